@@ -325,6 +325,38 @@ def test_dependents_of_an_error_never_run(engine, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("link", ["task", "actor"])
+@pytest.mark.parametrize("end", ["raises", "is cancelled", "is killed"])
+def test_an_error_reaches_the_end_of_a_long_chain(engine, end, link, tmp_path):
+    links = 100 if engine == "ray" else 1500  # more than frames fit on the stack
+
+    @runtime.remote
+    class Head:
+        def fail(self):
+            if engine != "local":  # whose calls have ended when they return
+                wait_until(lambda: (tmp_path / "go").exists(), 30)
+            raise ZeroDivisionError("at the head")
+
+    head, middle = Head.remote(), Actor.remote()
+    task = runtime.remote(lambda: runtime.get(head.fail.remote()))
+    first = last = task.remote() if end == "is cancelled" else head.fail.remote()
+    for _ in range(links):
+        last = (identity if link == "task" else middle.accept).remote(last)
+    if end == "is killed":
+        runtime.kill(head)
+    if end == "is cancelled":
+        runtime.cancel(first)
+    if end == "raises" or engine == "local":
+        (tmp_path / "go").touch()
+        expected = ZeroDivisionError
+    else:
+        expected = runtime.ActorDiedError if end == "is killed" else runtime.TaskCancelledError
+    with pytest.raises(expected):
+        runtime.get(last, timeout=60)
+    (tmp_path / "go").touch()
+    assert runtime.get(middle.ping.remote(), timeout=30) == "pong"
+
+
 def test_sys_exit_in_a_task(engine):
     import sys
 

@@ -478,3 +478,21 @@ def test_a_wait_for_a_reference_can_be_cancelled(engine):
         return await ref
 
     assert asyncio.run(gives_up()) == 1
+
+
+def test_a_long_chain_of_values_that_hold_one_another(engine):
+    links = 100 if engine == "ray" else 1500  # more than frames fit on the stack
+    ref = runtime.put(0)
+    for _ in range(links):
+        ref = runtime.put([ref])
+
+    @runtime.remote
+    def depth(held):
+        found = 0
+        while held != 0:
+            found, held = found + 1, runtime.get(held[0], timeout=30)
+        return found
+
+    assert runtime.get(depth.remote([ref]), timeout=60) == links + 1
+    del ref
+    assert runtime.get(depth.remote(0), timeout=30) == 0

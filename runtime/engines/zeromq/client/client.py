@@ -32,7 +32,7 @@ from ..transport.packed import PLACEHOLDER
 from ..transport.session_key import use_key
 from ..values.arguments import Arguments, Call
 from ..values.local_refs import LocalRefs
-from ..values.refs import SERIAL_STEP, Reference, UnseenErrors, Watch
+from ..values.refs import SERIAL_STEP, Followers, Reference, UnseenErrors, Watch
 from ..values.serializer import Serializer, called_by_encode
 from ..values.store import IDLE_SEGMENT_S
 from .actor_calls import ActorCalls
@@ -71,6 +71,7 @@ class Client:
         local_refs, actor_channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
         placements: where the calls of this process are placed.
         watches: of threads in wait().
+        followers: calls what waits for values.
         malformed: number of messages that were dropped.
         environment: of this process, inherited by its calls; see runtime_env.py.
     """
@@ -84,6 +85,7 @@ class Client:
         use_key(session)
         self._seal = wire.seal()
         self.watches: list[Watch] = []
+        self.followers = Followers()
         self._exported: dict[bytes, object] = {}  # references and leases that were pickled
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0

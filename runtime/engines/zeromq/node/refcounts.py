@@ -77,16 +77,18 @@ class RefCounts:
         elif before:
             del counts[key]
             item.unbalanced -= 1
-        if item.unbalanced == 0:
-            self._settle(key, item)
+        if item.unbalanced == 0 and self._remove(key, item):
+            self.drop_holder(key)
 
     def drop_holder(self, holder: Holder) -> None:
         """A process has died, or the node lets go of a task or an object: all its counts vanish."""
-        for key in self._counts.pop(holder, ()):
-            item = self.items[key]  # there as long as a count is not zero
-            item.unbalanced -= 1
-            if item.unbalanced == 0:
-                self._settle(key, item)
+        vanished = [holder]
+        while vanished:  # not by recursion: objects may hold one another in a chain longer than the stack
+            for key in self._counts.pop(vanished.pop(), ()):
+                item = self.items[key]  # there as long as a count is not zero
+                item.unbalanced -= 1
+                if item.unbalanced == 0 and self._remove(key, item):
+                    vanished.append(key)
 
     def held_by(self, holder: Holder) -> dict[bytes, int]:
         """Key -> count of a holder."""
@@ -110,13 +112,13 @@ class RefCounts:
         freed, self.freed = self.freed, []
         return freed
 
-    def _settle(self, key, item):
-        if item.kind is not None:
-            del self.items[key]
-            self.freed.append((key, item))
-            self.drop_holder(key)  # an object lets go of what its value needs
-        else:
-            del self.items[key]  # nothing is known of it but counts, and they are even
+    def _remove(self, key, item) -> bool:
+        """Takes an item without holders out of the table; whether it is a holder that lets go of what it needs."""
+        del self.items[key]
+        if item.kind is None:  # nothing is known of it but counts, and they are even
+            return False
+        self.freed.append((key, item))
+        return True
 
 
 def _process(holder):

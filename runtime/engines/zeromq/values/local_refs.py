@@ -143,7 +143,10 @@ class LocalRefs:
             self._send(blocks, objects, **{"reply" if in_reply else "hold": hold})
 
     def _register(self, items, pins, blocks, objects):
-        for key, pin in zip(items, pins):
+        """Adds own items that the node does not know, and what their values hold, to `blocks` and `objects`."""
+        pending, found = deque(zip(items, pins)), []
+        while pending:  # not by recursion: values may hold one another in a chain longer than the stack
+            key, pin = pending.popleft()
             if self.store.owns(key):
                 if key not in self._registered:
                     self._registered.add(key)
@@ -153,17 +156,18 @@ class LocalRefs:
                 pin.subscribed = True  # its value comes here first
                 self._known[key] = pin
                 self._mailbox.start_keeper()
-                objects.append((key, *self._published(pin, blocks, objects)))
+                value, own = self._content(pin)
+                pending.extend(zip(own, pin.pins))
+                found.append((key, value, own))
+        objects.extend(reversed(found))  # what a value holds before the value
 
-    def _published(self, ref, blocks, objects):
+    def _content(self, ref):
         """(value, keys of its items) of an own reference that others know; (None, []) while it is pending."""
         if ref.frame is None:
             return None, []
-        items = wire.items_at(ref.frame, ref.start)
-        self._register(items, ref.pins, blocks, objects)
         if ref.failed:
             ref.error_seen()
-        return ref.value_bytes(), items
+        return ref.value_bytes(), wire.items_at(ref.frame, ref.start)
 
     def _send(self, blocks=(), objects=(), hold=(), release=(), reply=(), release_replied=()):
         body = structs.encode(structs.References(blocks, objects, hold, release, reply, release_replied))
@@ -220,7 +224,8 @@ class LocalRefs:
         ref.settle(frame, start, pins)
         if ref.hold is not None and ref.owner == self._process:
             blocks, objects = [], []
-            value, items = self._published(ref, blocks, objects)
+            value, items = self._content(ref)
+            self._register(items, ref.pins, blocks, objects)
             objects.append((ref.id, value, items))
             self._send(blocks, objects)
 

@@ -55,8 +55,7 @@ class Reference(ObjectRef):
         self.frame = frame
         if self.waiters is not None:
             waiters, self.waiters = self.waiters, None
-            for waiter in waiters:
-                waiter()
+            self.engine.followers.call(waiters)
         if self.engine.watches:
             for watch in self.engine.watches:
                 watch.see(self)
@@ -94,6 +93,32 @@ class Reference(ObjectRef):
             return packed.value_bytes(self.value)
         size = wire.VALUE.unpack_from(self.frame, self.start)[5]
         return self.frame[self.start : self.start + size]
+
+
+class Followers:
+    """Calls what waits for values of references.
+
+    A waiter may settle further references: an error settles all calls that need its value. Their waiters are queued
+    and called afterwards, since such a chain may be longer than the stack.
+    """
+
+    def __init__(self):
+        self._due: deque[Callable[[], None]] = deque()
+        self._calling = False
+
+    def call(self, waiters: list[Callable[[], None]]) -> None:
+        """Calls the waiters, at once or, from within one, after it. The mailbox's lock is held."""
+        self._due.extend(waiters)
+        if self._calling:
+            return
+        self._calling = True
+        try:
+            while self._due:
+                self._due.popleft()()
+        finally:
+            self._calling = False
+            if self._due:  # one raised: the others are called all the same
+                self.call([])
 
 
 class Watch(Waiter):

@@ -86,9 +86,7 @@ _INSTEAD = {
     ),
     **dict.fromkeys(("profile", "profiling"), "set RUNTIME_TIMELINE=1, and use timeline()"),
     "register_custom_serializer": "use util.register_serializer",
-    **dict.fromkeys(
-        ("state", "experimental"), "use nodes(), cluster_resources(), or the command runtime status"
-    ),
+    **dict.fromkeys(("state", "experimental"), "use nodes(), cluster_resources(), or the command runtime status"),
     "job_submission": "start the program itself; cluster_resources() and available_resources() say what is free",
     **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE"), "use init(engine='local'), or no argument"),
     **dict.fromkeys(("client", "ClientBuilder"), "use init(address=...)"),

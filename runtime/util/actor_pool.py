@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from ..api import get, wait
-from ..errors import GetTimeoutError
+from ..errors import ActorDiedError, GetTimeoutError, TaskError
 from ..remote.actors import ActorHandle
 from ..remote.refs import ObjectRef
 
@@ -20,7 +21,8 @@ class ActorPool:
         pool = ActorPool([Actor.remote() for _ in range(2)])
         list(pool.map(lambda actor, value: actor.double.remote(value), range(4)))  # [0, 2, 4, 6]
 
-    A call that has ended is noticed, and its actor is free again, when a result is fetched.
+    A call that has ended is noticed, and its actor is free again, when a result is fetched. An actor that has died
+    leaves the pool, unless it is the last one: then the calls that are left get its ActorDiedError.
 
     Args:
         actors: their handles.
@@ -31,7 +33,7 @@ class ActorPool:
         self._pending_submits: deque[tuple[int, Call, object]] = deque()  # no actor is free for them
         self._running: dict[ObjectRef, tuple[int, ActorHandle, object]] = {}  # by the last reference of their result
         self._open: dict[int, None] = {}  # numbers of the submissions whose results are to be fetched, in order
-        self._finished: dict[int, object] = {}  # number -> result, in the order in which they ended
+        self._finished: dict[int, Outcome] = {}  # in the order in which they ended
         self._submitted = 0
 
     def submit(self, call: Call, value) -> None:
@@ -137,7 +139,10 @@ class ActorPool:
 
     def _take(self, number):
         del self._open[number]
-        return get(self._finished.pop(number))
+        outcome = self._finished.pop(number)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
 
     def _progress(self, reached, timeout) -> bool:
         """Waits for calls to end, and gives their actors new ones, until `reached()`; whether that was in time."""
@@ -150,12 +155,20 @@ class ActorPool:
             if not done:
                 return False
             for ref in done:
-                number, actor, result = self._running.pop(ref)
-                self._idle.append(actor)
-                if number in self._open:
-                    self._finished[number] = result
+                self._end(ref)
             self._start()
         return True
+
+    def _end(self, ref):
+        """The call with this reference has ended."""
+        number, actor, result = self._running[ref]
+        outcome = _outcome(result)
+        del self._running[ref]
+        others = self._idle or self._running
+        if not (outcome.actor_died and others):
+            self._idle.append(actor)
+        if number in self._open:
+            self._finished[number] = outcome
 
     def _start(self):
         while self._idle and self._pending_submits:
@@ -168,6 +181,22 @@ class ActorPool:
                 self._idle.append(actor)
                 self._open.pop(number, None)
                 raise
+
+
+class Outcome(NamedTuple):
+    """What a call gave: a value or an error; `actor_died`: whether the error says that its own actor has died."""
+
+    value: object = None
+    error: Exception | None = None
+    actor_died: bool = False
+
+
+def _outcome(result) -> Outcome:
+    try:
+        return Outcome(get(result))
+    except Exception as error:
+        # A TaskError was raised by the method: it may be about another actor.
+        return Outcome(error=error, actor_died=isinstance(error, ActorDiedError) and not isinstance(error, TaskError))
 
 
 def _last(result) -> ObjectRef:

@@ -1,5 +1,6 @@
 """ActorPool, on every engine."""
 
+import os
 import time
 
 import pytest
@@ -19,6 +20,14 @@ class Worker:
     @runtime.method(num_returns=2)
     def both(self, value):
         return value, -value
+
+    def die_at(self, value):
+        if value < 0:
+            os._exit(1)
+        return value
+
+    def fail_by_another(self, other):
+        return runtime.get(other[0].double.remote(1))
 
     def wait_for(self, path):
         deadline = time.monotonic() + 20
@@ -132,3 +141,50 @@ def test_a_call_that_cannot_be_made_leaves_the_pool_usable(pool):
         pool.submit(lambda actor, value: value, 1)
     assert not pool.has_next()
     assert list(pool.map(double, range(4))) == [0, 2, 4, 6]
+
+
+def outcomes(pool, take, calls):
+    """The value or the class of the error of each result."""
+    results = []
+    while pool.has_next():
+        assert len(results) < calls
+        try:
+            results.append(take(timeout=30))
+        except Exception as error:
+            results.append(type(error))
+    return results
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "as they come"])
+def test_a_dead_actor_gets_no_further_calls(engine, in_order):
+    if engine == "local":
+        pytest.skip("an actor of the engine local cannot exit: it lives in this process")
+    pool = ActorPool([Worker.remote() for _ in range(3)])
+    values = [1, -1, 2, -2, 3, 4, 5, 6]
+    for value in values:
+        pool.submit(lambda actor, value: actor.die_at.remote(value), value)
+    results = outcomes(pool, pool.get_next if in_order else pool.get_next_unordered, len(values))
+    expected = [value if value > 0 else runtime.ActorDiedError for value in values]
+    assert results == expected if in_order else sorted(map(str, results)) == sorted(map(str, expected))
+
+
+def test_the_last_actor_fails_all_calls_when_it_is_dead(engine):
+    worker = Worker.remote()
+    pool = ActorPool([worker])
+    runtime.get(worker.double.remote(1))
+    runtime.kill(worker)
+    for value in range(3):
+        pool.submit(double, value)
+    assert outcomes(pool, pool.get_next, 3) == [runtime.ActorDiedError] * 3
+
+
+def test_an_actor_that_reports_the_death_of_another_stays_in_the_pool(engine):
+    dead, workers = Worker.remote(), [Worker.remote() for _ in range(2)]
+    runtime.get(dead.double.remote(1))
+    runtime.kill(dead)
+    pool = ActorPool(workers)
+    for _ in range(2):
+        pool.submit(lambda actor, other: actor.fail_by_another.remote([other]), dead)
+    results = outcomes(pool, pool.get_next, 2)
+    assert all(issubclass(result, runtime.ActorDiedError) for result in results)
+    assert {pool.pop_idle(), pool.pop_idle()} == set(workers)

@@ -28,5 +28,3 @@ def test_the_helpers_need_no_import_of_their_own():
     assert result.stdout == "ActorPool\n", result.stderr
     with pytest.raises(AttributeError, match="module 'runtime' has no attribute 'utils'"):
         runtime.utils  # noqa: B018
-
-

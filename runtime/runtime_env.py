@@ -16,7 +16,7 @@ def check_runtime_env(name: str, value) -> dict:
     """A dict with the keys of KEYS that were given, the directory absolute.
 
     Raises:
-        TypeError, ValueError: not a dict, another key, no strings, no directory of this machine.
+        TypeError, ValueError: not a dict, another key, no strings, no name of a variable, no directory of this machine.
     """
     if value is None:
         return {}
@@ -37,14 +37,29 @@ def check_runtime_env(name: str, value) -> dict:
 
 
 def check_env_vars(name: str, value) -> dict[str, str]:
-    """A dict of str -> str.
+    """A dict of str -> str that an environment can have.
 
     Raises:
-        TypeError: otherwise.
+        TypeError: it is not one of str -> str.
+        ValueError: no environment can have such a name or value.
     """
     if not isinstance(value, dict) or not all(isinstance(x, str) for pair in value.items() for x in pair):
         raise TypeError(f"{name} must be a dict of str -> str, got {value!r}")
+    for variable, content in value.items():
+        if not variable or "=" in variable or "\0" in variable + content or not _has_bytes(variable + content):
+            raise ValueError(
+                f"{name}={{{variable!r}: {content!r:.100}}}: a name must not be empty or have '=' in it, and neither "
+                "name nor value may have NUL characters or ones that UTF-8 cannot encode"
+            )
     return dict(value)
+
+
+def _has_bytes(text):
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _directory(name, value):

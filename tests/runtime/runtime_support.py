@@ -9,8 +9,11 @@ executed twice.
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -205,3 +208,36 @@ class Leftovers:
     def check(self, timeout_s=5.0, own=True):
         """Asserts that nothing is left, at the latest after `timeout_s`."""
         wait_until(lambda: not self.found(own), timeout_s, lambda: f"left over: {self.found(own)}\nnot gone")
+
+
+AT_START = {
+    "PYTHONHASHSEED": "3",
+    "PYTHONWARNINGS": "error::BytesWarning",
+    "PYTHONIOENCODING": "latin1",
+    "TZ": "XYZ-9",
+    "PYTHONPATH": "/of/this/test",
+}
+
+
+def read_at_start():
+    """What Python and libc have read from the environment when they started."""
+    return {
+        "hash": hash("abc"),
+        "warnings": "error" in [action for action, *_ in warnings.filters],
+        "encoding": sys.stdout.encoding.replace("-", "").lower(),
+        "zone": time.tzname[0],
+        "path": "/of/this/test" in sys.path,
+    }
+
+
+def effect_at_start() -> dict:
+    """What `read_at_start` gives in a process that was started with the variables AT_START."""
+    command = [sys.executable, "-c", "print(hash('abc'))"]
+    number = int(subprocess.check_output(command, env={**os.environ, **AT_START}))
+    return {"hash": number, "warnings": True, "encoding": "iso88591", "zone": "XYZ", "path": True}
+
+
+def skip_where_nothing_starts(engine: str) -> None:
+    """Skips a test of an engine without processes."""
+    if engine == "local":
+        pytest.skip("with the engine local tasks and actors run in this process, which has started")

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from runtime_support import AT_START, effect_at_start, read_at_start, skip_where_nothing_starts
 
 import runtime
 
@@ -41,6 +42,12 @@ class Actor:
         return runtime.get(variable.options(num_cpus=0).remote(name))
 
 
+@runtime.remote
+class Reader:
+    def read(self):
+        return read_at_start()
+
+
 @pytest.fixture(autouse=True)
 def nothing_changes_here(monkeypatch):
     monkeypatch.setenv("RUNTIME_TEST_OUTER", "outer")
@@ -65,6 +72,27 @@ def test_variables_of_an_actor(engine):
     assert runtime.get(actor.variable.remote("RUNTIME_TEST_Y")) == "1"
     assert runtime.get(actor.variable.remote("RUNTIME_TEST_Z")) == "2"
     assert runtime.get(actor.nested.remote("RUNTIME_TEST_Y")) == "1"
+
+
+def test_variables_that_are_read_at_start_have_effect(engine):
+    skip_where_nothing_starts(engine)
+    expected = effect_at_start()
+    task = runtime.remote(read_at_start)
+    actor = Reader.options(env_vars=AT_START).remote()
+    assert runtime.get(task.options(runtime_env={"env_vars": AT_START}).remote()) == expected
+    assert runtime.get(actor.read.remote()) == expected
+    assert runtime.get(task.remote()) != expected
+
+
+def test_threads_of_libraries(engine):
+    """As many as an actor holds CPUs, unless its variables say otherwise."""
+    skip_where_nothing_starts(engine)
+    name = "OMP_NUM_THREADS"
+    actors = [Actor.options(num_cpus=count).remote() for count in (0, 1, 2)]
+    actors.append(Actor.options(num_cpus=1, env_vars={name: "3"}).remote())
+    assert runtime.get([actor.variable.remote(name) for actor in actors]) == ["1", "1", "2", "3"]
+    assert runtime.get([actor.variable.remote("MKL_NUM_THREADS") for actor in actors]) == [None] * 4
+    assert runtime.get(variable.options(num_cpus=0).remote(name)) == "1"
 
 
 def test_what_is_called_inherits_and_adds(engine):
@@ -92,6 +120,10 @@ def test_the_working_directory(engine, tmp_path):
         ({"conda": "x", "env_vars": {}}, ValueError, "'conda'"),
         ({"env_vars": {"A": 1}}, TypeError, r"runtime_env\['env_vars'\] must be a dict of str -> str"),
         ({"env_vars": ["A"]}, TypeError, "dict of str"),
+        ({"env_vars": {"": "x"}}, ValueError, "must not be empty"),
+        ({"env_vars": {"a=b": "x"}}, ValueError, "'a=b'"),
+        ({"env_vars": {"A": "x\0"}}, ValueError, "NUL"),
+        ({"env_vars": {"A": "\ud800"}}, ValueError, "UTF-8"),
         ({"working_dir": "/no/such/directory"}, ValueError, "directory of this machine"),
         ({"working_dir": "s3://bucket/code.zip"}, ValueError, "not copied"),
         ({"working_dir": 3}, TypeError, "path of a directory"),

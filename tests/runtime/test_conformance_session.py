@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from runtime_support import ENGINES
+from runtime_support import AT_START, ENGINES, effect_at_start, read_at_start, skip_where_nothing_starts
 
 import runtime
 from runtime.util import list_named_actors
@@ -358,6 +358,16 @@ def test_the_environment_of_a_session(fresh, tmp_path, engine_name):
     assert runtime.get(other.remote(), timeout=20) == (["1", "2"], ["data.txt"])
     assert runtime.get(Reader.remote().environment.remote(), timeout=20) == "1"
     assert "RUNTIME_TEST_Y" not in os.environ
+
+
+@each_engine
+def test_the_variables_of_a_session_have_effect(fresh, engine_name):
+    skip_where_nothing_starts(engine_name)
+    fresh(engine_name, runtime_env={"env_vars": AT_START})
+    task, expected = runtime.remote(read_at_start), effect_at_start()
+    assert runtime.get([task.remote() for _ in range(2)], timeout=20) == [expected] * 2
+    other = task.options(runtime_env={"env_vars": {"TZ": "UVW-3"}})
+    assert runtime.get(other.remote(), timeout=20) == {**expected, "zone": "UVW"}
 
 
 @each_engine

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Collection
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # a thread forbids the fork
 
@@ -22,22 +23,28 @@ def start_zygote(config: dict):
     """
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     os.set_inheritable(its.fileno(), True)
+    given = json.loads(config["environment"] or "{}").get("env_vars", {})
+    defaults = {name: "1" for name in THREAD_VARIABLES if name not in os.environ and name not in given}
     arguments = {
         "module": "runtime.engines.zeromq.session.zygote",
         "path": config["path"],
         "channel": its.fileno(),
         "parent": os.getpid(),
         "preload": config["preload"],
+        "env_vars": given,
+        "defaults": list(defaults),
+        "outer": {name: os.environ.get(name) for name in given},
     }
-    environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ}
-    pid = os.posix_spawn(sys.executable, command(arguments), environment)
+    pid = os.posix_spawn(sys.executable, command(arguments, given), {**os.environ, **defaults, **given})
     its.close()
     return pid, ours
 
 
-def command(config: dict) -> list[str]:
-    """The command line of a process that begins here."""
-    return [sys.executable, "-I", os.path.abspath(__file__), json.dumps(config)]
+def command(config: dict, env_vars: Collection[str] = ()) -> list[str]:
+    """The command line of a process that begins here, with these variables of the user in its environment."""
+    # -I ignores the variables that Python itself reads; -P keeps this file's directory out of the import path as well.
+    isolation = "-P" if any(name.startswith("PYTHON") for name in env_vars) else "-I"
+    return [sys.executable, isolation, os.path.abspath(__file__), json.dumps(config)]
 
 
 def main():

@@ -1,8 +1,9 @@
 """The process that workers are forked from: it has imported what they need, and does nothing else.
 
 It has one thread, so that a fork is safe, and forks in milliseconds; its pages are shared with the workers until
-somebody writes to them. It tells the node which process got which pid, and how each has ended. When the node dies, it
-kills the workers and all that they have started.
+they write to them. Python, libc and libraries read their environment variables when they start: a worker with other
+variables than the session's is a new interpreter, which takes some tenths of a second. The zygote tells the node which
+process got which pid, and how each has ended. When the node dies, it kills the workers and all that they have started.
 
 Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with the pipes for stdout and stderr. To
 the node: (process, pid, -1) when it is born, (process, pid, wait status) when it has ended.
@@ -37,11 +38,14 @@ class Zygote:
 
     Args:
         channel: to the node.
-        preload: modules to import before the first fork.
+        config: see `boot.start_zygote`: modules to import before the first fork (`preload`), the session's environment
+            variables (`env_vars`) with the values that they replaced (`outer`), and the names of those that only the
+            zygote needs (`defaults`).
     """
 
-    def __init__(self, channel: socket.socket, preload: list[str]):
-        self._channel, self._preload = channel, list(preload)
+    def __init__(self, channel: socket.socket, config: dict):
+        self._channel, self._preload = channel, list(config["preload"])
+        self._env_vars, self._outer, self._defaults = config["env_vars"], config["outer"], config["defaults"]
         self._workers: dict[int, int] = {}  # pid -> process
         self._decode = msgspec.msgpack.Decoder(Settings).decode
         self._child_ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -76,8 +80,9 @@ class Zygote:
                     return settings
 
     def _start(self, settings, pipes):
-        if len(os.listdir("/proc/self/task")) > 1:  # threads, which do not survive a fork
-            pid = _spawn(settings, pipes)
+        has_threads = len(os.listdir("/proc/self/task")) > 1  # of a preloaded module; they do not survive a fork
+        if has_threads or settings.env_vars != self._env_vars:
+            pid = _spawn(settings, pipes, self._environment(settings.env_vars))
         else:
             pid = os.fork()
             if pid == 0:
@@ -89,7 +94,14 @@ class Zygote:
         self._channel.send(wire.REPORT.pack(settings.process, pid, wire.BORN))
         return None
 
+    def _environment(self, env_vars):
+        """The environment of a new interpreter: the driver's, with these variables."""
+        environment = {**os.environ, **self._outer, **dict.fromkeys(self._defaults), **env_vars}
+        return {name: value for name, value in environment.items() if value is not None}
+
     def _become_worker(self, pipes):
+        for name in self._defaults:
+            del os.environ[name]
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._channel.close()
@@ -121,11 +133,17 @@ def _import(name):
         print(f"runtime: the module {name!r} could not be preloaded", file=sys.stderr)
 
 
-def _spawn(settings, pipes):
-    """A new interpreter instead of a fork: a preloaded module has started threads."""
+def _spawn(settings, pipes, environment):
+    """Starts a new interpreter instead of a fork."""
     config = {"module": worker.__name__, "path": sys.path, "parent": os.getpid()}
     config["settings"] = msgspec.to_builtins(settings)
-    process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1])
+    process = subprocess.Popen(
+        boot.command(config, settings.env_vars),
+        stdin=subprocess.DEVNULL,
+        stdout=pipes[0],
+        stderr=pipes[1],
+        env=environment,
+    )
     process.returncode = 0  # reaped by waitpid above, not by this object
     return process.pid
 
@@ -135,7 +153,7 @@ def main(config: dict) -> None:
     die_with_parent(config["parent"])
     allow_many_files()
     pid = os.getpid()
-    settings = Zygote(socket.socket(fileno=config["channel"]), config["preload"]).run()
+    settings = Zygote(socket.socket(fileno=config["channel"]), config).run()
     if settings is not None:
         worker.run(settings, pid)
     adopt_orphans()

@@ -402,7 +402,9 @@ def _set_up(settings):
     faulthandler.enable(all_threads=False)  # the one that a signal ended; worker_output.py knows this form
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
     os.environ.update(settings.env_vars)
-    sys.path[:] = settings.path
+    # Also for a torch that is imported later; without it each worker would take all cores.
+    threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, int(settings.held.get("CPU", 1)))))
+    sys.path[:] = [*filter(None, settings.env_vars.get("PYTHONPATH", "").split(os.pathsep)), *settings.path]
     if settings.working_dir:
         os.chdir(settings.working_dir)
         sys.path.insert(0, settings.working_dir)
@@ -412,4 +414,5 @@ def _set_up(settings):
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(int.from_bytes(os.urandom(7), "little"))
-        torch.set_num_threads(max(1, int(settings.held.get("CPU", 1))))
+        if threads.isdecimal() and threads != "0":
+            torch.set_num_threads(int(threads))

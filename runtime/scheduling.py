@@ -164,7 +164,7 @@ class Placement(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """Description of a group for the user; `bundles` are resources by name."""
+    """Description of a group for the user; `bundles` are resources by name, its own name is one of `namespace`."""
 
     id: bytes
     name: str
@@ -172,6 +172,7 @@ class GroupInfo(NamedTuple):
     strategy: str
     state: str
     node_id: str
+    namespace: str = ""
 
     def describe(self) -> dict:
         """The entry of `util.placement_group_table`, as Ray has it."""

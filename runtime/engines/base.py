@@ -283,7 +283,7 @@ class Engine(Protocol):
 
         Raises:
             UnschedulableError: the engine knows that it never will be.
-            ValueError: another group has the name.
+            ValueError: another group of the caller's namespace has the name.
         """
 
     def remove_placement_group(self, group_id: bytes) -> None:
@@ -291,6 +291,9 @@ class Engine(Protocol):
 
     def placement_groups(self) -> list[GroupInfo]:
         """All groups, and some removed ones."""
+
+    def find_placement_group(self, name: str) -> GroupInfo | None:
+        """The group that has this name in the caller's namespace; None if there is none."""
 
     def placement_group_ready(self, group: PlacementGroup) -> ObjectRef:
         """A reference to the group itself, done when it is booked; TaskPlacementGroupRemoved if it never will be."""

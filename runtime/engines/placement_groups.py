@@ -35,12 +35,14 @@ class Group:
     """A placement group.
 
     Attributes:
+        namespace: of the name.
         bundles: request of each.
         owner: with which it ends; 0 for none.
         pools: free resources of each bundle, once they are booked.
     """
 
     id: bytes
+    namespace: str
     name: str
     bundles: list[Request]
     strategy: str
@@ -65,8 +67,9 @@ class PlacementGroups:
 
     def create(self, group: Group) -> str:
         """A new group; it is booked by `book`. Why it cannot be, or ""."""
-        if group.name and any(g.name == group.name and g.state != REMOVED for g in self.groups.values()):
-            return f"there is a placement group named {group.name!r} already"
+        name = group.namespace, group.name
+        if group.name and any((g.namespace, g.name) == name and g.state != REMOVED for g in self.groups.values()):
+            return f"there is a placement group named {group.name!r} in the namespace {group.namespace!r} already"
         self.groups[group.id] = group
         self.waiting.append(group)
         return ""
@@ -128,7 +131,13 @@ class PlacementGroups:
 def group_info(group: Group, node_id: str) -> GroupInfo:
     """Description of the group for the user."""
     bundles = [quantities(bundle) for bundle in group.bundles]
-    return GroupInfo(group.id, group.name, bundles, group.strategy, group.state, node_id)
+    return GroupInfo(group.id, group.name, bundles, group.strategy, group.state, node_id, group.namespace)
+
+
+def named(groups: list[GroupInfo], name: str, namespace: str) -> GroupInfo | None:
+    """The group that has a name in a namespace; None if there is none."""
+    wanted = namespace, name
+    return next((group for group in groups if (group.namespace, group.name) == wanted and group.state != REMOVED), None)
 
 
 def check_group(bundles: list[dict[str, float]], strategy: str, totals: dict[str, float]) -> None:

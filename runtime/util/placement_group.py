@@ -33,7 +33,7 @@ def placement_group(
         bundles: resources of each, by name: "CPU", "GPU", "memory" (bytes) and the session's own.
         strategy: "PACK": bundles on as few machines as possible; "SPREAD": on as many as possible; "STRICT_PACK": on
             one; "STRICT_SPREAD": each on another.
-        name: for `get_placement_group`; "" for none.
+        name: for `get_placement_group`, one of the caller's namespace; "" for none.
         lifetime: None: until it is removed or the driver (or the actor) that has made it ends; "detached": until it is
             removed or the session ends.
 
@@ -68,17 +68,18 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """The group with this name.
+    """The group with this name in the caller's namespace.
 
     Raises:
         ValueError: there is none.
     """
     if not placement_group_name:
         raise ValueError("get_placement_group() takes the name of a group, got an empty one")
-    for group in engine().placement_groups():
-        if group.name == placement_group_name and group.state != "REMOVED":
-            return PlacementGroup(group.id, group.bundles)
-    raise ValueError(f"there is no placement group named {placement_group_name!r}")
+    group = engine().find_placement_group(placement_group_name)
+    if group is None:
+        namespace = engine().context().namespace
+        raise ValueError(f"there is no placement group named {placement_group_name!r} in the namespace {namespace!r}")
+    return PlacementGroup(group.id, group.bundles)
 
 
 def get_current_placement_group() -> PlacementGroup | None:

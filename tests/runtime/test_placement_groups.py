@@ -192,7 +192,7 @@ def test_groups_are_found_by_name_and_in_the_table(make):
     assert entry["bundles"] == {0: {"CPU": 1}} and entry["strategy"] == "PACK" and entry["state"] == "CREATED"
     assert entry["bundles_to_node_id"] == {0: runtime.get_runtime_context().get_node_id()}
     assert placement_group_table()[group.id.hex()] == entry
-    with pytest.raises(ValueError, match="named 'learners' already"):
+    with pytest.raises(ValueError, match=r"named 'learners' in the namespace .* already"):
         placement_group([{"CPU": 1}], name="learners")
     remove_placement_group(group)
     with pytest.raises(ValueError, match="no placement group named 'learners'"):

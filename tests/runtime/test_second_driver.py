@@ -12,6 +12,7 @@ import pytest
 from runtime_support import wait_until
 
 import runtime
+from runtime.util import get_placement_group, placement_group, remove_placement_group
 
 JOIN = """
 import os, sys, time, runtime
@@ -98,6 +99,33 @@ print(runtime.get(place.remote()), *runtime.get(Child.remote().place.remote()))
     assert runtime.get(place.remote()) == ("first", "1", None)
 
 
+def test_names_of_placement_groups_are_those_of_its_namespace(fresh, script):
+    session = fresh(namespace="first")
+    group = placement_group([{"CPU": 1}], name="learners")
+    result = script(
+        """
+import sys, runtime
+from runtime.util import get_placement_group, placement_group
+runtime.init(address=sys.argv[1], namespace="second")
+try:
+    get_placement_group("learners")
+except ValueError as error:
+    print("namespace 'second'" in str(error))
+group = placement_group([{"CPU": 1}], name="learners")
+@runtime.remote
+def find():
+    return get_placement_group("learners") == group
+print(get_placement_group("learners") == group, runtime.get(find.options(num_cpus=0).remote()))
+""",
+        session.session_dir,
+    )
+    assert result.stdout == "True\nTrue True\n", result.stderr
+    assert get_placement_group("learners") == group
+    with pytest.raises(ValueError, match="named 'learners' in the namespace 'first' already"):
+        placement_group([{"CPU": 1}], name="learners")
+    remove_placement_group(group)
+
+
 def test_idle_workers_of_the_first_driver_serve_it(fresh, script):
     session = fresh()
 
@@ -135,6 +163,7 @@ def test_session_and_auto_mean_the_one_that_runs(fresh, script):
     session = fresh()
     result = script("""
 import runtime
+from runtime.util import get_placement_group, placement_group, remove_placement_group
 for given in ({"address": "session"}, {"address": "auto"}, {"engine": "auto"}):
     with runtime.init(**given) as session:
         print(session.session_dir)

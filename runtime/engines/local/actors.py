@@ -34,7 +34,7 @@ class Actors:
 
     Args:
         groups: whose bundles actors hold.
-        namespace: of names that are given without one.
+        namespace: of names that are given without one; an attribute as well.
         has_calls: whether calls wait for an actor.
 
     Attributes:
@@ -44,7 +44,7 @@ class Actors:
     """
 
     def __init__(self, groups: PlacementGroups, namespace: str, has_calls: Callable[[Actor], bool]):
-        self._groups, self._namespace, self._has_calls = groups, namespace, has_calls
+        self._groups, self.namespace, self._has_calls = groups, namespace, has_calls
         self.by_id: dict[bytes, Actor] = {}
         self.names: dict[tuple[str, str], bytes] = {}
         self.dropped: deque[bytes] = deque()
@@ -52,7 +52,7 @@ class Actors:
 
     def namespaced(self, name: str, namespace: str | None) -> tuple[str, str]:
         """The key of a name in `names`."""
-        return namespace or self._namespace, name
+        return namespace or self.namespace, name
 
     def end(self, actor: Actor, reason, unseen: Unseen | None = None) -> None:
         """The actor is gone: its instance is dropped, its resources are free, later calls fail.

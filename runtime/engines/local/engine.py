@@ -16,7 +16,16 @@ from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
 from ..base import EngineConfig, refusal
 from ..definitions import find_method
-from ..placement_groups import WHEN_BOOKED, Group, PlacementGroups, Placements, check_group, group_info, ready_options
+from ..placement_groups import (
+    WHEN_BOOKED,
+    Group,
+    PlacementGroups,
+    Placements,
+    check_group,
+    group_info,
+    named,
+    ready_options,
+)
 from ..resources import Resources, quantities, units
 from ..writable import empty as writable_array
 from .actors import Actor, Actors
@@ -223,7 +232,8 @@ class LocalEngine:
     def create_placement_group(self, bundles, strategy, name, detached):
         with self._entered():
             check_group(bundles, strategy, self.totals)
-            group = Group(self._references.new_id(), name, [units(bundle) for bundle in bundles], strategy, 0)
+            requests = [units(bundle) for bundle in bundles]
+            group = Group(self._references.new_id(), self._actors.namespace, name, requests, strategy, 0)
             refusal = self._groups.create(group)
             if refusal:
                 raise ValueError(refusal)
@@ -242,6 +252,9 @@ class LocalEngine:
     def placement_groups(self):
         with self._entered():
             return [group_info(group, NODE_ID) for group in self._groups.groups.values()]
+
+    def find_placement_group(self, name):
+        return named(self.placement_groups(), name, self._actors.namespace)
 
     def placement_group_ready(self, group):
         return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]

@@ -335,6 +335,10 @@ class RayEngine:
         self._enter()
         return placement.table()
 
+    def find_placement_group(self, name):
+        self._enter()
+        return placement.find(name)
+
     def placement_group_ready(self, group):
         return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]
 

@@ -42,10 +42,22 @@ def create(bundles: list[dict[str, float]], strategy: str, name: str, detached: 
     try:
         group = ray.util.placement_group(bundles, strategy, name, "detached" if detached else None)
     except RayError as error:
-        if name and any(info.name == name and info.state != REMOVED for info in table()):
-            raise ValueError(f"there is a placement group named {name!r} already") from error
+        if name and find(name) is not None:
+            namespace = ray.get_runtime_context().namespace
+            raise ValueError(
+                f"there is a placement group named {name!r} in the namespace {namespace!r} already"
+            ) from error
         raise error_of(error) from error
     return group.id.binary()
+
+
+def find(name: str) -> GroupInfo | None:
+    """The group that has this name in the caller's namespace, which Ray alone knows."""
+    try:
+        id_ = ray.util.get_placement_group(name).id.binary()
+    except ValueError:
+        return None
+    return next((info for info in table() if info.id == id_ and info.state != REMOVED), None)
 
 
 def remove(group_id: bytes) -> None:

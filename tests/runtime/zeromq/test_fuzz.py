@@ -94,7 +94,7 @@ class Peer:
             wire.FIND_NAME: lambda: structs.Name("", rng.choice("abc")),
             wire.DEFINE: lambda: structs.Define(rng.choice(DIGESTS), wire.value(b"N."), some(key), some(str)),
             wire.NEW_GROUP: lambda: structs.NewGroup(
-                text, some(self.request), rng.choice(GROUP_STRATEGIES), rng.random() < 0.5
+                "", text, some(self.request), rng.choice(GROUP_STRATEGIES), rng.random() < 0.5
             ),
             wire.CALL_WITH: lambda: structs.CallName(rng.choice(("add", "x")), text, rng.choice((-1, 0, 1)), b""),
             wire.PACKED_CALLS: lambda: structs.PackedCalls(

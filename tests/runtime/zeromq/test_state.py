@@ -39,7 +39,7 @@ class Driven:
 
     def new_group(self, *bundles, source=1, name="", detached=False):
         self.serial += 1
-        new = structs.NewGroup(name, [units(bundle) for bundle in bundles], "PACK", detached)
+        new = structs.NewGroup("", name, [units(bundle) for bundle in bundles], "PACK", detached)
         self.state.new_group(source, self.serial, new)
         return wire.key(self.serial, source)
 
@@ -847,7 +847,10 @@ def test_a_name_of_a_group_is_free_after_its_removal():
     d = Driven(CPU=3)
     first = d.new_group({"CPU": 1}, name="a")
     d.new_group({"CPU": 1}, name="a")
-    assert [text(frame) for frame in frames(d.take())] == ["", "there is a placement group named 'a' already"]
+    assert [text(frame) for frame in frames(d.take())] == [
+        "",
+        "there is a placement group named 'a' in the namespace '' already",
+    ]
     d.state.remove_group(first)
     d.new_group({"CPU": 1}, name="a")
     assert [text(frame) for frame in frames(d.take())] == [""]

@@ -23,7 +23,7 @@ from ....failures import unreadable
 from ....host import machine
 from ....unpicklable import refuse
 from ...base import refusal
-from ...placement_groups import WHEN_BOOKED, Placements, check_group, ready_options
+from ...placement_groups import WHEN_BOOKED, Placements, check_group, named, ready_options
 from ...resources import quantities, units
 from ..transport import structs, wire
 from ..transport.mailbox import Mailbox
@@ -289,7 +289,8 @@ class Client:
     def create_placement_group(self, bundles, strategy, name, detached):
         self.enter()
         check_group(bundles, strategy, self.totals)
-        new = structs.NewGroup(name, [units(bundle) for bundle in bundles], strategy, detached)
+        requests = [units(bundle) for bundle in bundles]
+        new = structs.NewGroup(self.named_actors.namespace, name, requests, strategy, detached)
         answer = self._node_requests.ask(wire.NEW_GROUP, body=structs.encode(new))
         refusal = answer[wire.HEADER_BYTES :].decode()
         if refusal:
@@ -304,6 +305,9 @@ class Client:
     def placement_groups(self):
         self.enter()
         return structs.decode(structs.Groups, self._node_requests.ask(wire.GROUPS)).groups
+
+    def find_placement_group(self, name):
+        return named(self.placement_groups(), name, self.named_actors.namespace)
 
     def placement_group_ready(self, group):
         return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]

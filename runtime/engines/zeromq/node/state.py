@@ -107,7 +107,7 @@ class NodeState:
         if creator is None:
             return
         owner = 0 if new.detached else source if creator.kind == ProcessKind.ACTOR else creator.driver
-        group = Group(wire.key(serial, source), new.name, new.bundles, new.strategy, owner)
+        group = Group(wire.key(serial, source), new.namespace, new.name, new.bundles, new.strategy, owner)
         if group.id in self.groups.groups:
             raise wire.Malformed("placement group with the key of another one")
         refusal = self.groups.create(group)

@@ -129,6 +129,7 @@ class Names(msgspec.Struct, array_like=True, frozen=True):
 class NewGroup(msgspec.Struct, array_like=True, frozen=True):
     """A placement group that the sender wants."""
 
+    namespace: str
     name: str
     bundles: list[tuple[tuple[str, int], ...]]
     strategy: str

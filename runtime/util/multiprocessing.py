@@ -6,6 +6,8 @@
 What differs: functions, arguments and initializers may be lambdas and closures; large arrays travel by shared memory;
 an exception is an instance of its class and of `runtime.TaskError`, with the remote traceback; a call whose process
 has died raises ActorDiedError, where multiprocessing would wait for ever, and another process takes its place.
+Functions of a script are sent by value: they see the global variables that the initializer has set, but what one call
+sets the next one does not see. Functions of a module share its variables.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import itertools
 import logging
 import multiprocessing
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterable
 
@@ -36,11 +40,32 @@ class _Worker:
     """The actor."""
 
     def __init__(self, initializer, initargs):
-        if initializer is not None:
-            initializer(*initargs)
+        self._module, self._set_globals = None, {}
+        if initializer is None:
+            return
+        variables = _own_globals(initializer)
+        before = dict(variables)
+        initializer(*initargs)
+        self._module = variables.get("__name__")
+        self._set_globals = {
+            name: value for name, value in variables.items() if name not in before or before[name] is not value
+        }
 
     def run(self, function, calls):
+        variables = _own_globals(function)
+        if variables.get("__name__") == self._module:
+            variables.update(self._set_globals)
         return [function(*args, **kwargs) for args, kwargs in calls]
+
+
+def _own_globals(function) -> dict:
+    """Global variables of a function that came by value, which has a copy of those that it names; else {}."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    variables = getattr(function, "__globals__", None) or getattr(type(function).__call__, "__globals__", {})
+    module = sys.modules.get(variables.get("__name__"))
+    return {} if module is not None and vars(module) is variables else variables
 
 
 class AsyncResult:

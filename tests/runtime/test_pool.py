@@ -1,5 +1,6 @@
 """`util.multiprocessing.Pool`, with the behaviour of multiprocessing's. The shared session has 4 CPUs."""
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -132,6 +133,27 @@ def test_two_chunks_that_fail_at_once_are_reported_once(monkeypatch):
     result = AsyncResult(3, list, error_callback=errors.append)
     result.part_came(0, None, KeyError(0))
     assert [error.args for error in errors] == [(0,)]
+
+
+def test_functions_by_value_see_what_the_initializer_has_set(engine, processes):
+    def set_offset(value):
+        global offset
+        offset = value
+
+    def shifted(value):
+        return offset + value
+
+    class Shift:
+        def method(self, value):
+            return shifted(value)
+
+        def __call__(self, value):
+            return shifted(value)
+
+    with Pool(1, initializer=set_offset, initargs=(5,)) as pool:
+        for function in (shifted, functools.partial(shifted), lambda value: offset + value, Shift().method, Shift()):
+            assert pool.map(function, [1, 2]) == [6, 7]
+    assert "offset" not in globals()
 
 
 def test_initializer_and_max_tasks(engine, processes):

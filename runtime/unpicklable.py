@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import NoReturn
 
 from . import pickling
@@ -21,10 +22,13 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
         dumps: the pickler; an engine's own also takes references and handles.
     """
     path, culprit = find(value, name, dumps)
+    if isinstance(culprit, Generator | AsyncGenerator | Coroutine):
+        advice = "Send what it gives, such as list(...) of it, or call its function in the task or actor."
+    else:
+        advice = "Create it in the task or actor that uses it, or leave it out with __getstate__."
     return (
         f"{path} cannot be pickled, and so cannot be sent to another process: it is a {type(culprit).__module__}."
-        f"{type(culprit).__qualname__} ({type(error).__name__}: {error}). Create it in the task or actor that uses it, "
-        "or leave it out with __getstate__."
+        f"{type(culprit).__qualname__} ({type(error).__name__}: {error}). {advice}"
     )
 
 

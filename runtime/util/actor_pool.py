@@ -184,7 +184,7 @@ class ActorPool:
 
 
 class Outcome(NamedTuple):
-    """What a call gave: a value or an error; `actor_died`: whether the error says that its own actor has died."""
+    """Value or error of a call; `actor_died`: whether the error says that its own actor has died."""
 
     value: object = None
     error: Exception | None = None

@@ -772,3 +772,28 @@ def test_a_class_may_define_the_built_in_methods(engine):
             return value
 
     assert runtime.get(Own.remote().__ray_ready__.remote(3)) == 3
+
+
+@runtime.remote(num_cpus=0)
+class Creator:
+    def create(self):
+        return Counter.options(num_cpus=0).remote()
+
+
+@pytest.mark.parametrize("end", ["kill", "last handle"])
+def test_an_actor_ends_with_the_actor_that_created_it(engine, end):
+    creator = Creator.remote()
+    created = runtime.get(creator.create.remote())
+    assert runtime.get(created.add.remote()) == 1
+    if end == "kill":
+        runtime.kill(creator)
+    del creator
+
+    def has_ended():
+        try:
+            runtime.get(created.get.remote(), timeout=20)
+        except runtime.ActorDiedError as error:
+            return error
+        return None
+
+    wait_until(has_ended, 30)

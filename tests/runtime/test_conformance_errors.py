@@ -401,6 +401,8 @@ def test_an_argument_that_cannot_be_pickled_is_named(engine):
         call.remote(1, Holder()) if False else runtime.remote(lambda *a: a).remote(1, Holder())
     with pytest.raises(TypeError, match=r"kwargs\['value'\]"):
         identity.remote(value=threading.Lock())
+    with pytest.raises(TypeError, match=r"args\[0\].*a builtins\.generator.*list\(\.\.\.\)"):
+        identity.remote(value for value in range(3))
 
 
 def test_an_argument_of_an_actor_that_cannot_be_pickled(engine):

@@ -15,11 +15,13 @@ class Actor:
     """An instance, or the reason why there is none.
 
     `error` is set once it has ended. `busy` while one of its methods is on the stack, `holds` while it has resources.
-    `restarts` counts how often it was started again, by the job `constructor`.
+    `restarts` counts how often it was started again, by the job `constructor`. `creator` is the id of the actor with
+    whose instance it ends; None if the driver or a task has created it, or if it is detached.
     """
 
-    def __init__(self, actor_id, cls, options):
+    def __init__(self, actor_id, cls, options, creator):
         self.id, self.cls, self.options = actor_id, cls, options
+        self.creator = None if options.detached else creator
         self.name = options.label or options.name or cls.name
         self.label = f"actor {self.name}"
         self.instance = self.error = self.unseen = self.constructor = None
@@ -72,11 +74,13 @@ class Actors:
                     del self.names[name]
 
     def release(self, actor: Actor) -> None:
-        """An instance is dropped, and its resources are free."""
+        """An instance is dropped, its resources are free, and the actors that it has created end with it."""
         if actor.holds:
             actor.pool.give_back(units(actor.options.held()), actor.gpu_ids)
             self._groups.settle()
         actor.instance, actor.alive, actor.holds = None, False, False
+        for created in [other for other in self.by_id.values() if other.creator == actor.id]:
+            self.end(created, f"{created.label} ended with the actor that created it")
 
     def drop_handles(self) -> None:
         """Ends the actors whose last handle is gone and which have nothing left to do."""

@@ -91,7 +91,8 @@ class LocalEngine:
     def create_actor(self, cls, args, kwargs, options):
         with self._entered():
             actor_id = self._references.new_id()
-            actor = Actor(actor_id, cls, options)
+            running = self._contexts.current.actor_id
+            actor = Actor(actor_id, cls, options, bytes.fromhex(running) if running else None)
             actor.placement = placement = self._placements.find(options, actor.label)
             cls.pickled(self.session_id, dumps)
             constructor = f"the constructor of {actor.label}"

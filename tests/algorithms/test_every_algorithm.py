@@ -246,3 +246,9 @@ def test_actions_without_axes_are_learned_as_those_of_one_number(name, settings)
                 algo.training_step()
             weights.append(algo.policy.weights.copy())
     np.testing.assert_array_equal(*weights)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*APEX}))
+def test_the_class_of_all_algorithms_loads_its_checkpoint(name, tmp_path):
+    with small(name).build() as algo, rllib.Algorithm.from_checkpoint(algo.save(tmp_path)) as loaded:
+        assert type(loaded) is type(algo)

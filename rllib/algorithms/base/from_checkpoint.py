@@ -145,8 +145,9 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
     name, saved = state["algorithm.json"]["algorithm"], state["algorithm.json"]["class"]
     if isinstance(saved, UserCode):
         module, _, class_name = saved.reference.partition(":")
-        if (present_name(module), class_name) == (ALGORITHMS.get(name), name):
-            saved = get_algorithm_class(name)
+        own = get_algorithm_class(name) if name in ALGORITHMS else None
+        if own is not None and importable_path(own) == f"{present_name(module)}:{class_name}":
+            saved = own
         elif saved.reference == importable_path(base) or name == base.__name__:
             saved = base
         else:

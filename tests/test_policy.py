@@ -59,9 +59,7 @@ def test_noise_of_zero_gives_the_most_probable_actions(action_space):
     policy = make_policy(action_space)
     observations = np.random.default_rng(1).standard_normal((8, 4), dtype=np.float32)
     zeros = np.zeros_like(policy.noise(np.random.default_rng(0), 8))
-    np.testing.assert_array_equal(
-        act(policy, observations, zeros)[1], policy.choose(observations, explore=False)
-    )
+    np.testing.assert_array_equal(act(policy, observations, zeros)[1], policy.choose(observations, explore=False))
 
 
 def test_the_number_of_rows_does_not_matter():
@@ -206,9 +204,7 @@ def test_inference_filters_once():
     policy.filter(raw, update=True)
     policy.filter.merge(policy.filter.pop_delta())
     filtered = policy.filter(raw)
-    assert np.array_equal(
-        policy.choose(raw, explore=False), policy.choose(filtered, explore=False, filtered=True)
-    )
+    assert np.array_equal(policy.choose(raw, explore=False), policy.choose(filtered, explore=False, filtered=True))
     assert policy.filter.pop_delta()["count"] == 0
 
 

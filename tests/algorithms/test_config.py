@@ -392,9 +392,9 @@ def no_cuda(monkeypatch, built_for, error=None):
 def test_gpus_of_no_worker_are_refused():
     message = message_of(config().rollouts(num_rollout_workers=0).resources(num_gpus_per_worker=1))
     assert "num_gpus_per_worker=1 has no effect with num_rollout_workers=0: this process acts on the CPU." in message
-    config().rollouts(num_rollout_workers=0).evaluation(
-        evaluation_num_workers=1, evaluation_interval=1
-    ).resources(num_gpus_per_worker=1).validate()
+    config().rollouts(num_rollout_workers=0).evaluation(evaluation_num_workers=1, evaluation_interval=1).resources(
+        num_gpus_per_worker=1
+    ).validate()
 
 
 @pytest.mark.parametrize(

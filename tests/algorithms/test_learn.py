@@ -9,8 +9,11 @@ from tests.envs import CountingEnv
 
 
 def config():
-    return PPOConfig().environment(CountingEnv).rollouts(num_rollout_workers=0).training(
-        train_batch_size=100, sgd_minibatch_size=100, num_sgd_iter=1
+    return (
+        PPOConfig()
+        .environment(CountingEnv)
+        .rollouts(num_rollout_workers=0)
+        .training(train_batch_size=100, sgd_minibatch_size=100, num_sgd_iter=1)
     )
 
 

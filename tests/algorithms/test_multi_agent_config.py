@@ -189,6 +189,8 @@ def test_nothing_to_train_is_one_warning(caplog):
 def test_the_dict_of_earlier_releases_can_be_read():
     config = PPOConfig().multi_agent(policies={"left", "right"}, policies_to_train=["left"])
     assert config["multiagent"] == {
-        "policies": {"left", "right"}, "policies_to_train": ["left"],
-        "policy_mapping_fn": None, "count_steps_by": "env_steps",
+        "policies": {"left", "right"},
+        "policies_to_train": ["left"],
+        "policy_mapping_fn": None,
+        "count_steps_by": "env_steps",
     }

@@ -105,8 +105,12 @@ def sde(hiddens: list[int], log_std_init: float) -> dict:
 # Noise of a standard deviation of 0.1; and of 0.5 in steps of 0.01 of an Ornstein-Uhlenbeck process.
 NORMAL = {"type": "GaussianNoise", "stddev": 0.1, "initial_scale": 1.0, "final_scale": 1.0}
 DRIFTING = {
-    "type": "OrnsteinUhlenbeckNoise", "ou_base_scale": 1.0, "ou_theta": 0.0015, "ou_sigma": 0.05,
-    "initial_scale": 1.0, "final_scale": 1.0,
+    "type": "OrnsteinUhlenbeckNoise",
+    "ou_base_scale": 1.0,
+    "ou_theta": 0.0015,
+    "ou_sigma": 0.05,
+    "initial_scale": 1.0,
+    "final_scale": 1.0,
 }
 # Of SAC and TQC.
 SWINGING = {**sde([64, 64], -3.67), **every(32, 512), "train_batch_size": 512, "initial_alpha": 0.1, "alpha_lr": 0.0}

@@ -194,7 +194,10 @@ def test_the_replay_has_the_recorded_steps_and_learns_from_them(name):
         assert len(algorithm.replay) == len(algorithm.recorded.only)
         assert algorithm.num_updates == 2 == result["timesteps_total"] / 32
         assert result["info"]["dataset"] == {
-            "rows": 102, "episodes": 3, "mean_return": 34, "max_return": pytest.approx(50, abs=20),
+            "rows": 102,
+            "episodes": 3,
+            "mean_return": 34,
+            "max_return": pytest.approx(50, abs=20),
             "epochs": pytest.approx(64 / 102),
         }
         assert not algorithm.workers.foreach_worker(lambda worker: worker)

@@ -37,8 +37,9 @@ def test_train_then_evaluate(rllib):
     found = json.loads(output)
     returns = found["hist_stats"]["episode_reward"]
     assert code == 0 and found["episodes"] == len(returns) == 5 and found["checkpoint"].endswith("checkpoint_000003")
-    assert f"return  {found['episode_reward_mean']:.2f} ± {found['episode_reward_standard_error']:.2f} (" in (
-        evaluations[0][1]
+    assert (
+        f"return  {found['episode_reward_mean']:.2f} ± {found['episode_reward_standard_error']:.2f} ("
+        in (evaluations[0][1])
     )
     assert found["episode_reward_mean"] == sum(returns) / 5 and found["episode_reward_max"] == max(returns)
 

@@ -76,9 +76,7 @@ def own_run(trained, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [("evaluate", "--episodes", "1"), ("train", "--stop", "iterations=2", "--resume")])
-def test_a_module_of_the_present_directory_that_a_run_names_is_imported_on_request_alone(
-    own_run, rllib_command, words
-):
+def test_a_module_of_the_present_directory_that_a_run_names_is_imported_on_request_alone(own_run, rllib_command, words):
     refused = rllib_command(*words, own_run)
     assert refused.exit_code == 2 and "only for names that you type, and with --load-user-code" in refused.output
     assert not Path("imported").exists()

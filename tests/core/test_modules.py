@@ -81,9 +81,7 @@ def test_a_module_gives_the_actions_and_values_of_the_built_in_network_with_its_
     own = quick(small()).rl_module(rl_module_spec=spec)
     native = quick(small()).training(model={"fcnet_hiddens": [8], "vf_share_layers": True}, learner="torch")
     with own.build() as mine, native.build() as theirs:
-        theirs.get_policy().set_weights(
-            dict(zip(theirs.get_policy().parameters(), _in_native_order(mine, theirs)))
-        )
+        theirs.get_policy().set_weights(dict(zip(theirs.get_policy().parameters(), _in_native_order(mine, theirs))))
         observations = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
         mine_out, theirs_out = (
             algo.get_policy().compute_actions(observations, explore=False) for algo in (mine, theirs)
@@ -360,8 +358,6 @@ def test_a_module_reads_further_settings_of_the_section():
     config = small().rl_module(rl_module_spec=RLModuleSpec(Mlp), model_config={"width": 5})
     with quick(config).build() as algo:
         assert algo.get_module().hidden.out_features == 5
-
-
 
 
 # ---------------------------------------------------------------------- modules that act, and do not learn

@@ -130,7 +130,7 @@ def test_register_env_is_on_the_front_door():
         ("CartPole-v9", "Did you mean 'CartPole-v1'"),
         ("AntBulletEnv-v0", 'use MuJoCo\'s "Ant-v5"'),
         ("RoboschoolHalfCheetah-v1", 'use MuJoCo\'s "HalfCheetah-v5"'),
-        ("FetchReach-v1", "\"gymnasium_robotics:FetchReach-v1\" here, or a newer version, with pip install 'rllib[rob"),
+        ("FetchReach-v1", '"gymnasium_robotics:FetchReach-v1" here, or a newer version, with pip install \'rllib[rob'),
         ("MiniGrid-Empty-5x5-v0", '"minigrid:MiniGrid-Empty-5x5-v0"'),
         ("dm_control/cartpole-balance-v0", "pip install 'rllib[dm-control]'"),
         ("bsuite/catch-v0", 'No imported package registers ids of bsuite/: write "module:bsuite/catch-v0"'),

@@ -499,9 +499,7 @@ def test_actions_in_parts_are_legal_too(logged):
     with served(space=MASKED) as algorithm:
         algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
         arrays = {"actions": np.array([0, 1]), "action_dist_inputs": np.zeros((2, 3), np.float32)}
-        packed = {
-            name: {"$array": [each.dtype.str, list(each.shape), each.tobytes()]} for name, each in arrays.items()
-        }
+        packed = {name: {"$array": [each.dtype.str, list(each.shape), each.tobytes()]} for name, each in arrays.items()}
         seen = [masked(1, 0, 0), masked(0, 0, 1)]
         part = {"episode_id": "e", "version": 0, "is_first": True, "observations": seen, "rewards": [0.0, 1.0]}
         client = PolicyClient(environment(algorithm).url, "local")

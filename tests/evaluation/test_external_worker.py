@@ -500,9 +500,11 @@ def test_it_is_not_evaluated_by_the_library():
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_it_is_known_without_a_check(workers):
-    config = PPOConfig().environment(
-        Counting, disable_env_checking=True, observation_space=BOX, action_space=CHOICE
-    ).rollouts(num_rollout_workers=workers, rollout_fragment_length=20)
+    config = (
+        PPOConfig()
+        .environment(Counting, disable_env_checking=True, observation_space=BOX, action_space=CHOICE)
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=20)
+    )
     with small(config, 20).build() as algorithm:
         assert algorithm.train()["timesteps_total"] == 20
 

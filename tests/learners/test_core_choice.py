@@ -182,18 +182,22 @@ class InTurn(FreeCores):
 
 
 KINDS = {
-    "SAC": lambda: SACConfig()
-    .environment("Pendulum-v1")
-    .rollouts(rollout_fragment_length=128)
-    .training(train_batch_size=256, num_steps_sampled_before_learning_starts=200)
-    .reporting(min_sample_timesteps_per_iteration=128, min_time_s_per_iteration=None),
-    "PPO": lambda: PPOConfig()
-    .environment("CartPole-v1")
-    .training(train_batch_size=512, sgd_minibatch_size=512, num_sgd_iter=1),
-    "LSTM": lambda: PPOConfig()
-    .environment("CartPole-v1")
-    .training(train_batch_size=256, sgd_minibatch_size=256, num_sgd_iter=1)
-    .training(model={"use_lstm": True, "lstm_cell_size": 128}),
+    "SAC": lambda: (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .rollouts(rollout_fragment_length=128)
+        .training(train_batch_size=256, num_steps_sampled_before_learning_starts=200)
+        .reporting(min_sample_timesteps_per_iteration=128, min_time_s_per_iteration=None)
+    ),
+    "PPO": lambda: (
+        PPOConfig().environment("CartPole-v1").training(train_batch_size=512, sgd_minibatch_size=512, num_sgd_iter=1)
+    ),
+    "LSTM": lambda: (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .training(train_batch_size=256, sgd_minibatch_size=256, num_sgd_iter=1)
+        .training(model={"use_lstm": True, "lstm_cell_size": 128})
+    ),
 }
 
 

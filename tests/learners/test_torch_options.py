@@ -61,9 +61,7 @@ def updated(graphs=None, device="cpu", options=DEFAULTS, num_updates=3, optimize
     for number in range(num_updates):
         batch, settings = make_batch(policy, 128, number), {**SETTINGS, "lr": 1e-3 / (number + 1), **changes}
         found.append(
-            learner.update(
-                batch, num_epochs=8, minibatch_size=32, rng=np.random.default_rng(number), **settings
-            )
+            learner.update(batch, num_epochs=8, minibatch_size=32, rng=np.random.default_rng(number), **settings)
         )
     return policy.weights.copy(), found, recorded
 

@@ -197,7 +197,7 @@ ATTACKS = {
     "a function": lambda: pickle.dumps(Runs(Path.touch, Path("owned"))),
     "eval": lambda: pickle.dumps(Runs(eval, "open('owned', 'w')")),
     "a name of another module": lambda: b"cos\nsystem\n(S'touch owned'\ntR.",
-    "a builtin": lambda: b"c__builtin__\nexec\n(S'open(\"owned\", \"w\")'\ntR.",
+    "a builtin": lambda: b'c__builtin__\nexec\n(S\'open("owned", "w")\'\ntR.',
     "within an array": lambda: pickle.dumps([np.zeros(3), Runs(eval, "open('owned', 'w')")]),
     "an array of objects": lambda: pickle.dumps(np.array([Runs(eval, "open('owned', 'w')")], object)),
     "by an attribute": lambda: b"\x80\x04\x8c\x05numpy\x8c\x0fctypeslib.c_int\x93.",

@@ -19,9 +19,7 @@ class SimTrial:
 
 
 class Simulator:
-    def __init__(
-        self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, saves_at=None
-    ):
+    def __init__(self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, saves_at=None):
         """saves_at: iterations at which trials save themselves, as functions do; None: they are saved when asked."""
         self.scheduler, self.curve, self.slots, self.max_iterations = scheduler, curve, slots, max_iterations
         self.saves_at = saves_at

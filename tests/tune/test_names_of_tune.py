@@ -107,9 +107,13 @@ def test_a_result_is_printed_as_yaml():
     result = {"config": {"lr": 1}, "hist_stats": [1], "loss": np.float32(0.5), "nothing": None, "of": {"a": (1, "b")}}
     assert yaml.safe_load(tune.pretty_print(result)) == {"loss": 0.5, "of": {"a": [1, "b"]}}
     assert yaml.safe_load(tune.pretty_print(result, exclude=["of"])) == {"loss": 0.5}
-    with PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0, rollout_fragment_length=16).training(
-        train_batch_size=16, sgd_minibatch_size=16, num_sgd_iter=1
-    ).build() as algo:
+    with (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=0, rollout_fragment_length=16)
+        .training(train_batch_size=16, sgd_minibatch_size=16, num_sgd_iter=1)
+        .build() as algo
+    ):
         assert yaml.safe_load(tune.pretty_print(algo.train()))["training_iteration"] == 1
 
 

@@ -199,9 +199,7 @@ def test_a_restored_tuner_may_leave_unfinished_trials(tmp_path):
     path = broken_off(tmp_path, fails_for_one, space={"a": tune.grid_search([1, 2])})
     with pytest.raises(ValueError, match="needs resume_errored=True"):
         tune.Tuner.restore(path, fails_for_one, resume_unfinished=False)
-    tuner = tune.Tuner.restore(
-        path, fails_for_one, resume_unfinished=False, resume_errored=True, load_user_code=True
-    )
+    tuner = tune.Tuner.restore(path, fails_for_one, resume_unfinished=False, resume_errored=True, load_user_code=True)
     assert [result.metrics["step"] for result in tuner.fit() if result.config["a"] == 1] == [4]
     assert [result.trial.status for result in tuner.get_results()] == ["TERMINATED", "RUNNING"]
 

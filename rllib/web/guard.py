@@ -229,9 +229,13 @@ def server_config(app, **settings) -> uvicorn.Config:
         app: the ASGI application.
         settings: further arguments of uvicorn.Config.
     """
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_CONNECTIONS if descriptors < 0 else min(_MOST_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, 16))
     return uvicorn.Config(
-        app, http=LimitedProtocol, limit_concurrency=most, lifespan="off", ws="none", access_log=False,
+        app, http=LimitedProtocol, limit_concurrency=most_connections(), lifespan="off", ws="none", access_log=False,
         log_level="warning", server_header=False, **settings,
     )  # fmt: skip
+
+
+def most_connections() -> int:
+    """Number of connections of a server, by the descriptors that the process may have."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if descriptors < 0 else min(_MOST_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, 16))

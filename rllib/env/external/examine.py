@@ -7,9 +7,7 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.env.spaces.supported import check_spaces
 
 
-def examine_external(
-    env: ExternalEnv, name: str
-) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
+def examine_external(env: ExternalEnv, name: str) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
     """Spaces of an external environment, whose loop is not started.
 
     Args:

@@ -1,20 +1,17 @@
 """Requests to a policy server over HTTP, with bodies in JSON or MessagePack."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import uvicorn
 
+from rllib.env.external.loop_transport import LoopTransport
 from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, ClientHasGone, Receive, content_kind, header, read_body
 from rllib.web.guard import Guard, server_config
 from rllib.web.sockets import listen, url_of
-
-if TYPE_CHECKING:
-    from rllib.env.external.policy_server import PolicyServer
 
 _BODY_LIMIT = 64 << 20
 # A client between two requests keeps its connection so long, and hears of the run's end by it (seconds).
@@ -41,7 +38,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class HTTPTransport:
+class HTTPTransport(LoopTransport):
     """Carries requests over HTTP (policy_server.Transport).
 
     Args:
@@ -60,26 +57,10 @@ class HTTPTransport:
         )
         config.load()  # reads the certificate before the port is open
         self._uvicorn = _Server(config)
-        self._socket = listen(host, port)
-        self.url = url_of(host, self._socket.getsockname()[1], "https" if encryption else "http")
+        listening = listen(host, port)
+        url = url_of(host, listening.getsockname()[1], "https" if encryption else "http")
+        super().__init__(listening, config.get_loop_factory(), url)
         self._guard = Guard(token)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_due = False  # whether answer_turns will be called
-
-    def run(self, server: "PolicyServer") -> None:
-        """Serves until `stop`, and frees the port."""
-        self._server = server
-        try:
-            with asyncio.Runner(loop_factory=self._uvicorn.config.get_loop_factory()) as runner:
-                runner.run(self._serve())
-        finally:
-            self._socket.close()
-
-    def wake(self) -> None:
-        """Has turns answered soon; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._server.answer_turns)
 
     def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
         """Ends `run` (policy_server.Transport)."""
@@ -88,28 +69,7 @@ class HTTPTransport:
             self._socket.close()
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        looking = self._loop.create_task(self._look_after())
-        try:
-            await self._uvicorn.serve(sockets=[self._socket])
-        finally:
-            looking.cancel()
-
-    async def _look_after(self) -> None:
-        while True:
-            await asyncio.sleep(self._server.look_after_s)
-            self._server.look_after()
-            self._answer_soon()
-
-    def _answer_soon(self) -> None:
-        """Has the turns of all requests answered together that are being read in this pass of the loop."""
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._answer)
-
-    def _answer(self) -> None:
-        self._is_due = False
-        self._server.answer_turns()
+        await self._uvicorn.serve(sockets=[self._socket])
 
     async def _app(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict], Awaitable[None]]) -> None:
         """The application of ASGI."""

@@ -52,9 +52,7 @@ class ExternalStream:
         remake: makes the environment anew; one whose loop raises is then replaced. None: its errors are raised.
     """
 
-    def __init__(
-        self, env: ExternalEnv, num_places: int, worker: str, remake: Callable[[], ExternalEnv] | None = None
-    ):
+    def __init__(self, env: ExternalEnv, num_places: int, worker: str, remake: Callable[[], ExternalEnv] | None = None):
         self._env, self.num_envs, self._where = env, num_places, f"external environment of {worker}"
         self._remake, self._num_failures = remake, 0
         self._environment_made: Callable[[int, ExternalEnv], None] | None = None

@@ -2,46 +2,38 @@
 
 A client has a DEALER socket. A request is an array of MessagePack, [token, path, body], and its answer [status, body];
 the token is "" without one, and the body nil where there is none. A path may end with a query: "/v1/weights?have=3". A
-client waits for an answer before it asks again.
+client waits for an answer before it asks again. The server speaks ZeroMQ's protocol itself (rllib/web/zmtp.py).
 """
 
+import asyncio
 import hmac
+import itertools
 import logging
-import os
-import socket
-import threading
 import time
-from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-import zmq
-from zmq.backend import zmq_poll
 
+from rllib.env.external.loop_transport import LoopTransport
 from rllib.web.bodies import MSGPACK, QUERY, BadRequest
-
-if TYPE_CHECKING:
-    from rllib.env.external.policy_server import PolicyServer
+from rllib.web.guard import most_connections, server_config
+from rllib.web.sockets import listen, url_of
+from rllib.web.zmtp import Peer
 
 logger = logging.getLogger(__name__)
 
 _BODY_LIMIT = 64 << 20
-# Messages of one client that wait in the socket: it needs one.
-_MOST_WAITING = 2
-# Requests that are taken in before their turns are answered.
-_MOST_AT_ONCE = 1024
-# Peers without the token that are remembered, and get no further answer.
-_MOST_REFUSED = 4096
-_HEARTBEAT_MS, _SILENCE_MS, _HANDSHAKE_MS = 5_000, 20_000, 10_000
+# Of a request, beside its body: token, path and what MessagePack puts around them.
+_AROUND_BODY = 64 << 10
 # The last answers may take so long to be sent.
-_LINGER_MS = 5_000
-# Peers that have asked, and hear of the end; of more, those that have asked last.
-_MOST_KNOWN = 1 << 16
+_LINGER_S = 5.0
+# Of too many connections one of the oldest so many is closed.
+_LOOKED_AT = 256
 
 
-class ZeroMQTransport:
-    """Carries requests over ZeroMQ (policy_server.Transport).
+class ZeroMQTransport(LoopTransport):
+    """Carries requests over ZeroMQ (policy_server.Transport, web.zmtp.Owner).
 
     Args:
         host, port: where it listens; port 0 takes a free one.
@@ -51,156 +43,123 @@ class ZeroMQTransport:
         OSError: if it cannot listen there.
     """
 
+    most_bytes = _BODY_LIMIT + _AROUND_BODY
+
     def __init__(self, host: str, port: int, token: str | None):
         self._token = None if token is None else token.encode()
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        for option, value in (
-            (zmq.IPV6, 1),
-            (zmq.LINGER, _LINGER_MS),
-            (zmq.BACKLOG, 4096),
-            (zmq.MAXMSGSIZE, _BODY_LIMIT),
-            (zmq.RCVHWM, _MOST_WAITING),
-            (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
-            (zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS),
-            (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
-        ):
-            self._socket.set(option, value)
-        try:
-            self._socket.bind(_endpoint(host, port))
-        except zmq.ZMQError as error:
-            self._close()
-            raise OSError(error.errno, os.strerror(error.errno)) from None
-        except OSError:
-            self._close()
-            raise
-        self.url = self._socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
-        self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._ringing = threading.Lock()  # while the bell is rung or closed
-        self._is_running = self._ends = False
-        self._last_answer: tuple[int, Any] | None = None
-        self._known: OrderedDict[bytes, None] = OrderedDict()  # peers that have asked
-        self._asking: set[bytes] = set()  # and wait for an answer
-        self._refused: OrderedDict[bytes, None] = OrderedDict()
-
-    def _close(self) -> None:
-        self._socket.close()
-        self._context.term()
+        listening = listen(host, port)
+        url = url_of(host, listening.getsockname()[1], "tcp")
+        super().__init__(listening, server_config(None).get_loop_factory(), url)
+        self._peers: dict[Peer, None] = {}
+        self._most_peers = most_connections()
+        self._ends = asyncio.Event()
+        self._has_ended, self._last_answer = False, None
 
     # ------------------------------------------------------------------ the thread
 
-    def run(self, server: "PolicyServer") -> None:
-        """Serves until `stop`, and frees the port."""
-        self._server, self._is_running = server, True
-        both = [(self._socket, _POLLIN), (self._bell, _POLLIN)]
-        due = now = time.monotonic()
-        try:
-            ends = False
-            while not ends:
-                ends = self._ends  # requests that came before are answered
-                for ready, _ in zmq_poll(both, max(0, int(1000 * (due - now))) + 1):
-                    if ready is self._socket:
-                        self._take_requests()
-                    else:
-                        os.eventfd_read(self._bell)
-                server.answer_turns()
-                now = time.monotonic()
-                if now >= due:
-                    due = now + server.look_after_s
-                    server.look_after()
-        finally:
-            with self._ringing:
-                os.close(self._bell)
-                self._bell = None
-            if self._last_answer is not None:
-                for peer in self._known:
-                    self._answer(peer, *self._last_answer)
-            self._close()
-
-    def wake(self) -> None:
-        """Has turns answered soon; from any thread."""
-        with self._ringing:
-            if self._bell is not None:
-                os.eventfd_write(self._bell, 1)
+    async def _serve(self) -> None:
+        if self._has_ended:
+            return
+        server = await self._loop.create_server(partial(Peer, self), sock=self._socket)
+        await self._ends.wait()
+        server.close()
+        self._server.answer_turns()
+        for peer in list(self._peers):
+            if self._last_answer is not None and peer.has_asked:
+                self._send(peer, *self._last_answer)
+            peer.close()
+        until = time.monotonic() + _LINGER_S
+        while self._peers and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for peer in list(self._peers):
+            peer.drop()
 
     def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
         """Ends `run` (policy_server.Transport)."""
-        self._last_answer, self._ends = last_answer, True
-        if self._is_running:
-            self.wake()
-        else:
-            self._close()
+        self._last_answer, self._has_ended = last_answer, True
+        try:
+            self._loop.call_soon_threadsafe(self._ends.set)
+        except (AttributeError, RuntimeError):  # it does not run, or not any more
+            self._socket.close()
+
+    def _look_after(self) -> None:
+        super()._look_after()
+        now = time.monotonic()
+        for peer in list(self._peers):
+            peer.look_after(now)
+
+    # ------------------------------------------------------------------ connections
+
+    def opened(self, peer: Peer) -> None:
+        """Takes note of a connection; of too many, closes the one that is needed least."""
+        self._peers[peer] = None
+        if len(self._peers) > self._most_peers:
+            some = [each for each in itertools.islice(self._peers, _LOOKED_AT) if not each.is_asking]
+            min(some, key=lambda each: (each.has_asked, each.heard), default=peer).drop()
+
+    def closed(self, peer: Peer) -> None:
+        """Takes note of the end of a connection."""
+        self._peers.pop(peer, None)
+
+    def trusts(self, beginning: bytes) -> bool | None:
+        """Whether a request with this beginning carries the token; None: more of it is needed."""
+        if self._token is None:
+            return True
+        right = b"\x93" + msgspec.msgpack.encode(self._token.decode())
+        return hmac.compare_digest(beginning[: len(right)], right) if len(beginning) >= len(right) else None
+
+    def distrust(self, peer: Peer) -> None:
+        """Refuses a peer without the token, and leaves its further requests unread."""
+        self._send(peer, 401, {"error": _NEEDS_TOKEN})
+        peer.refuse()
 
     # ------------------------------------------------------------------ requests
 
-    def _take_requests(self) -> None:
-        """Passes on all requests that have arrived."""
-        alone = [(self._socket, _POLLIN)]
-        for _ in range(_MOST_AT_ONCE):
-            peer, part = self._socket.recv(), self._socket.recv(copy=False)
-            is_one = not part.more
-            while part.more:
-                part = self._socket.recv(copy=False)
-            if peer not in self._refused:
-                try:
-                    self._take(peer, part.bytes if is_one else b"")
-                except BadRequest as error:
-                    self._answer(peer, error.status, {"error": error.message})
-                except Exception as error:  # no message of one peer may end the server of all
-                    logger.error("a request failed", exc_info=error)
-                    self._reply(peer, 500, {"error": "the server failed; its log says more"})
-            if not zmq_poll(alone, 0):
-                return
+    def take(self, peer: Peer, message: bytes | None) -> None:
+        """Takes in a request."""
+        try:
+            self._ask(peer, message)
+        except BadRequest as error:
+            self._send(peer, error.status, {"error": error.message})
+        except Exception as error:  # no message of one peer may end the server of all
+            logger.error("a request failed", exc_info=error)
+            self._reply(peer, 500, {"error": "the server failed; its log says more"})
 
-    def _take(self, peer: bytes, message: bytes) -> None:
+    def _ask(self, peer: Peer, message: bytes | None) -> None:
         """Passes a request on.
 
         Raises:
-            BadRequest: if it is none, or the peer may not ask.
+            BadRequest: if it is none.
         """
+        if message is None:
+            raise BadRequest(400, f"{_FORM}, but this message had several parts")
         try:
             token, path, body = _decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(400, f"a request is [token, path, body] in MessagePack: {error}") from None
+            raise BadRequest(400, f"{_FORM}: {error}") from None
         path, _, query = path.partition("?")
-        needs_token = self._token is not None and path not in self._server.open_paths
-        if needs_token and not hmac.compare_digest(token.encode(), self._token):
-            self._refuse(peer)
-            raise BadRequest(401, "this server needs its token: give it to the client, or set RLLIB_TOKEN")
-        if peer in self._asking:
+        if self._token is not None and hmac.compare_digest(token.encode(), self._token):
+            peer.is_trusted = True
+        elif self._token is not None and path not in self._server.open_paths:
+            self.distrust(peer)
+            return
+        if peer.is_asking:
             raise BadRequest(429, "this client waits for the answer to another request")
         route = self._server.route(path)
         given = (query.encode(), QUERY) if route.method == "GET" else (bytes(body), MSGPACK)
-        self._asking.add(peer)
-        self._known[peer] = None
-        self._known.move_to_end(peer)
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        peer.is_asking = peer.has_asked = True
         self._server.ask(route, *given, partial(self._reply, peer))
+        self._answer_soon()
 
-    def _refuse(self, peer: bytes) -> None:
-        """Leaves further requests of a peer unanswered."""
-        self._refused[peer] = None
-        if len(self._refused) > _MOST_REFUSED:
-            self._refused.popitem(last=False)
+    def _reply(self, peer: Peer, status: int, answer: Any) -> None:
+        peer.is_asking = False
+        self._send(peer, status, answer)
 
-    def _reply(self, peer: bytes, status: int, answer: Any) -> None:
-        self._asking.discard(peer)
-        self._answer(peer, status, answer)
-
-    def _answer(self, peer: bytes, status: int, answer: Any) -> None:
-        # Nothing is sent to a peer that is gone, or that does not read its answers.
-        self._socket.send(peer, _SNDMORE)
-        self._socket.send(_encode((status, answer)), _DONTWAIT)
+    def _send(self, peer: Peer, status: int, answer: Any) -> None:
+        peer.send(_encode((status, answer)))
 
 
-# As numbers: the operators of zmq's own flags take longer than a call.
-_POLLIN, _SNDMORE, _DONTWAIT = int(zmq.POLLIN), int(zmq.SNDMORE | zmq.DONTWAIT), int(zmq.DONTWAIT)
+_FORM = "a request is [token, path, body] in MessagePack"
+_NEEDS_TOKEN = "this server needs its token: give it to the client, or set RLLIB_TOKEN"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, str, msgspec.Raw]).decode
-
-
-def _endpoint(host: str, port: int) -> str:
-    """The address as ZeroMQ writes it: a socket binds to numbers alone."""
-    number = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4][0]
-    return f"tcp://[{number}]:{port}" if ":" in number else f"tcp://{number}:{port}"

@@ -1,0 +1,77 @@
+"""Base class of the transports of a policy server: a thread with an event loop, which asks the server and answers."""
+
+import asyncio
+import contextlib
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rllib.env.external.policy_server import PolicyServer
+
+
+class LoopTransport(ABC):
+    """Carries requests in an event loop (policy_server.Transport).
+
+    Args:
+        listening: the socket on which it listens.
+        make_loop: makes the event loop.
+        url: where clients find it.
+    """
+
+    def __init__(self, listening: socket.socket, make_loop: Callable[[], asyncio.AbstractEventLoop], url: str):
+        self._socket, self._make_loop, self.url = listening, make_loop, url
+        self._server: PolicyServer
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_due = False  # whether answer_turns will be called
+
+    @abstractmethod
+    async def _serve(self) -> None:
+        """Serves until `stop`."""
+
+    @abstractmethod
+    def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
+        """Ends `run` (policy_server.Transport)."""
+
+    def run(self, server: "PolicyServer") -> None:
+        """Serves until `stop`, and frees the port."""
+        self._server = server
+        try:
+            with asyncio.Runner(loop_factory=self._make_loop) as runner:
+                runner.run(self._serve_and_look())
+        finally:
+            self._socket.close()
+
+    def wake(self) -> None:
+        """Has turns answered soon; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._server.answer_turns)
+
+    async def _serve_and_look(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        looking = self._loop.create_task(self._look_again())
+        try:
+            await self._serve()
+        finally:
+            looking.cancel()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._server.look_after_s)
+            self._look_after()
+
+    def _look_after(self) -> None:
+        self._server.look_after()
+        self._answer_soon()
+
+    def _answer_soon(self) -> None:
+        """Has the turns of all requests answered together that are being read in this pass of the loop."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        self._is_due = False
+        self._server.answer_turns()

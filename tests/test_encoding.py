@@ -83,6 +83,21 @@ def test_the_state_of_random_generators_comes_back():
         assert np.array_equal(again.random(5), expected)
 
 
+ALIKE = [number * (2**61 - 1) + 5 for number in range(20_000)]  # their hashes are equal
+
+
+@pytest.mark.parametrize("data", [
+    {"$set": ALIKE},
+    {"$frozenset": ALIKE},
+    {"$dict": [[number, None] for number in ALIKE]},
+    {"$ordered": {"items": [[number, None] for number in ALIKE], "metadata": None}},
+    {"$space": {"type": "Dict", "spaces": [[number, {"type": "MultiBinary", "n": 1}] for number in ALIKE]}},
+])  # fmt: skip
+def test_keys_that_would_all_be_compared_with_one_another_are_refused(data):
+    with pytest.raises(ValueError, match="more than 100 of its keys have one hash"):
+        decode(data)
+
+
 def test_dicts_of_other_classes_come_back_as_dicts():
     assert identical(through_json(OrderedDict(b=1, a=2)), {"b": 1, "a": 2})
 

@@ -138,7 +138,7 @@ NUMPY = b"cnumpy.core.multiarray\n_reconstruct\n"
         (b"c_codecs\nencode\n(S'x'\nS'zip'\ntR.", "encodes a text as"),
         (b"", "cannot be read"),
         (b"\x80\x04Pid\n.", "refers to an object outside of it"),
-        (b"(" * 50_000 + b"t" * 50_000 + b".", None),
+        (b"(" * 50_000 + b"t" * 50_000 + b".", "nests tuples more than 100 deep"),
     ],
 )  # fmt: skip
 def test_hostile_pickles_are_refused_or_harmless(content, message):
@@ -166,9 +166,44 @@ def test_values_that_are_copied_again_and_again_do_not_fill_the_memory(one):
 
 
 def test_a_pickle_of_too_many_values_is_refused(monkeypatch):
-    monkeypatch.setattr("rllib.storage.pickled_data._MOST_OPCODES", 1000)
+    monkeypatch.setattr("rllib.storage.pickle_scan.MOST_OPCODES", 1000)
     with pytest.raises(ValueError, match="holds more than 1,000 values"):
         read_pickle(b"(" + b"}" * 1000 + b"l.", "it")
+
+
+def nested(number):
+    """A pickle of tuples in one another."""
+    return b")" + b"\x85" * number
+
+
+COLLIDING = [number * (2**61 - 1) + 5 for number in range(1, 3000)]
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"\x80\x04}" + nested(100_000) + b"K\x01s.", "nests tuples more than 100 deep"),
+    (b"\x80\x04\x8f(" + nested(100_000) + b"\x90.", "nests tuples more than 100 deep"),
+    (b"\x80\x04(" + nested(100_000) + b"\x91.", "nests tuples more than 100 deep"),
+    (b"\x80\x04}" + nested(99) + b"q\x00h\x00\x86" + b"2\x86" * 50 + b"K\x01s.", "nests tuples more than 100 deep"),
+    (b"(" * 2 + b"t" + b"(I1\nt" + b"(" * 200 + b")" + b"t" * 200 + b"t.", "nests tuples more than 100 deep"),
+    (b"\x80\x02cbuiltins\nset\n(" + nested(100_000) + b"\x85\x85R.", "nests tuples more than 100 deep"),
+    (b"\x80\x02}(" + b"".join(pickle.dumps(each, 2)[2:-1] + b"N" for each in COLLIDING) + b"u.", "hashes may be equal"),
+    (b"\x80\x02}(" + b"".join(pickle.dumps((each, 1), 2)[2:-1] + b"N" for each in range(3000)) + b"u.", "may be equal"),
+    (b"\x80\x04\x8f(" + b"".join(b"\x91(" for _ in range(10)) + b".", "cannot be read"),
+    (b"\x80\x02s.", "more values than it has"),
+])  # fmt: skip
+def test_a_pickle_that_would_end_or_occupy_the_process_is_refused_before_it_is_read(content, message):
+    with pytest.raises(ValueError, match=message):
+        read_pickle(content, "it")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_honest_pickles_pass_the_look_at_their_opcodes(protocol):
+    deep = ()
+    for _ in range(50):
+        deep = (deep, 1)
+    shared = {"shared": [deep] * 3}
+    value = [deep, {number: "text" for number in range(5000)}, {(1, 2): deep}, 2**130, -(2**90), {1.5, b"a"}, shared]
+    assert read_pickle(pickle.dumps(value, protocol), "it") == value
 
 
 ORIGINALS = [

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from rllib.storage.by_arguments import ByArguments, is_library_path
+from rllib.storage.pickle_scan import refuse_collisions
 from rllib.storage.tensor_file import DTYPES
 
 # Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
@@ -186,13 +187,14 @@ class _Decoder:
             case "$tuple":
                 return tuple(map(self.value, content))
             case "$set":
-                return set(map(self.value, content))
+                return set(refuse_collisions(map(self.value, content)))
             case "$frozenset":
-                return frozenset(map(self.value, content))
+                return frozenset(refuse_collisions(map(self.value, content)))
             case "$bytes":
                 return base64.b64decode(content, validate=True)
             case "$dict":
-                return {self.value(key): self.value(item) for key, item in content}
+                keys = refuse_collisions(self.value(key) for key, _ in content)
+                return {key: self.value(item) for key, (_, item) in zip(keys, content)}
             case "$ordered":
                 return self._ordered(**content)
             case "$tensor":
@@ -218,7 +220,8 @@ class _Decoder:
         return unloaded[0] if unloaded else made(**arguments)
 
     def _ordered(self, items: list, metadata) -> OrderedDict:
-        made = OrderedDict((self.value(key), self.value(item)) for key, item in items)
+        keys = refuse_collisions(self.value(key) for key, _ in items)
+        made = OrderedDict((key, self.value(item)) for key, (_, item) in zip(keys, items))
         if metadata is not None:
             made._metadata = self.value(metadata)
         return made
@@ -368,7 +371,8 @@ def space_from_json(data: Mapping):
     if kind == "MultiBinary":
         return spaces.MultiBinary(data["n"])
     if kind == "Dict":
-        return spaces.Dict([(decode(key), space_from_json(part)) for key, part in data["spaces"]])
+        keys = refuse_collisions(decode(key) for key, _ in data["spaces"])
+        return spaces.Dict([(key, space_from_json(part)) for key, (_, part) in zip(keys, data["spaces"])])
     if kind == "Tuple":
         return spaces.Tuple([space_from_json(part) for part in data["spaces"]])
     raise ValueError(f"{kind!r} is no kind of space that this version of rllib knows")

@@ -8,7 +8,6 @@ stand for functions of this module, which check what they are given, and names t
 import io
 import math
 import pickle
-import pickletools
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sized
@@ -17,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rllib.storage.pickle_scan import check_opcodes, refuse_collisions
+
 # What `numpy.dtype` is pickled with: kind and size. Objects, dates and structures are no numbers.
 _CODE = re.compile(r"[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}")
-# An opcode of one byte may make an object of hundreds.
-_MOST_OPCODES = 10_000_000
 # A value may be named again and again, and each array or set made of it is a copy: all of them together are at most
 # this many times as large as the pickle. Arrays that are honest are as large as it, and sets a few times.
 _MOST_TIMES = 64
@@ -188,6 +187,7 @@ def _no_bytes(_: _Allowance) -> bytes:
 def _container(kind: Callable, allowance: _Allowance, items: Sized = ()):
     """A container in a pickle of an old protocol, which makes it from a list."""
     allowance.take(_ENTRY_BYTES * len(items))
+    refuse_collisions(item[0] for item in items) if kind is OrderedDict else refuse_collisions(items)
     return kind(items)
 
 
@@ -246,25 +246,10 @@ def read_pickle(content: bytes, what: str, known: Callable[[str], bool] = _nothi
     Raises:
         ValueError: if it asks for anything else, naming it, or is damaged; nothing of it was run.
     """
-    _refuse_greedy(content, what)
+    check_opcodes(content, what)
     try:
         return _Unpickler(content, known, what).load()
     except ValueError as error:
         raise error if str(error).startswith(what) else ValueError(f"{what} cannot be read: {error}") from None
     except Exception as error:  # a damaged pickle raises anything
         raise ValueError(f"{what} cannot be read ({type(error).__name__}: {error})") from None
-
-
-def _refuse_greedy(content: bytes, what: str) -> None:
-    """Refuses a pickle of too many opcodes, or one that numbers its values by more than its length.
-
-    Values are numbered in a table, which is allocated up to the largest number: a short pickle could fill the memory.
-    """
-    try:
-        for count, (code, number, _) in enumerate(pickletools.genops(content)):
-            if count == _MOST_OPCODES:
-                raise ValueError(f"it holds more than {_MOST_OPCODES:,} values")
-            if code.name in ("PUT", "LONG_BINPUT") and number > len(content):
-                raise ValueError("it numbers more values than it can hold")
-    except Exception as error:  # a damaged pickle raises anything
-        raise ValueError(f"{what} cannot be read: {error}") from None

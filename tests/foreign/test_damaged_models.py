@@ -114,6 +114,22 @@ def bomb() -> bytes:
     return file.getvalue()
 
 
+# Hashing the key would exhaust the stack in C, and end the process.
+DEEP = b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s."
+
+
+def with_pickle(content: bytes, name: str = "archive/data.pkl") -> bytes:
+    """A file of torch with an entry of this content in the place of its pickle, or beside it."""
+    file = io.BytesIO()
+    source = zipfile.ZipFile(io.BytesIO(saved({"x": torch.zeros(3)})))
+    with source, zipfile.ZipFile(file, "w") as target:
+        for each in source.namelist():
+            if each != name:
+                target.writestr(each, source.read(each))
+        target.writestr(name, content)
+    return file.getvalue()
+
+
 def test_damaged_zips_that_are_hostile(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = tmp_path / "model.zip"
@@ -127,6 +143,9 @@ def test_damaged_zips_that_are_hostile(tmp_path, monkeypatch):
         "holds other things than tensors": lambda: with_entry(model, policy_pth=saved({"x": Owned()})),
         "no file that torch.save writes": lambda: with_entry(model, policy_pth=pickle.dumps({"x": Owned()})),
         "compressed, and torch.save compresses nothing": lambda: with_entry(model, policy_pth=bomb()),
+        "nests tuples more than 100 deep": lambda: with_entry(model, policy_pth=with_pickle(DEEP)),
+        "nests tuples more than 100 deep ?": lambda: with_entry(model, policy_pth=b"front" + with_pickle(DEEP)),
+        "two entries of one name": lambda: with_entry(model, policy_pth=with_pickle(DEEP, "archive/DATA.PKL")),
         "holds list instead of tensors": lambda: with_entry(model, policy_pth=saved([1])),
         "no plain tensor": lambda: with_entry(model, policy_pth=saved({"x": torch.eye(2).to_sparse()})),
         "larger than their file": lambda: with_entry(model, policy_pth=saved({"x": torch.zeros(1).expand(10**12)})),

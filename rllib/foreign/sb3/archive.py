@@ -21,6 +21,7 @@ import numpy as np
 
 from rllib.errors import DamagedFileError
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside
+from rllib.storage.pickle_scan import check_opcodes
 
 # An entry may be larger than the whole zip by this factor, plus a MiB: settings are texts, parameters hardly shrink.
 _MOST_TIMES = 50
@@ -126,7 +127,7 @@ def _tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
     """Tensors of a file of torch.save as arrays, by name; it may hold nothing else."""
     import torch
 
-    _refuse_packed(content, name)
+    content = _checked(content, name)
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -138,17 +139,31 @@ def _tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
     return _arrays({key: value for key, value in found.items() if value is not None}, name, _MOST_NAMES * len(content))
 
 
-def _refuse_packed(content: bytes, name: str) -> None:
-    """Refuses a file of torch that is compressed, since it could grow without bound; torch writes none."""
+def _checked(content: bytes, name: str) -> bytes:
+    """A file of torch, written again with the entries that were looked at: torch reads zips in its own way.
+
+    One that is compressed is refused, since it could grow without bound and torch writes none, and one whose pickle
+    would end or occupy the process: torch is no defence against that.
+    """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as inner:
-            entries = inner.infolist()
+        inner = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile:
         raise DamagedFileError(f"{name} is no file that torch.save writes since 1.6") from None
+    entries = inner.infolist()
     if any(each.compress_type != zipfile.ZIP_STORED for each in entries):
         raise DamagedFileError(f"{name} is compressed, and torch.save compresses nothing")
     if sum(each.file_size for each in entries) > len(content):
         raise DamagedFileError(f"{name} says that its entries are larger than itself")
+    if len({each.filename.lower() for each in entries}) < len(entries):
+        raise DamagedFileError(f"{name} has two entries of one name")
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as copy:
+        for each in entries:
+            part = inner.read(each)
+            if each.filename.lower().endswith(".pkl"):
+                check_opcodes(part, name)
+            copy.writestr(each.filename, part)
+    return written.getvalue()
 
 
 def _arrays(tensors: dict, name: str, most_bytes: int) -> dict[str, np.ndarray]:

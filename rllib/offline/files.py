@@ -3,7 +3,9 @@
 import glob
 import gzip
 import io
+import itertools
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -171,7 +173,7 @@ def _size_of(path: Path) -> int:
 
 
 def files_of(path: str | os.PathLike) -> list[Path]:
-    """The files that a path means: itself, those of a directory and below in the order of their names, or of a pattern.
+    """The files that a path means, in the order of their names: itself, those of a directory and below, of a pattern.
 
     Names that begin with "_" or "." are left out of directories.
 
@@ -185,7 +187,12 @@ def files_of(path: str | os.PathLike) -> list[Path]:
         raise ValueError(f"{path!r} is not on this machine. Download it first, and give the path of the files.")
     if os.path.isdir(path):
         known = sorted(
-            each for each in Path(path).rglob("*") if each.is_file() and _is_known(each) and not _is_hidden(each, path)
+            (
+                each
+                for each in Path(path).rglob("*")
+                if each.is_file() and _is_known(each) and not _is_hidden(each, path)
+            ),
+            key=_order,
         )
         if not known:
             has = ", ".join(sorted(os.listdir(path))[:10]) or "nothing"
@@ -193,13 +200,20 @@ def files_of(path: str | os.PathLike) -> list[Path]:
         return known
     if os.path.exists(path):
         return [Path(path)]
-    if matching := sorted(map(Path, glob.glob(path))):
+    if matching := sorted(map(Path, glob.glob(path)), key=_order):
         return matching
     directory, name = os.path.split(path)
     entries = os.listdir(directory or ".") if os.path.isdir(directory or ".") else []
     near = nearest(name, entries)
     hint = f" Did you mean {os.path.join(directory, near[0])}?" if near else ""
     raise FileNotFoundError(f"there is no {path!r} (in {os.getcwd()}).{hint}")
+
+
+def _order(path: Path | str) -> list:
+    """Key of the order of names, with numbers by their size: file_10 comes after file_9."""
+    pieces = re.split(r"(\d+)", str(path))
+    numbers = [piece.lstrip("0") for piece in pieces[1::2]]
+    return [*itertools.chain(*zip(pieces[::2], ((len(number), number) for number in numbers))), pieces[-1], str(path)]
 
 
 def _is_known(path: Path) -> bool:
@@ -242,7 +256,7 @@ def _pieces_of_archive(
     archive: zipfile.ZipFile, source: str, options: ReadOptions, piece_bytes: int | None
 ) -> Iterator[Records]:
     """The records of an archive's members in the order of their names, read in place."""
-    members = sorted(name for name in archive.namelist() if not name.endswith("/"))
+    members = sorted((name for name in archive.namelist() if not name.endswith("/")), key=_order)
     members = [name for name in members if not os.path.basename(name).startswith(("_", "."))]
     if not members:
         raise ValueError(f"{source} has no files")

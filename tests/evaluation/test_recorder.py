@@ -275,6 +275,37 @@ def test_the_directory_of_the_run_may_hold_the_files(tmp_path):
     assert len(Dataset.from_path(tmp_path / "run" / "output")) == 20
 
 
+@pytest.mark.parametrize("episodes", [True, False])
+@pytest.mark.parametrize("format_", ["npz", "json", "parquet"])
+def test_steps_that_are_old_enough_do_not_wait_in_memory(tmp_path, format_, episodes):
+    """Neither in a file that is open, nor in an episode that runs; a killed process loses the newest alone."""
+    if format_ == "parquet":
+        pytest.importorskip("pyarrow")
+    made = config(tmp_path, format_=format_, output_max_file_seconds=1e-9, output_write_episodes=episodes)
+    with made.build() as algorithm:
+        for count in range(1, 8):
+            algorithm.train()
+            assert len(Dataset.from_path(tmp_path)) == 20 * count
+    dataset = Dataset.from_path(tmp_path)
+    check_counting(dataset, 140)
+    assert len(list(tmp_path.iterdir())) > 10  # whose order is that of their numbers
+
+
+def test_a_users_own_writer_gets_whole_episodes(tmp_path):
+    class Kept:
+        batches: ClassVar[list] = []
+
+        def write(self, batch):
+            self.batches.append(batch)
+
+    made = config(tmp_path, output_max_file_seconds=1e-9)
+    made.offline_data(output=lambda context: Kept(), output_config={})
+    with made.build() as algorithm:
+        algorithm.train()
+        algorithm.train()
+        assert all((batch["terminateds"] | batch["truncateds"])[-1] for batch in Kept.batches)
+
+
 def test_a_killed_worker_loses_the_file_that_was_open(tmp_path):
     made = config(tmp_path, workers=2, envs=1, output_max_rows_per_file=25)
     with made.build() as algorithm:

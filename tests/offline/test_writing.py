@@ -355,6 +355,24 @@ def test_a_program_that_ends_writes_its_columns(tmp_path):
     assert parquet.read_table(tmp_path / name).column("truncateds").to_pylist() == [False, False, True]
 
 
+@pytest.mark.parametrize("format_", ["json", "npz", "parquet"])
+def test_a_killed_writer_has_written_what_is_older_than_its_limit(tmp_path, format_):
+    if format_ == "parquet":
+        pytest.importorskip("pyarrow")
+    code = (
+        "import os, signal, sys, numpy as np\n"
+        "from rllib.offline.writing.rolling import RollingWriter\n"
+        "writer = RollingWriter(*sys.argv[1:], {'actions': 'environment'}, max_file_seconds=1e-9)\n"
+        "for k in range(3):\n"
+        "    obs = np.full((2, 1), k, np.float32)\n"
+        "    writer.write({'obs': obs, 'actions': np.zeros(2, int), 'rewards': np.ones(2), 'eps_id': np.full(2, k)})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path), format_], check=False, timeout=100)
+    assert killed.returncode == -9
+    assert Dataset.from_path(tmp_path).columns["obs"][:, 0].tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_of_a_killed_writer_the_lines_of_json_stay(tmp_path):
     code = (
         "import os, signal, sys, numpy as np\n"

@@ -45,6 +45,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     output_compress_columns: Sequence[str]
     output_max_file_size: int
     output_max_rows_per_file: int | None
+    output_max_file_seconds: float
     output_write_episodes: bool
     env: Any
     env_config: Mapping[str, Any]

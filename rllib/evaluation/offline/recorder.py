@@ -2,6 +2,7 @@
 
 import math
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
 from rllib.offline.records import T
 from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED
-from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED, RollingWriter
+from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED, RollingWriter
 from rllib.sample_batch import SampleBatch
 
 
@@ -30,7 +31,7 @@ class Output:
         format_: one of step_formats.OF_RUNS.
         metadata: facts about the steps.
         run_id: in the names of the files.
-        max_file_size, max_rows_per_file, packed: as for RollingWriter.
+        max_file_size, max_rows_per_file, max_file_seconds, packed: as for RollingWriter.
         whole_episodes: an episode is written when it is over, its steps together; else each fragment, environment by
             environment.
         make_writer: makes the user's own writer, an object with `write(batch)`, of an IOContext; None: there is none.
@@ -43,6 +44,7 @@ class Output:
     run_id: str
     max_file_size: int = MAX_FILE_SIZE
     max_rows_per_file: int | None = None
+    max_file_seconds: float = MAX_FILE_SECONDS
     packed: tuple[str, ...] = PACKED
     whole_episodes: bool = True
     make_writer: Callable[[IOContext], Any] | None = None
@@ -50,7 +52,10 @@ class Output:
     config: Any = None
 
     def __call__(self, worker: RolloutWorker) -> "StepRecorder":
-        return StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
+        recorder = StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
+        if self.make_writer is None:  # episodes go on in the next file
+            recorder.most_bytes, recorder.most_seconds = self.max_file_size, self.max_file_seconds
+        return recorder
 
     def _writer(self, worker: RolloutWorker) -> Any:
         if self.make_writer is not None:
@@ -64,6 +69,7 @@ class Output:
             run_id=self.run_id,
             max_file_size=self.max_file_size,
             max_rows_per_file=self.max_rows_per_file,
+            max_file_seconds=self.max_file_seconds,
             packed=self.packed,
         )
 
@@ -88,7 +94,12 @@ class StepRecorder:
         writer: has `write(batch)`, and may have `close()`.
         units: of the actions of a Box, ENVIRONMENT or NORMALIZED.
         whole_episodes: see Output.
+
+    Attributes:
+        most_bytes, most_seconds: of a running episode that wait in memory; beyond, they are written.
     """
+
+    most_bytes = most_seconds = math.inf
 
     def __init__(self, worker: RolloutWorker, writer: Any, units: str = ENVIRONMENT, whole_episodes: bool = True):
         self._lane, self._stream, self._writer = worker.lane, worker.stream, writer
@@ -100,6 +111,8 @@ class StepRecorder:
         self._ids = list(range(first, first + num_envs))
         self._steps = [0] * num_envs
         self._open: list[list[dict[str, np.ndarray]]] = [[] for _ in range(num_envs)]
+        # Of the steps that wait: their bytes, and when the first came (s).
+        self._bytes, self._began = [0] * num_envs, [0.0] * num_envs
         self._noted: tuple[np.ndarray, ...] | None = None
 
     def note(self, fragment: Fragment) -> None:
@@ -140,8 +153,12 @@ class StepRecorder:
             self._end(i)
             start = t + 1
         self._add(i, columns, start, len(valid))
-        if not self._whole_episodes:
+        if not self._whole_episodes or self._waits_for_long(i):
             self._flush(i)
+
+    def _waits_for_long(self, i: int) -> bool:
+        age = time.monotonic() - self._began[i]
+        return bool(self._open[i]) and (self._bytes[i] >= self.most_bytes or age >= self.most_seconds)
 
     def _add(self, i: int, columns: Mapping[str, np.ndarray], start: int, stop: int) -> None:
         if stop <= start:
@@ -150,7 +167,10 @@ class StepRecorder:
         part[sb.EPS_ID] = np.full(stop - start, self._ids[i], np.int64)
         part[T] = np.arange(self._steps[i], self._steps[i] + stop - start)
         self._steps[i] += stop - start
+        if not self._open[i]:
+            self._bytes[i], self._began[i] = 0, time.monotonic()
         self._open[i].append(part)
+        self._bytes[i] += sum(column.nbytes for column in part.values())
 
     def _end(self, i: int) -> None:
         if self._steps[i]:

@@ -1,7 +1,9 @@
 """Files that follow one another while a run goes on, by RLlib's names: output-TIME_RUN_worker-W_N.json."""
 
+import math
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -15,6 +17,7 @@ from rllib.offline.writing.step_formats import JSON, open_steps
 from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
 
 MAX_FILE_SIZE = 64 << 20
+MAX_FILE_SECONDS = 60.0
 PACKED = (OBS, NEXT_OBS)
 
 
@@ -24,7 +27,7 @@ def new_run_id() -> str:
 
 
 class RollingWriter:
-    """Writes batches of steps into files of a directory, each of limited size.
+    """Writes batches of steps into files of a directory, each of limited size and age.
 
     A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls as
     well. Files of earlier runs stay.
@@ -37,6 +40,7 @@ class RollingWriter:
         run_id: in the names; by default a new one.
         max_file_size: bytes after which the next file begins: of the file (JSON), or of its columns in memory.
         max_rows_per_file: steps after which it begins; None: any number.
+        max_file_seconds: age of a file with which it begins: a process that is killed loses the open file.
         packed: columns that JSON packs.
 
     Raises:
@@ -53,12 +57,14 @@ class RollingWriter:
         run_id: str | None = None,
         max_file_size: int = MAX_FILE_SIZE,
         max_rows_per_file: int | None = None,
+        max_file_seconds: float = MAX_FILE_SECONDS,
         packed: Collection[str] = PACKED,
     ):
         self._directory = Path(os.fspath(directory).removeprefix("file://")).expanduser()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._format, self._metadata, self._packed = format_, metadata, packed
-        self._max_bytes, self._max_rows = max_file_size, max_rows_per_file
+        self._max_bytes, self._max_rows, self._max_s = max_file_size, max_rows_per_file, max_file_seconds
+        self._began = 0.0  # when the open file began (s)
         self._prefix, self._number = f"output-{run_id or new_run_id()}_worker-{worker_index}", 0
         # The file that is open; it is closed with the program, if nobody does it before.
         self._open: list[StepFile] = []
@@ -74,9 +80,11 @@ class RollingWriter:
         columns = _of_one_policy(batch)
         if not self._open:
             self._open.append(open_steps(self._next_path(), self._format, self._metadata, self._packed))
+            self._began = time.monotonic()
         (file,) = self._open
         file.add(columns)
-        if file.size_bytes >= self._max_bytes or (self._max_rows is not None and file.rows >= self._max_rows):
+        is_large = file.size_bytes >= self._max_bytes or file.rows >= (self._max_rows or math.inf)
+        if is_large or time.monotonic() - self._began >= self._max_s:
             self._roll()
 
     def close(self) -> None:

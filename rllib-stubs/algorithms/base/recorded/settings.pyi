@@ -49,6 +49,7 @@ class OfflineDataConfig(ConfigObject):
     output_compress_columns: Sequence[str]
     output_max_file_size: int
     output_max_rows_per_file: int | None
+    output_max_file_seconds: float
     output_write_episodes: bool
     def offline_data(
         self: C, *, input_: Any="sampler", input_config: Mapping[str, Any]=..., input_read_schema: Mapping[str,
@@ -56,5 +57,6 @@ class OfflineDataConfig(ConfigObject):
         offline_validation_fraction: float=0.0, normalize_observations: bool=False, offline_memory: int |
         str="auto", reward_scale: float=1.0, reward_shift: float=0.0, output: Any=None, output_config: Mapping[str,
         Any]=..., output_compress_columns: Sequence[str]=..., output_max_file_size: int=67108864,
-        output_max_rows_per_file: int | None=None, output_write_episodes: bool=True, input: Any=...
+        output_max_rows_per_file: int | None=None, output_max_file_seconds: float=60.0, output_write_episodes:
+        bool=True, input: Any=...
     ) -> C: ...

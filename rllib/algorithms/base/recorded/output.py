@@ -54,6 +54,7 @@ def output_of(
         run_id=new_run_id(),
         max_file_size=config.output_max_file_size,
         max_rows_per_file=config.output_max_rows_per_file or config.output_config.get("max_num_samples_per_file"),
+        max_file_seconds=config.output_max_file_seconds,
         packed=tuple(config.output_compress_columns),
         whole_episodes=config.output_write_episodes,
         make_writer=config.output if callable(config.output) else None,

@@ -9,7 +9,7 @@ from rllib.config.config_object import ConfigObject, relation
 from rllib.config.sections import Merged, above, between, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED
+from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED
 from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_format
 from rllib.registered import INPUTS
 from rllib.replay.disk import MEMORY
@@ -89,6 +89,11 @@ class OfflineDataConfig(ConfigObject):
         output_max_rows_per_file: Annotated[
             int | None, "steps after which the next file begins; None: any number", above(0)
         ] = None,
+        output_max_file_seconds: Annotated[
+            float,
+            "seconds after which the next file begins; a killed process loses the open one",
+            above(0),
+        ] = MAX_FILE_SECONDS,
         output_write_episodes: Annotated[
             bool, "an episode is written when it is over, its steps together; False: fragment by fragment"
         ] = True,

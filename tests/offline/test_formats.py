@@ -12,7 +12,9 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
 
 from rllib.offline.dataset import Dataset
+from rllib.offline.files import record_pieces, size_of_files
 from rllib.offline.larger_than_memory import dataset_on_disk
+from rllib.offline.options import read_options
 from rllib.storage.encoding import space_to_json
 
 DATA = Path(__file__).parents[1] / "data" / "offline"
@@ -193,6 +195,34 @@ def short_episodes_of_ray(file, name, rng):
         actions = (rng.random(rng.integers(1, 3)) < 0.8).astype(int) if number else np.ones(1, int)
         observations = np.arange(len(actions) + 1.0)[:, None]
         yield ray_episode(observations, actions, np.ones(len(actions)), id_=name(file, number))
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BINARY_PACKED", "strings", "bytes"])
+def test_the_size_of_parquet_is_that_of_its_arrays(tmp_path, encoding, monkeypatch):
+    """A few values, and how often each comes, are a fraction of a bit each."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows, long = 200_000, 500
+    columns = {"obs": np.zeros(rows), "actions": np.zeros(rows, np.int64), "rewards": np.zeros(rows)}
+    table = {name: arrow.array(column) for name, column in columns.items()}
+    needed = rows * 8 * 3
+    if encoding in ("strings", "bytes"):
+        value = "x" * long if encoding == "strings" else b"x" * long
+        table["more"] = arrow.DictionaryArray.from_arrays(np.zeros(rows, np.int32), arrow.array([value, value[:1]]))
+        needed += rows * long
+    packed = {"actions": encoding} if encoding.startswith("DELTA") else None
+    dictionary = [name for name in table if not packed or name not in packed]
+    path = tmp_path / "steps.parquet"
+    parquet.write_table(
+        arrow.table(table), path, compression="zstd", use_dictionary=dictionary, column_encoding=packed,
+        row_group_size=rows, store_schema=False,
+    )  # fmt: skip
+    assert path.stat().st_size < needed / 20
+    assert needed <= size_of_files(path) <= 1.2 * needed
+    monkeypatch.setattr("rllib.offline.dataset.free_bytes", lambda: needed)
+    with pytest.raises(ValueError, match="to read .* takes about"):
+        Dataset.from_path(path)
+    pieces = [len(piece) for piece in record_pieces(path, read_options({}), 1 << 20)]
+    assert sum(pieces) == rows and max(pieces) <= rows * (1 << 20) / needed + 1
 
 
 @pytest.mark.parametrize("read", [Dataset.from_path, lambda path: dataset_on_disk(path, piece_bytes=1)])

@@ -17,6 +17,10 @@ from rllib.storage.foreign_files import json_object
 
 # Key of our metadata in the schema, and of descriptions of columns in it.
 METADATA, COLUMNS = b"rllib", "columns"
+# Bytes of a value, which may be encoded in a fraction of a bit.
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+# Row groups up to this size (bytes) are not divided.
+_LEAST_PART = 1 << 20
 
 
 def records_of_parquet(
@@ -32,15 +36,16 @@ def records_of_parquet(
     metadata = _metadata(opened.schema_arrow.metadata)
     described = metadata.pop(COLUMNS, {})
     described = described if isinstance(described, dict) else {}
-    first = 0
-    for groups in _pieces(opened, piece_bytes):
+    first, tables = 0, _tables(opened, file, source, piece_bytes)
+    while True:
         try:
-            # Parallel reading would make the order of errors, and the load of a shared machine, a matter of chance.
-            table = opened.read_row_groups(groups, use_threads=False)
+            table = next(tables, None)
         except MemoryError:
             raise
         except Exception as error:
             raise ValueError(f"{source} is damaged after row {first} ({_short(error)})") from None
+        if table is None:
+            return
         try:
             yield _records(table, source, metadata, described, first)
         except ValueError as error:
@@ -49,9 +54,45 @@ def records_of_parquet(
 
 
 def size_of_parquet(file: BinaryIO, source: str) -> int:
-    """Bytes of the columns of all row groups, unpacked; raises as `records_of_parquet`."""
-    footer = _opened(file, source).metadata
-    return sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    """Bytes of the columns of all row groups, as arrays; raises as `records_of_parquet`."""
+    return sum(_sizes_of_groups(_opened(file, source), file, source))
+
+
+def _sizes_of_groups(opened, file: BinaryIO, source: str) -> list[int]:
+    """Bytes of the columns of each row group, as arrays: what the file has may be a few values and how often they come.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    footer, sizes = opened.metadata, []
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        size = 0
+        for index in range(group.num_columns):
+            column = group.column(index)
+            width = _WIDTHS.get(column.physical_type) or footer.schema.column(index).length
+            if column.physical_type == "BYTE_ARRAY":
+                width = _longest(file, number, column, source)
+            size += max(column.num_values * width, column.total_uncompressed_size)
+        sizes.append(size)
+    return sizes
+
+
+def _longest(file: BinaryIO, group: int, column, source: str) -> int:
+    """Most bytes of a value of a column of texts or bytes that names its values by number; 0 if it holds each."""
+    if "DELTA_BYTE_ARRAY" in column.encodings:  # a value may be the one before and a letter more
+        return column.total_uncompressed_size
+    if not {"RLE_DICTIONARY", "PLAIN_DICTIONARY"} & set(column.encodings):
+        return 0
+    try:
+        parquet, compute = package("pyarrow.parquet", source), package("pyarrow.compute", source)
+        by_number = parquet.ParquetFile(file, read_dictionary=[column.path_in_schema])
+        batch = next(by_number.iter_batches(1, [group], columns=[column.path_in_schema], use_threads=False))
+        return compute.max(compute.binary_length(batch.column(0).dictionary)).as_py() or 0
+    except AttributeError:  # below a list or a struct it is no dictionary
+        return column.total_uncompressed_size
+    except Exception as error:
+        raise ValueError(f"{source} is damaged ({_short(error)})") from None
 
 
 def _opened(file: BinaryIO, source: str):
@@ -74,18 +115,29 @@ def _records(table, source: str, metadata: dict[str, Any], described: dict, firs
     return Records(dict(arrays_of(table, described)), source, [(-first, source)], dict(metadata))
 
 
-def _pieces(opened, piece_bytes: int | None) -> Iterator[list[int]]:
-    """Numbers of the row groups of each piece."""
-    groups: list[int] = []
-    size = 0
-    for number in range(opened.num_row_groups):
-        size_of_group = opened.metadata.row_group(number).total_byte_size
-        if piece_bytes is not None and groups and size + size_of_group > piece_bytes:
-            yield groups
-            groups, size = [], 0
-        groups.append(number)
-        size += size_of_group
-    yield groups
+def _tables(opened, file: BinaryIO, source: str, piece_bytes: int | None) -> Iterator:
+    """The tables of the pieces: row groups, and parts of those that are larger than a piece."""
+    if piece_bytes is None:
+        # Parallel reading would make the order of errors, and the load of a shared machine, a matter of chance.
+        yield opened.read(use_threads=False)
+        return
+    arrow, sizes = package("pyarrow", source), _sizes_of_groups(opened, file, source)
+    waiting: list[int] = []
+    for number, size in enumerate(sizes):
+        if waiting and sum(sizes[each] for each in waiting) + size > piece_bytes:
+            yield opened.read_row_groups(waiting, use_threads=False)
+            waiting = []
+        if size <= max(piece_bytes, _LEAST_PART):
+            waiting.append(number)
+            continue
+        if waiting:
+            yield opened.read_row_groups(waiting, use_threads=False)
+            waiting = []
+        rows = opened.metadata.row_group(number).num_rows * max(piece_bytes, _LEAST_PART) // size
+        for batch in opened.iter_batches(max(rows, 1), [number], use_threads=False):
+            yield arrow.Table.from_batches([batch])
+    if waiting:
+        yield opened.read_row_groups(waiting, use_threads=False)
 
 
 def _metadata(of_schema) -> dict[str, Any]:

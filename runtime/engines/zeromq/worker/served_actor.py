@@ -93,8 +93,9 @@ class ServedActor:
         running.work = (wire.CREATE, serial, source, "__init__", 0)
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         try:
-            args, kwargs = self._received.arguments(frame, start, count)
+            # Before the arguments, whose modules may need what is imported for the class (worker_imports.py).
             self._class, self._groups = self._received.definition(create.digest), create.groups
+            args, kwargs = self._received.arguments(frame, start, count)
             self._instance = self._class(*args, **kwargs)
             running.end_if_forked()
         except SystemExit as error:

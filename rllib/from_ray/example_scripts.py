@@ -1,8 +1,8 @@
 """Command lines and runs of example scripts, as Ray's own begin and end: its module `ray.rllib.examples.utils`.
 
-    parser = add_rllib_example_script_args(default_reward=450)
-    args = parser.parse_args()
-    run_rllib_example_script_experiment(PPOConfig().environment("CartPole-v1"), args)
+parser = add_rllib_example_script_args(default_reward=450)
+args = parser.parse_args()
+run_rllib_example_script_experiment(PPOConfig().environment("CartPole-v1"), args)
 """
 
 import argparse

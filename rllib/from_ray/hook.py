@@ -22,7 +22,7 @@ import types
 from pathlib import Path
 
 from rllib.did_you_mean import nearest
-from rllib.from_ray.absent import Absent, place_in_program
+from rllib.from_ray.absent import absent, place_in_program
 from rllib.from_ray.lookup import find, modules, present_path, row
 from rllib.from_ray.names import reason_for
 
@@ -86,7 +86,7 @@ def _value(module: str, name: str):
         return getattr(example, name)
     if (ours := find(module, name)) is not None:
         return ours.load()
-    return Absent(path, reason_for(present_path(path)) or _similar(module, name), place_in_program())
+    return absent(path, reason_for(present_path(path)) or _similar(module, name), place_in_program())
 
 
 def _module(path: str) -> types.ModuleType:

@@ -20,7 +20,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.utils import seeding
 
 from rllib.env.streams.legacy import LegacyEnvironment
-from rllib.from_ray.absent import Absent
+from rllib.from_ray.absent import absent
 
 # Of the versions with this API the last; programs compare it.
 VERSION = "0.25.2"
@@ -206,7 +206,7 @@ class _OldModule(types.ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         path = f"{self.__name__}.{name}"
         if path == "gym.vector":
-            return Absent(path, _VECTORS)
+            return absent(path, _VECTORS)
         value = getattr(self._its, name)
         if isinstance(value, types.ModuleType) and value.__name__ == f"{self._its.__name__}.{name}":
             value = importlib.import_module(path)

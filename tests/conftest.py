@@ -96,3 +96,15 @@ def only_results(request):
         else:
             patch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_are_of_others(request, monkeypatch):
+    """Checkpoints count as those of another run, so that tests see what is read of them, but for `own_checkpoints`."""
+    if "own_checkpoints" not in request.fixturenames:
+        monkeypatch.setattr("rllib.storage.checkpoint.wrote", lambda content, signed: False)
+
+
+@pytest.fixture
+def own_checkpoints():
+    """Checkpoints that the test's process has written count as its own, as in a program."""

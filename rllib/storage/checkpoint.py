@@ -8,7 +8,8 @@
     user_code/0.pkl                                objects that cannot be imported by name: lambdas, classes of a script
 
 In memory a checkpoint is a tree: file name -> dict of values (.json) or of arrays (.safetensors). Only the user's own
-code is pickled; the manifest lists it, and it is loaded only on request.
+code is pickled; the manifest lists it, and it is loaded on request only, or if the manifest's signature shows that this
+run has written the checkpoint (signatures.py).
 """
 
 import contextlib
@@ -33,6 +34,7 @@ from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.encoding import UserCode, decode, encode, import_path
 from rllib.storage.file_locks import DirectoryLock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
+from rllib.storage.signatures import signature, wrote
 from rllib.storage.tensor_file import TensorFile, tensors_of
 
 __all__ = [
@@ -52,6 +54,8 @@ __all__ = [
 FORMAT = "rllib checkpoint"
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
+# Key of the manifest: of all its other entries, and by their digests of all files.
+_SIGNATURE = "signature"
 # Names that `_sibling` gives to checkpoints that are being written.
 _TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
 _RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "cloudpickle")
@@ -225,15 +229,23 @@ def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
 
 def _manifest(entries: Mapping[str, Mapping[str, Any]]) -> bytes:
     """Content of the manifest, from the entry of each file."""
-    return _json(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "versions": {"rllib": __version__, "python": platform.python_version(), **_library_versions()},
-            "user_code": sorted(name for name in entries if name.endswith(".pkl")),
-            "files": dict(sorted(entries.items())),
-        }
-    )
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": {"rllib": __version__, "python": platform.python_version(), **_library_versions()},
+        "user_code": sorted(name for name in entries if name.endswith(".pkl")),
+        "files": dict(sorted(entries.items())),
+    }
+    return _json({**manifest, _SIGNATURE: signature(_json(manifest)).hex()})
+
+
+def _is_own(manifest: Mapping[str, Any]) -> bool:
+    """Whether this run has written the checkpoint with this manifest."""
+    try:
+        signed = bytes.fromhex(manifest[_SIGNATURE])
+        return wrote(_json({name: entry for name, entry in manifest.items() if name != _SIGNATURE}), signed)
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _library_versions() -> dict[str, str]:
@@ -295,7 +307,8 @@ def read_checkpoint(
     Args:
         path: the checkpoint's directory.
         load_user_code: import the classes and functions it names, and unpickle those it holds, which runs code:
-            only for checkpoints whose origin you trust. If False, they are read as UserCode.
+            only for checkpoints whose origin you trust. If False, they are read as UserCode, unless this run has
+            written the checkpoint itself.
         only: read only files whose names begin with this, such as "policies/default_policy/", or with one of these.
 
     Raises:
@@ -309,7 +322,7 @@ def read_checkpoint(
         for name, entry in manifest["files"].items()
         if name.startswith(wanted)
     }
-    tree = {}
+    tree, loads = {}, load_user_code or _is_own(manifest)
     for name, content in files.items():
         if name.startswith("user_code/"):
             continue
@@ -317,7 +330,7 @@ def read_checkpoint(
             if name.endswith(".safetensors"):
                 tree[name] = tensors_of(content)
             else:
-                loader = _UserCodeLoader(name, files) if load_user_code else None
+                loader = _UserCodeLoader(name, files) if loads else None
                 tree[name] = decode(json_object(content), loader)
                 if not isinstance(tree[name], dict):
                     raise DamagedFileError(f"it holds {tree[name]!r:.40} instead of values by name")

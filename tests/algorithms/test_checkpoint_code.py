@@ -1,11 +1,15 @@
 """What a checkpoint may run when it is restored: this library, the environment's class, and the rest on request."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from rllib import Algorithm, DefaultCallbacks, PPOConfig
 from rllib.algorithms.ppo import PPO
+from rllib.errors import CheckpointError
+from rllib.storage import signatures
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from rllib.tune import Checkpoint
 from tests.envs import CountingEnv
@@ -97,3 +101,60 @@ def test_a_schedule_of_the_users_is_code(tmp_path):
         Algorithm.from_checkpoint(path)
     with Algorithm.from_checkpoint(path, load_user_code=True) as restored:
         assert restored.scheduled("lr") == {"lr": falling(64)}
+
+
+class TestTheRunThatWroteIt:
+    """Code in a checkpoint needs no consent where its signature shows that this run has written it."""
+
+    pytestmark = pytest.mark.usefixtures("own_checkpoints")
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        class Callbacks(DefaultCallbacks):
+            pass
+
+        made = config(lambda config: CountingEnv()).callbacks(Callbacks).training(lr=lambda timestep: 1e-3)
+        with made.build() as algo:
+            return algo.save(tmp_path / "checkpoint")
+
+    def test_loads_its_own_code(self, path):
+        with Algorithm.from_checkpoint(path) as restored:
+            assert restored.config.callbacks_class.__name__ == "Callbacks"
+            restored.train()
+
+    def test_loads_none_of_a_later_run(self, path, monkeypatch):
+        monkeypatch.setattr(signatures, "_key", bytes(32))
+        with pytest.raises(CheckpointError, match="holds code of yours"):
+            Algorithm.from_checkpoint(path)
+
+    @pytest.mark.parametrize("name", ["config.json", "user_code/0.pkl", "user_code/index.json"])
+    def test_loads_none_of_a_file_that_has_been_changed(self, path, name):
+        content = (path / name).read_bytes() + b" "
+        (path / name).write_bytes(content)
+        manifest = json.loads((path / "manifest.json").read_bytes())
+        manifest["files"][name] = {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        (path / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(CheckpointError, match="holds code of yours"):
+            Algorithm.from_checkpoint(path)
+
+    @pytest.mark.parametrize("signed", [None, 3, "", "zz", "00", "é"])
+    def test_a_signature_of_another_form_is_none(self, path, signed):
+        manifest = json.loads((path / "manifest.json").read_bytes())
+        (path / "manifest.json").write_text(json.dumps({**manifest, "signature": signed}))
+        with pytest.raises(CheckpointError, match="holds code of yours"):
+            Algorithm.from_checkpoint(path)
+
+    def test_runs_no_function_that_a_string_names(self, tmp_path):
+        with config().build() as algo:
+            path = algo.save(tmp_path / "checkpoint")
+        _change_setting(path, env="os:system", env_config={"command": f"touch {tmp_path / 'owned'}"})
+        with pytest.raises(ValueError, match="is no environment class"):
+            Algorithm.from_checkpoint(path)
+        assert not (tmp_path / "owned").exists()
+
+
+def test_what_has_not_been_loaded_is_not_written_and_signed(tmp_path):
+    with config().callbacks(type("Callbacks", (DefaultCallbacks,), {})).build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    with pytest.raises(TypeError, match="has not been loaded, so it cannot be written again"):
+        write_checkpoint(tmp_path / "signed", read_checkpoint(path))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from climber import Climber
 
-from rllib import tune
+from rllib import Algorithm, DefaultCallbacks, PPOConfig, tune
 from rllib.errors import DamagedFileError
+from rllib.storage.signatures import join_run, run_key
 from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
 from rllib.tune.experiment.spec import make_spec
@@ -20,7 +21,7 @@ from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter
-from rllib.tune.trainables.pickles import join_run, run_key, write_pickle
+from rllib.tune.trainables.pickles import write_pickle
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -385,3 +386,16 @@ def test_a_checkpoint_that_says_its_content_lies_elsewhere_is_not_loaded(tmp_pat
         metadata.write_text(json.dumps({**json.loads(metadata.read_text()), **elsewhere}))
     with pytest.raises(tune.TuneError, match="would lie outside"):
         go_on(directory)
+
+
+def test_the_program_restores_what_its_trials_have_written(own_checkpoints, tmp_path):
+    class Callbacks(DefaultCallbacks):
+        pass
+
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).callbacks(Callbacks)
+    config.training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+    run = tune.RunConfig(storage_path=tmp_path, name="trials", stop={"training_iteration": 1}, verbose=0)
+    run.checkpoint_config = tune.CheckpointConfig(checkpoint_at_end=True)
+    results = tune.Tuner("PPO", param_space=config, run_config=run).fit()
+    with Algorithm.from_checkpoint(results[0].checkpoint) as restored:
+        assert restored.config.callbacks_class.__name__ == "Callbacks"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rllib.storage.signatures import join_run
 from rllib.tune.trainables import session
 from rllib.tune.trainables.checkpoint import remove_temporaries
-from rllib.tune.trainables.pickles import join_run
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 

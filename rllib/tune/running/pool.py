@@ -9,10 +9,10 @@ from typing import Any
 
 import runtime
 from rllib.registered import REGISTRIES
+from rllib.storage.signatures import run_key
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.actor import Definition, TrialActor
-from rllib.tune.trainables.pickles import run_key
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
 from runtime.errors import RuntimeFailure, TaskError

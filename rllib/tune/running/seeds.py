@@ -22,9 +22,9 @@ from rllib.registered import REGISTRIES
 from rllib.runs.entries import SEEDS, plain, scalar
 from rllib.storage.encoding import decode, encode
 from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
+from rllib.storage.signatures import run_key
 from rllib.tune.running.actor import Definition, TrialActor
 from rllib.tune.trainables.checkpoint import put_in_place, temporary_directory
-from rllib.tune.trainables.pickles import run_key
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import Trainable

@@ -1,39 +1,22 @@
-"""Pickled parts of checkpoints: signed by the run that writes them, and read without its signature on request only.
+"""Pickled parts of checkpoints: signed by the run that writes them, and read without its signature on request only."""
 
-A run is a driver and the processes of its trials. They share a key, which stands in no file; so a pickle of another
-run, and of an earlier one of the same experiment, is not theirs.
-"""
-
-import hmac
 import pickle
-import secrets
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from rllib.storage.foreign_files import printable, read_inside
+from rllib.storage.signatures import signature, wrote
 
 _SIGNATURE = ".mac"
-_key = secrets.token_bytes(32)
-
-
-def run_key() -> bytes:
-    """Key with which this process signs pickles."""
-    return _key
-
-
-def join_run(key: bytes) -> None:
-    """Makes this process one of the run that has this key."""
-    global _key
-    _key = key
 
 
 def write_pickle(directory: Path, name: str, value) -> None:
     """Writes DIRECTORY/NAME, and its signature beside it."""
     content = cloudpickle.dumps(value)
     (directory / name).write_bytes(content)
-    (directory / (name + _SIGNATURE)).write_bytes(_signature(content))
+    (directory / (name + _SIGNATURE)).write_bytes(signature(content))
 
 
 def read_pickle(directory: str | Path, name: str, load_user_code: bool = False) -> Any:
@@ -76,11 +59,7 @@ def not_loaded(path: Path) -> ValueError:
 
 def _is_ours(directory: str | Path, name: str, content: bytes) -> bool:
     try:
-        signature = read_inside(directory, name + _SIGNATURE, len(_signature(b"")))
+        signed = read_inside(directory, name + _SIGNATURE, len(signature(b"")))
     except FileNotFoundError:
         return False
-    return hmac.compare_digest(signature, _signature(content))
-
-
-def _signature(content: bytes) -> bytes:
-    return hmac.digest(_key, content, "sha256")
+    return wrote(content, signed)

@@ -187,3 +187,28 @@ def test_what_is_wrong_is_named():
     spec = policy_spec(Box(-1, 1, (3,)), Discrete(2), {"custom_model": NoValue})
     with pytest.raises(ValueError, match=r"NoValue cannot be used: values must be .*Return values\.squeeze\(-1\)"):
         spec.check()
+
+
+@pytest.mark.parametrize("reads", ["arguments", "model_config"])
+def test_settings_of_its_own_come_as_arguments_or_in_the_model_config(reads):
+    class Net(TorchFC):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name, **own):
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.extra = nn.Linear(own["width"], 1)
+
+    class NetOfFive(Net):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            own = model_config["custom_model_config"]
+            super().__init__(obs_space, action_space, num_outputs, model_config, name, **own)
+
+    class NetWithAName(Net):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name, widht=1):
+            super().__init__(obs_space, action_space, num_outputs, model_config, name, width=widht)
+
+    def built(network):
+        model = {"custom_model": network, "custom_model_config": {"width": 7}, "fcnet_hiddens": [4]}
+        return policy_spec(Box(-1, 1, (3,)), Discrete(2), model).make().extra.in_features
+
+    assert built(Net if reads == "arguments" else NetOfFive) == 7
+    with pytest.raises(TypeError, match="width"):
+        built(NetWithAName)

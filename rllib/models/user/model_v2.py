@@ -3,7 +3,7 @@
     class Net(TorchModelV2, nn.Module):
         def __init__(self, obs_space, action_space, num_outputs, model_config, name, **custom_model_config):
             TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-            nn.Module.__init__(self)
+            nn.Module.__init__(self)  # without **custom_model_config: model_config["custom_model_config"] has it
 
         def forward(self, input_dict, state, seq_lens): ...  # -> outputs [B, num_outputs], next state
         def value_function(self): ...  # -> values [B] of the last forward pass
@@ -12,6 +12,7 @@
 as rows [B, K]; and "is_training". A class needs no base of this file: it is known by its `value_function`.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,6 +157,20 @@ def preprocessed_space(space: spaces.Space) -> spaces.Space:
 # ---------------------------------------------------------------------- the policy of such a network
 
 
+# Arguments of RLlib's contract, which come by position.
+_NUM_ARGUMENTS = 5
+
+
+def _takes_nothing_further(model: Callable) -> bool:
+    """Whether a constructor has the arguments of the contract alone: it reads model_config["custom_model_config"]."""
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = {parameter.kind for parameter in parameters}
+    return len(parameters) == _NUM_ARGUMENTS and kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+
 @dataclass(frozen=True)
 class ModelV2Spec(OwnModelSpec):
     """Describes a policy whose network is a TorchModelV2.
@@ -169,7 +184,8 @@ class ModelV2Spec(OwnModelSpec):
 
     def construct(self) -> nn.Module:
         space, outputs = preprocessed_space(self.observation_space), self.distribution.num_inputs
-        return self.model(space, self.action_space, outputs, dict(self.model_config), self.network_name, **self.config)
+        given = (space, self.action_space, outputs, dict(self.model_config), self.network_name)
+        return self.model(*given, **({} if _takes_nothing_further(self.model) else self.config))
 
     def initial_state_of(self, module: nn.Module) -> list:
         state = module.get_initial_state() if hasattr(module, "get_initial_state") else []

@@ -14,6 +14,7 @@ _ANNOTATIONS = "rllib.from_ray.annotations"
 _FRAMEWORKS = "rllib.from_ray.frameworks"
 _CONSTANTS = "rllib.from_ray.constants"
 _EXAMPLES = "rllib.from_ray.example_scripts"
+_POLICY = "rllib.from_ray.policy"
 _METRICS = """
     ALL_MODULES ENV_RUNNER_RESULTS ENV_RUNNER_SAMPLING_TIMER EPISODE_AGENT_RETURN_MEAN EPISODE_DURATION_SEC_MEAN
     EPISODE_LEN_MAX EPISODE_LEN_MEAN EPISODE_LEN_MIN EPISODE_MODULE_RETURN_MEAN EPISODE_RETURN_MAX EPISODE_RETURN_MEAN
@@ -154,7 +155,8 @@ FOUND: dict[str, dict[str, str]] = {
     },
     # ------------------------------------------------------------------ ray.rllib
     "ray.rllib": {
-        "rllib": "Policy SampleBatch MultiAgentEnv ExternalEnv RolloutWorker Algorithm AlgorithmConfig",
+        "rllib": "SampleBatch MultiAgentEnv ExternalEnv RolloutWorker Algorithm AlgorithmConfig",
+        _POLICY: "Policy",
     },
     "ray.rllib.algorithms.trainer": {
         "rllib": "Trainer=Algorithm",
@@ -222,8 +224,8 @@ FOUND: dict[str, dict[str, str]] = {
         "rllib.evaluation.estimators": "DirectMethod DoublyRobust ImportanceSampling OffPolicyEstimator "
         "WeightedImportanceSampling"
     },
-    "ray.rllib.policy": {"rllib": "Policy PolicySpec"},
-    "ray.rllib.policy.policy": {"rllib": "Policy PolicySpec"},
+    "ray.rllib.policy": {"rllib": "PolicySpec", _POLICY: "Policy"},
+    "ray.rllib.policy.policy": {"rllib": "PolicySpec", _POLICY: "Policy"},
     "ray.rllib.policy.sample_batch": {
         "rllib": "SampleBatch MultiAgentBatch concat_samples",
         _CONSTANTS: "DEFAULT_POLICY_ID",

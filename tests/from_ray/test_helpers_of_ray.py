@@ -8,8 +8,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rllib import PPOConfig
+import rllib
+from rllib import PolicySpec, PPOConfig
+from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
 from rllib.from_ray import annotations, arrays, atari, example_scripts, layers
+from rllib.from_ray.policy import Policy
 
 
 @annotations.PublicAPI(stability="beta")
@@ -148,3 +151,35 @@ def test_atari_wrappers_give_stacked_grey_pictures():
     with pytest.raises(ValueError, match="grayscale=False cannot be used"):
         atari.wrap_atari_for_new_api_stack(Game(), grayscale=False)
     assert atari.resize(np.full((8, 6, 3), 7, np.uint8), 4, 3).shape == (4, 3, 3)
+
+
+class Heuristic(Policy):
+    def __init__(self, observation_space, action_space, config):
+        Policy.__init__(self, observation_space, action_space, config)
+
+    def compute_actions(self, obs_batch, state_batches=None, **kwargs):
+        return [self.action_space.sample() for _ in obs_batch], [], {}
+
+    def learn_on_batch(self, samples):
+        pass
+
+
+def test_policy_is_a_base_of_heuristics_and_the_name_of_networks(tmp_path):
+    config = small().environment(MultiAgentCartPole, env_config={"num_agents": 2}).rollouts(num_rollout_workers=0)
+    config.multi_agent(
+        policies={"learned": PolicySpec(policy_class=Policy), "by_hand": PolicySpec(policy_class=Heuristic)},
+        policy_mapping_fn=lambda agent, *args, **kwargs: ["learned", "by_hand"][agent],
+    )
+    with config.build() as algorithm:
+        result = algorithm.train()
+        learned, path = algorithm.get_policy("learned"), algorithm.save(tmp_path / "checkpoint")
+    assert set(result["policy_reward_mean"]) == {"learned", "by_hand"} and list(result["info"]["learner"]) == [
+        "learned"
+    ]
+    assert isinstance(learned, Policy) and isinstance(learned, rllib.Policy) and issubclass(rllib.Policy, Policy)
+    assert (
+        not isinstance(learned, Heuristic)
+        and not isinstance(3, Policy)
+        and isinstance(Heuristic(None, None, {}), Policy)
+    )
+    assert set(Policy.from_checkpoint(path, policy_ids=["learned"])) == set(Policy.from_checkpoint(path)) == {"learned"}

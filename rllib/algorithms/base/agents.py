@@ -1,7 +1,7 @@
 """The policies of a run with several agents: ids, spaces and settings, which of them learn, and who acts by which.
 
-    setup = make_agents(config, examined)
-    setup.spaces["p0"], setup.overrides["p0"], setup.settings
+setup = make_agents(config, examined)
+setup.spaces["p0"], setup.overrides["p0"], setup.settings
 """
 
 import fnmatch
@@ -180,7 +180,10 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
 
 def without_own_class(spec: PolicySpec) -> PolicySpec:
     """The spec with no policy_class where that is `Policy`, the class of the algorithm's own policies."""
-    return replace(spec, policy_class=None) if spec.policy_class is Policy else spec
+    given = spec.policy_class
+    # A class may say which one it stands for, as that of rllib.from_ray does; its subclasses do not.
+    is_own = inspect.isclass(given) and vars(given).get("stands_for", given) is Policy
+    return replace(spec, policy_class=None) if is_own else spec
 
 
 def check_policy_id(policy_id: Any) -> None:

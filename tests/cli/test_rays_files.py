@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,29 @@ def test_other_examples_are_refused_with_advice(name, advice):
     pytest.importorskip("gymnasium")
     with pytest.raises(ValueError, match=advice):
         resolve(f"ray.rllib.examples.env.{name}")
+
+
+@pytest.mark.parametrize("part", ["without", "whole"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ray.rllib.examples.env.random_env.RandomEnv",
+        "ray.rllib.examples.envs.classes.random_env:RandomEnv",
+        "ray.rllib.examples.env.of_my_own.Unknown",
+        "ray.rllib.env.wrappers.recsim:Unknown",
+        "ray:Unknown",
+    ],
+)
+def test_an_installed_ray_is_not_imported_for_a_name(name, part, tmp_path, monkeypatch):
+    imported = {"without": "raise ModuleNotFoundError('No module named tree', name='tree')", "whole": ""}[part]
+    tmp_path.joinpath("ray").mkdir()
+    tmp_path.joinpath("ray", "__init__.py").write_text(f"import sys\nsys.ray_was_imported = True\n{imported}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.delitem(sys.modules, "rllib.as_ray", raising=False)
+    with pytest.raises(ValueError, match=name.rpartition(":")[2] or name):
+        resolve(name)
+    assert not hasattr(sys, "ray_was_imported")
 
 
 def test_agents_of_rays_files_act_by_the_policy_of_their_number(tmp_path):

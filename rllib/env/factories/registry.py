@@ -16,6 +16,7 @@ import importlib
 import inspect
 import logging
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ logger = logging.getLogger("rllib.env")
 CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "cfg", "conf", "_config", "_"}
 # These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
 MAKE_ARGUMENTS = {"max_episode_steps"}
+
+# Serves the modules of Ray, once it has been imported.
+_HOOK = "rllib.as_ray"
 
 # Begins the names of games made with Godot, "godot:port=11008".
 GODOT = "godot"
@@ -491,15 +495,26 @@ def _register_atari(env_id: str) -> None:
 
 
 def _import_module(module_name: str, name: str):
+    if module_name.partition(".")[0] == "ray" and _HOOK not in sys.modules:
+        # An installed Ray is not asked: its RLlib needs further packages, and its environments are of this kind alone.
+        remedy = advice(name) or (
+            "Import the class in your program and give it, or run the program by python -m rllib.as_ray, which serves "
+            "Ray's modules (docs/start/from_rllib.md)."
+        )
+        raise ValueError(f"environment {name!r} names a module of Ray, which is not imported here. {remedy}")
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
-            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
-            "only for names that you type, and with --load-user-code."
+        remedy = (
+            advice(name)
+            or (f"Use pip install 'rllib[{extra}]'." if extra else None)
+            or (
+                "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
+                "only for names that you type, and with --load-user-code."
+            )
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"

@@ -33,6 +33,16 @@ def encode(value) -> bytes:
     return msgspec.json.encode(value, enc_hook=plain)
 
 
+def written_number(number: float) -> float | str | None:
+    """A number in a form for JSON, which has no infinity: None is -inf, "inf" is inf."""
+    return None if number == -math.inf else "inf" if number == math.inf else number
+
+
+def read_number(written: float | str | None) -> float:
+    """The number of which `written_number` has made this."""
+    return -math.inf if written is None else float(written)
+
+
 def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | int | str]]:
     """Yields the numbers and strings of a result by "a/b" name; lists and the settings are left out."""
     for key, value in result.items():

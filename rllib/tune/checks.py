@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
-from rllib.runs.entries import flatten, lookup
+from rllib.runs.entries import flatten, lookup, scalar
 
 # Parts of results that are missing in the first one, or in some.
 _NOT_ALWAYS = ("evaluation", "info", "custom_metrics")
@@ -22,6 +22,26 @@ def check(name: str, value, holds: bool, rule: str) -> None:
         raise ValueError(f"{name} must be {rule}, but got {value!r}")
 
 
+def check_number(
+    name: str, value, rule: str, *, least: float = -math.inf, above: float = -math.inf, most: float = math.inf,
+    whole: bool = False,
+) -> None:  # fmt: skip
+    """Refuses anything but a number within bounds.
+
+    Args:
+        name: of the argument.
+        value: the given one.
+        rule: in words, as in "> 0".
+        least, above, most: bounds, of which `above` is excluded.
+        whole: whether it must be a whole number.
+    """
+    number = scalar(value)
+    kinds = int if whole else (int, float)
+    is_number = isinstance(number, kinds) and not isinstance(number, bool)
+    holds = is_number and number >= least and number <= most and (number > above or above == -math.inf)
+    check(name, value, holds, rule if is_number else f"a {'whole ' if whole else ''}number {rule}".rstrip())
+
+
 def check_mode(mode: str | None) -> str | None:
     """Refuses anything but "max", "min" and None."""
     check("mode", mode, mode in ("max", "min", None), "'max' or 'min'")
@@ -30,8 +50,7 @@ def check_mode(mode: str | None) -> str | None:
 
 def check_count(name: str, value) -> None:
     """Refuses anything but a whole number >= 1."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    check(name, value, is_count, "a whole number >= 1")
+    check_number(name, value, ">= 1", least=1, whole=True)
 
 
 def seconds(given: float | timedelta, name: str) -> float:

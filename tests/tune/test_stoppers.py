@@ -73,7 +73,7 @@ def test_a_timeout_counts_over_resumes():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: TrialPlateauStopper("m"), lambda: ExperimentPlateauStopper("m", top=3, mode="max", patience=1)]
+    "make", [lambda: TrialPlateauStopper("m"), lambda: ExperimentPlateauStopper("m", top=3, mode="max", patience=2)]
 )
 @pytest.mark.parametrize("resumed_after", range(7))
 def test_a_plateau_goes_on_over_resumes(make, resumed_after):
@@ -101,9 +101,21 @@ def test_trial_plateau():
     assert _ends_at(TrialPlateauStopper("m"), [float("nan")] * 9) is None
 
 
+@pytest.mark.parametrize("no_number", [{"m": math.nan}, {"m": None}, {}], ids=["NaN", "None", "missing"])
+@pytest.mark.parametrize(
+    "make", [lambda: TrialPlateauStopper("m"), lambda: ExperimentPlateauStopper("m", top=2, mode="max", patience=3)]
+)
+def test_results_without_a_number_are_no_part_of_a_plateau(make, no_number):
+    """A number that comes with every third result: only these four count."""
+    stopper = make()
+    answers = [stopper("t", {"m": 4.0} if number % 3 == 0 else no_number) for number in range(1, 13)]
+    assert answers == [False] * 11 + [True]
+
+
 def test_experiment_plateau():
-    stopper = ExperimentPlateauStopper("m", top=3, mode="max", patience=1)
-    assert _ends_at(stopper, [1, 5, 5, 5, 5]) == 5 and stopper.stop_all()
+    for patience, end in ((0, 4), (1, 4), (2, 5), (3, 6)):  # the third 5 makes the plateau, and is its first result
+        stopper = ExperimentPlateauStopper("m", top=3, mode="max", patience=patience)
+        assert _ends_at(stopper, [1, 5, 5, 5, 5, 5]) == end and stopper.stop_all()
     assert _ends_at(ExperimentPlateauStopper("m", top=3), [5, 4, 3, 2, 1]) is None
 
 
@@ -119,9 +131,13 @@ def test_combined_tells_which():
     [
         (lambda: make_stopper(3), "dict of thresholds, a function"),
         (lambda: make_stopper({"a": "b"}), "needs a number"),
-        (lambda: TrialPlateauStopper("m", metric_threshold=1), "needs mode"),
-        (lambda: TrialPlateauStopper("x")("t", {"m": 1}), "They have: m"),
+        (lambda: TrialPlateauStopper("m", metric_threshold=1), "mode must be .* beside metric_threshold"),
+        (lambda: TrialPlateauStopper("m", num_results=2.5), "num_results must be a whole number >= 1"),
+        (lambda: TrialPlateauStopper("m", std="0.1"), "std must be a number > 0, but got '0.1'"),
         (lambda: ExperimentPlateauStopper("m", top=1), "top must be > 1"),
+        (lambda: ExperimentPlateauStopper("m", top="0"), "top must be a whole number > 1, but got '0'"),
+        (lambda: ExperimentPlateauStopper("m", patience=True), "patience must be a whole number >= 0"),
+        (lambda: MaximumIterationStopper("5"), "max_iter must be a number > 0, but got '5'"),
         (lambda: TimeoutStopper(0), "timeout must be a number of seconds > 0.*got 0"),
     ],
 )
@@ -184,5 +200,6 @@ def test_a_key_that_is_no_number_is_refused():
 
 
 def test_what_is_asked_of_results_is_known_of_stoppers_within_others():
-    stopper = make_stopper([{"a": 1, "b/c": 2}, TimeoutStopper(5), CombinedStopper({"d": 3})])
-    assert stopper.result_keys == ["a", "b/c", "d"]
+    inner = CombinedStopper({"d": 3}, TrialPlateauStopper("e"), ExperimentPlateauStopper("f"))
+    stopper = make_stopper([{"a": 1, "b/c": 2}, TimeoutStopper(5), inner])
+    assert stopper.result_keys == ["a", "b/c", "d", "e", "f"]

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.did_you_mean import nearest
 from rllib.remote.url import place_of
-from rllib.tune.checks import check
+from rllib.tune.checks import check, check_number
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.loggers import callbacks_of
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
@@ -64,7 +64,8 @@ class CheckpointConfig:
 
     def __post_init__(self):
         kept, order = self.num_to_keep, self.checkpoint_score_order
-        check("num_to_keep", kept, kept is None or kept >= 1, "at least 1, or None for all")
+        if kept is not None:
+            check_number("num_to_keep", kept, "at least 1, or None for all", least=1)
         check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
     @property

@@ -14,9 +14,8 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.progress import counted
-from rllib.runs.entries import is_number, lookup, scalar
-from rllib.tune.checks import check, check_key, check_mode, number_in, seconds
-from rllib.tune.search.base import metric_value
+from rllib.runs.entries import is_number, lookup, read_number, scalar, written_number
+from rllib.tune.checks import check, check_count, check_key, check_mode, check_number, number_in, seconds
 
 
 class Stopper:
@@ -154,6 +153,7 @@ class MaximumIterationStopper(Stopper):
     """Ends a trial after `max_iter` iterations."""
 
     def __init__(self, max_iter: int):
+        check_number("max_iter", max_iter, "> 0", above=0)
         self._max, self._counts = max_iter, Counter()
 
     def __call__(self, trial_id, result) -> bool:
@@ -214,11 +214,25 @@ class TimeoutStopper(Stopper):
         return f"timeout of {self._timeout_s:g} s"
 
 
-class TrialPlateauStopper(Stopper):
+class _PlateauStopper(Stopper):
+    """Base of the stoppers that watch a metric; results without a number of it (missing, None, NaN) are not counted."""
+
+    _metric: str
+
+    @property
+    def result_keys(self) -> list[str]:
+        return [self._metric]
+
+    def _value(self, result: Mapping) -> float | None:
+        value = number_in(result, self._metric, f"The metric {self._metric!r}")
+        return None if value is None or math.isnan(value) else float(value)
+
+
+class TrialPlateauStopper(_PlateauStopper):
     """Ends a trial whose metric no longer moves.
 
     Args:
-        metric: result key or "a/b" path.
+        metric: result key or "a/b" path; results without a number of it are not counted.
         std: the standard deviation below which the last results count as level.
         num_results: how many last results.
         grace_period: the least number of results before a trial ends.
@@ -236,15 +250,21 @@ class TrialPlateauStopper(Stopper):
         mode: str | None = None,
     ):
         check_mode(mode)
-        if metric_threshold is not None and mode is None:
-            raise ValueError("TrialPlateauStopper needs mode='max' or 'min' beside metric_threshold")
+        check_number("std", std, "> 0", above=0)
+        check_count("num_results", num_results)
+        check_number("grace_period", grace_period, ">= 0", least=0)
+        if metric_threshold is not None:
+            check_number("metric_threshold", metric_threshold, "")
+            check("mode", mode, mode is not None, "'max' or 'min' beside metric_threshold")
         self._metric, self._std, self._grace = metric, std, grace_period
         self._threshold, self._mode = metric_threshold, mode
         self._counts = Counter()
         self._recent = defaultdict(lambda: deque(maxlen=num_results))
 
     def __call__(self, trial_id, result) -> bool:
-        value, recent = metric_value(result, self._metric), self._recent[trial_id]
+        value, recent = self._value(result), self._recent[trial_id]
+        if value is None:
+            return False
         recent.append(value)
         self._counts[trial_id] += 1
         if self._threshold is not None and not (
@@ -256,51 +276,55 @@ class TrialPlateauStopper(Stopper):
         return statistics.pstdev(recent) < self._std
 
     def get_state(self) -> dict[str, list]:
-        return {trial_id: [count, list(self._recent[trial_id])] for trial_id, count in self._counts.items()}
+        return {
+            trial_id: [count, list(map(written_number, self._recent[trial_id]))]
+            for trial_id, count in self._counts.items()
+        }
 
     def set_state(self, state: Mapping[str, list] | None) -> None:
         self._counts.clear()
         self._recent.clear()
         for trial_id, (count, recent) in (state or {}).items():
             self._counts[trial_id] = count
-            self._recent[trial_id].extend(math.nan if value is None else value for value in recent)
+            self._recent[trial_id].extend(map(read_number, recent))
 
     def __str__(self):
         return f"a plateau of {self._metric}"
 
 
-class ExperimentPlateauStopper(Stopper):
+class ExperimentPlateauStopper(_PlateauStopper):
     """Ends the experiment when its best values no longer change.
 
     Args:
-        metric: result key or "a/b" path.
+        metric: result key or "a/b" path; results without a number of it are not counted.
         std: standard deviation of the best values below which they count as level.
         top: number of best values.
         mode: "min" or "max".
-        patience: number of results that the plateau must last.
+        patience: number of results that the plateau must last, the one that completes it included; 0 is the same as 1.
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0):
-        if check_mode(mode) is None:
-            raise ValueError("ExperimentPlateauStopper needs mode='max' or 'min'")
-        check("top", top, top > 1, "> 1")
-        check("patience", patience, patience >= 0, ">= 0")
-        check("std", std, std > 0, "> 0")
+        check("mode", check_mode(mode), mode is not None, "'max' or 'min'")
+        check_number("top", top, "> 1", above=1, whole=True)
+        check_number("patience", patience, ">= 0", least=0, whole=True)
+        check_number("std", std, "> 0", above=0)
         self._metric, self._std, self._top, self._patience = metric, std, top, patience
         self._sign = 1 if mode == "max" else -1
         self._best: list[float] = []
         self._level_for = 0
 
     def __call__(self, trial_id, result) -> bool:
-        value = self._sign * metric_value(result, self._metric)
+        value = self._value(result)
+        if value is None:
+            return self.stop_all()
         if math.isfinite(value):
-            self._best = sorted([*self._best, value], reverse=True)[: self._top]
+            self._best = sorted([*self._best, self._sign * value], reverse=True)[: self._top]
         is_level = len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
         self._level_for = self._level_for + 1 if is_level else 0
         return self.stop_all()
 
     def stop_all(self) -> bool:
-        return self._level_for > self._patience
+        return self._level_for >= max(self._patience, 1)
 
     def get_state(self) -> list:
         return [self._level_for, self._best]

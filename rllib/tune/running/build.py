@@ -219,6 +219,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         ("num_samples", spec.num_samples, -1),
         ("max_failures", spec.failures.max_failures, -1),
         ("num_seeds", spec.num_seeds, 1),
+        ("max_concurrent_trials", spec.max_concurrent_trials or 0, 0),
     ):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)

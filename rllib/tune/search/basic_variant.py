@@ -4,7 +4,7 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 
-from rllib.tune.checks import check
+from rllib.tune.checks import check_number
 from rllib.tune.search.base import Searcher, with_point
 from rllib.tune.search.space import SearchSpace
 
@@ -31,7 +31,7 @@ class BasicVariant(Searcher):
         random_state=None,
     ):
         super().__init__()
-        check("max_concurrent", max_concurrent, max_concurrent >= 0, ">= 0 (0: no limit)")
+        check_number("max_concurrent", max_concurrent, ">= 0 (0: no limit)", least=0, whole=True)
         self.max_concurrent, self.constant_grid_search = max_concurrent, constant_grid_search
         self._points = list(points_to_evaluate or ())
         self._seed = _seed(random_state)

@@ -13,6 +13,7 @@ class SimTrial:
         self.status, self.last_result, self.evaluated_params = PENDING, {}, dict(config)
         self.weights, self.iteration = 0.0, 0
         self.saved = None  # (weights, result) of a function's own newest checkpoint
+        self.of_state = {}  # the result at its weights, which may be another trial's
 
     def __repr__(self):
         return f"{self.trial_id}({self.status}, {self.iteration})"
@@ -57,6 +58,8 @@ class Simulator:
             trial.saved = source.saved
             weights, iteration = source.saved[0], source.saved[1]["training_iteration"]
         trial.weights, trial.iteration, trial.config = weights, iteration, dict(config)
+        trial.of_state = source.of_state if self.saves_at is None else source.saved[1]
+        self.scheduler.on_trial_takeover(self, trial, trial.of_state)
 
     def write_file(self, name, text, append=False):
         self.files[name] = self.files.get(name, "") * append + text
@@ -86,6 +89,7 @@ class Simulator:
         trial.weights = self.step(trial.weights, trial.config)
         score = self.curve(trial.config, trial.iteration) if self.curve else trial.weights
         trial.last_result = {"training_iteration": trial.iteration, "score": score, "config": trial.config}
+        trial.of_state = trial.last_result
         if self.saves_at is not None and trial.iteration in self.saves_at:
             trial.saved = (trial.weights, trial.last_result)
         if trial.iteration >= self.max_iterations:

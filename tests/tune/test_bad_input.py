@@ -172,11 +172,13 @@ def test_nan_is_reported_and_never_wins(run):
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 3
     assert analysis.best_trial is analysis.trials[2]
     assert analysis.get_best_trial("loss", "min", scope="all") is analysis.trials[2]
-    stopped = run(
-        lambda config: [tune.report(loss=config["a"]) for _ in range(3)] and None, scheduler="asha", mode="max",
-        config={"a": tune.grid_search([1.0, nan])}, metric="loss", max_concurrent_trials=1,
-    ).trials[1]  # fmt: skip
-    assert stopped.last_result["training_iteration"] == 1 and stopped.stopped_by == "the scheduler"
+    later = run(
+        lambda config: [tune.report(loss=loss) for loss in config["a"]] and None, scheduler="asha", mode="min",
+        config={"a": tune.grid_search([[2.0] * 4, [nan, nan, 1.0, 1.0], [nan, 3.0, 3.0]])}, metric="loss",
+        max_concurrent_trials=1,
+    ).trials  # fmt: skip
+    assert [trial.last_result["training_iteration"] for trial in later] == [4, 4, 2]
+    assert later[2].stopped_by == "the scheduler"
 
 
 def goes_wrong(config):

@@ -97,15 +97,31 @@ def test_burn_in():
     assert _run(_pbt(burn_in_period=20), rounds=21).exploits != []
 
 
-def test_nan_is_the_worst_and_never_copied():
+@pytest.mark.parametrize("synch", [False, True])
+def test_a_trial_without_a_number_is_neither_replaced_nor_copied(synch):
     def curve(config, t):
-        return float("nan") if config["lr"] == 2 else config["lr"]
+        return float("nan") if config["lr"] == 2 and t < 10 else config["lr"]
 
-    simulator = Simulator(_pbt(), [{"lr": rate} for rate in (1, 2, 3, 4)], curve, _grow)
-    simulator.run(rounds=8)
-    assert "t001" in {target for target, _ in simulator.exploits}
-    all_nan = Simulator(_pbt(), [{"lr": 2}] * 4, curve, _grow).run(rounds=20)
+    def without_a_number(simulator):
+        return [pair for pair in simulator.exploits if "t001" in pair]
+
+    simulator = Simulator(_pbt(synch=synch), [{"lr": rate} for rate in (4, 2, 6, 8)], curve, _grow)
+    simulator.run(rounds=9)
+    assert simulator.exploits and not without_a_number(simulator)
+    assert without_a_number(simulator.run(rounds=20)), "its number, the lowest, has come"
+    all_nan = Simulator(_pbt(synch=synch), [{"lr": 2}] * 4, curve, _grow).run(rounds=9)
     assert all_nan.exploits == []
+
+
+def test_a_trial_that_has_lost_its_number_is_ranked_by_the_last_and_not_copied():
+    def curve(config, t):  # the best one's number ends, as of a network that has become NaN; later it is the worst
+        return float("nan") if config["lr"] == 8 and t > 1 else (8.0 if t == 1 else 7.0 + config["lr"] * t / 10)
+
+    simulator = Simulator(_pbt(), [{"lr": rate} for rate in (1, 2, 4, 8)], curve, _grow)
+    simulator.run(rounds=30)
+    assert "t003" in {target for target, _ in simulator.exploits}
+    before = simulator.exploits[: [target for target, _ in simulator.exploits].index("t003")]
+    assert "t003" not in {source for _, source in before}
 
 
 def test_mutations_of_every_kind():

@@ -104,11 +104,6 @@ def test_asha_minimises_too():
     assert simulator.iterations() == _paper_asha([-q for q in range(9)], 3, [1, 3], 9)
 
 
-def test_asha_stops_a_nan_at_the_first_rung():
-    simulator = Simulator(_make("asha", max_t=9, reduction_factor=3), _configs([NAN, 1, 0]), _by_quality).run()
-    assert simulator.iterations()[:2] == [1, 9]
-
-
 # ---------------------------------------------------------------------- HyperBand
 
 
@@ -135,7 +130,7 @@ def test_hyperband_with_one_place_pauses_and_gives_the_same_result():
     assert alone.run().iterations() == together.iterations()
 
 
-@pytest.mark.parametrize(("max_t", "eta", "s", "milestone"), [(729, 3, 5, 3), (36, 1.2, 2, 25), (10**6, 10, 5, 10)])
+@pytest.mark.parametrize(("max_t", "eta", "s", "milestone"), [(729, 3, 5, 3), (36, 1.2, 2, 25), (10**4, 10, 3, 10)])
 def test_hyperband_halves_at_whole_numbers(max_t, eta, s, milestone):
     scheduler = _make("hyperband", max_t=max_t, reduction_factor=eta)
     before = sum(scheduler.size(larger) for larger in range(s + 1, scheduler.s_max + 1))
@@ -231,6 +226,53 @@ def test_median_stopping_sees_completed_trials(through_json):
     assert scheduler.on_trial_result(None, late, {"training_iteration": 7, "score": 8.45}) == "STOP"
 
 
+# ---------------------------------------------------------------------- no number yet
+
+LATE = {
+    "asha": {"max_t": 9, "reduction_factor": 3},
+    "hyperband": {"max_t": 9},
+    "median_stopping": {"time_attr": "training_iteration", "grace_period": 1, "min_samples_required": 1},
+}
+
+
+def _from_a_time_on(config, iteration):
+    return config["q"] if iteration >= config["first"] else NAN
+
+
+@pytest.mark.parametrize("slots", [1, 9])
+@pytest.mark.parametrize("first", [2, 4, 8])
+@pytest.mark.parametrize("name", LATE)
+def test_a_trial_waits_for_its_first_number(name, first, slots):
+    """As of a return before the first episode ends; the late one is the best all the same."""
+    configs = [{"q": q, "first": first if q == 9 else 1} for q in (4, 9, 1, 2, 3, 5)]
+    simulator = Simulator(_make(name, **LATE[name]), configs, _from_a_time_on, slots=slots, max_iterations=9).run()
+    assert simulator.iterations()[1] == 9
+    assert {trial.status for trial in simulator.trials} == {TERMINATED}
+    if slots == 9:
+        assert min(simulator.iterations()) < 9, "others are ended by their numbers"
+
+
+@pytest.mark.parametrize("stop_last", [True, False])
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_a_trial_that_never_has_a_number_ends_at_the_longest_time(name, stop_last):
+    scheduler = _make(name, **LATE[name], stop_last_trials=stop_last)
+    configs = [{"q": q, "first": 99 if q == 0 else 1} for q in (1, 0, 2)]
+    simulator = Simulator(scheduler, configs, _from_a_time_on, max_iterations=12).run()
+    assert simulator.iterations()[1:] == ([9, 9] if stop_last else [12, 12])
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_infinities_are_numbers_and_survive_in_the_state(name):
+    whole = Simulator(_make(name, **LATE[name]), _configs([1, float("inf"), 2, float("-inf")]), _by_quality,
+                      max_iterations=9)  # fmt: skip
+    first = Simulator(_make(name, **LATE[name]), _configs([1, float("inf"), 2, float("-inf")]), _by_quality,
+                      max_iterations=9)  # fmt: skip
+    first.run(rounds=1)
+    first.scheduler = _after_json(name, first.scheduler, **LATE[name])
+    assert first.run().iterations() == whole.run().iterations()
+    assert whole.iterations()[3] < 9 == whole.iterations()[1]
+
+
 # ---------------------------------------------------------------------- what all share
 
 
@@ -285,6 +327,10 @@ def test_nested_metrics():
         (lambda: create_scheduler("asha", max_t=1, grace_period=5), "max_t must be >= grace_period"),
         (lambda: create_scheduler("asha", reduction_factor=1), "reduction_factor must be > 1"),
         (lambda: create_scheduler("hyperband", max_t=0), "max_t must be >= 1"),
+        (lambda: create_scheduler("hyperband", max_t="81"), "max_t must be a number >= 1, but got '81'"),
+        (lambda: create_scheduler("asha", max_t=None), "max_t must be a number >= grace_period=1"),
+        (lambda: create_scheduler("asha", brackets=1.5), "brackets must be a whole number >= 1"),
+        (lambda: create_scheduler("median_stopping", grace_period="60"), "grace_period must be a number, but got"),
     ],
 )
 def test_what_is_refused(make, message):

@@ -1,5 +1,6 @@
 """State machine of trials, without processes, files and clocks: random events, and invariants after each."""
 
+import json
 import random
 from decimal import Decimal
 from fractions import Fraction
@@ -529,6 +530,59 @@ def test_a_trial_that_cannot_take_over_goes_on():
     scheduler = exploits(lambda trial, at: trial.index == 1 and at == 2)
     world, _, other = two_trials((3, 3), scheduler=scheduler, is_function=True)
     assert world.calls[other.trial_id] == [("step", ())] and other.config != {"a": "new"}
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_trial_that_ends_before_it_is_saved_is_not_taken_over(at_end):
+    """Its state is that of its end by then: who continued from it would run past `stop`."""
+    scheduler = exploits(lambda trial, at: trial.index == 1 and at == 2)
+    world, one, other = two_trials((3, 3), scheduler=scheduler, stop={"training_iteration": 3},
+                                   checkpoint_at_end=at_end)  # fmt: skip
+    world.answer(one), world.answer(one)
+    assert world.calls[other.trial_id] == [("step", ())] and other.config != {"a": "new"}
+    world.run()
+    assert [world.iterations_of(trial) for trial in (one, other)] == [[1, 2, 3]] * 2
+
+
+POPULATIONS = {
+    "pbt": {"hyperparam_mutations": {"a": [10, 20]}},
+    "pb2": {"hyperparam_bounds": {"a": [10.0, 20.0]}},
+}
+
+
+def population(name):
+    return create_scheduler(name, metric="score", mode="max", time_attr="training_iteration",
+                            perturbation_interval=2, seed=0, **POPULATIONS[name])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_a_trial_that_has_met_stop_leaves_the_population_in_the_same_event(name):
+    """Its older checkpoint has numbers, but what is being saved is its end."""
+    world, worse, better = two_trials((2, 2), scheduler=population(name), stop={"training_iteration": 3},
+                                      checkpoint_freq=2, checkpoint_at_end=True, metric="score")  # fmt: skip
+    while better.last_result["training_iteration"] < 3:
+        world.answer(better)
+    assert better.checkpoint.iteration == 2 and world.calls[better.trial_id][0][0] == "save"
+    world.answer(worse)
+    assert worse.last_result["training_iteration"] == 2 and [what for what, _ in world.calls[worse.trial_id]] != []
+    world.run()
+    assert [world.iterations_of(trial) for trial in (worse, better)] == [[1, 2, 3]] * 2
+    assert world.texts == {}
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_the_state_that_is_noted_is_the_one_that_is_copied(name):
+    scheduler = population(name)
+    world, worse, better = two_trials((2, 3), scheduler=scheduler, metric="score", stop={"training_iteration": 9})
+    world.answer(worse)
+    assert [what for what, _ in world.calls[better.trial_id]] == ["step", "save"]
+    world.answer(better), world.answer(better)
+    copied = worse.checkpoint
+    assert copied.iteration == 3, "the better one was at its third step when it was chosen"
+    line = json.loads(world.texts["pbt_global.txt"])
+    assert line[2:4] == [2, 3]
+    member = scheduler.get_state()["members"][worse.trial_id]
+    assert (member["train_time"], member["score"]) == (3, copied.metrics["score"])
 
 
 # ---------------------------------------------------------------------- whatever happens

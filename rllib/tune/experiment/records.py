@@ -47,6 +47,13 @@ def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
     return {"type": "result", "id": trial.trial_id, "iteration": iteration}
 
 
+def ending_record(trial: Trial, with_result: bool) -> dict[str, Any]:
+    """A trial has ended by its last result, which the record has if it was not reported to searcher and scheduler."""
+    record = {"type": "ending", "id": trial.trial_id}
+    last = {key: value for key, value in trial.last_result.items() if key != "config"}
+    return {**record, "last_result": last} if with_result else record
+
+
 def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
     """A trial is to continue from the next checkpoint of another one, with this configuration."""
     return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **written(config)}
@@ -80,6 +87,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
     "config": {"config": Any, "iteration": NotRequired[float]},
     "exploit": {"config": Any, "source": str},
     "result": {"iteration": float},
+    "ending": {"last_result": NotRequired[dict[str, Any]]},
     "checkpoint": {"name": str, "iteration": float, "metrics": dict[str, Any]},
     "removed": {"name": str},
     "status": {

@@ -1,5 +1,6 @@
 """Checkpoints of the trials of an experiment: when they are due, which are kept, and takeovers (PBT)."""
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,9 @@ from rllib.tune.experiment.spec import CheckpointConfig
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running import instructions
 from rllib.tune.running.running_trial import RunningTrial
+from rllib.tune.states import TERMINATED
+
+logger = logging.getLogger(__name__)
 
 
 class Checkpoints:
@@ -46,11 +50,16 @@ class Checkpoints:
 
 
 class Takeover(NamedTuple):
-    """A trial is to continue from the newest checkpoint of `source`, with this configuration."""
+    """A trial is to continue from the newest checkpoint of `source`, with this configuration.
+
+    `is_live`: whether the source was running when that was decided. One that has ended since is not taken over: it is
+    at its end, and not where it was.
+    """
 
     trial: Trial
     source: Trial
     config: dict
+    is_live: bool = False
 
 
 class Takeovers:
@@ -85,7 +94,7 @@ class Takeovers:
 
     def begin(self, takeover: Takeover) -> None:
         """Saves the source, if it runs and has news, and takes its checkpoint over when that is done."""
-        trial, source, config = takeover
+        trial, source, config, _ = takeover
         if running := self._running.get(trial.trial_id):
             running.takeovers += 1
         saves = self._running.get(source.trial_id)
@@ -93,7 +102,7 @@ class Takeovers:
             saves.save()
         if self._is_saving(source) or self._is_saving(trial):
             self._do(instructions.Record(exploit_record(trial, source, config)))
-        self._carry_out(takeover)
+        self._carry_out(takeover._replace(is_live=saves is not None and saves.ending is None))
 
     def release(self, trial: Trial) -> None:
         """Carries out takeovers that have waited for this trial to be saved, or to end."""
@@ -104,18 +113,27 @@ class Takeovers:
         running = self._running.get(trial.trial_id)
         return running is not None and running.is_saving
 
+    def _has_ended(self, source: Trial) -> bool:
+        running = self._running.get(source.trial_id)
+        ending = running.ending[0] if running and running.ending else source.status
+        return ending == TERMINATED
+
     def _carry_out(self, takeover: Takeover) -> None:
-        trial, source, config = takeover
+        trial, source, config, is_live = takeover
         for blocking in (source, trial):
             if self._is_saving(blocking):
                 self._waiting.setdefault(blocking.trial_id, []).append(takeover)
                 return
         if trial.is_finished:
             return
-        if source.checkpoint is not None:
+        called_off = is_live and self._has_ended(source)
+        if source.checkpoint is not None and not called_off:
             self._do(instructions.Adopt(trial, source, config))
             return
-        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could continue from")
+        if called_off:
+            logger.info("%s has ended before %s could take over its state, and continues with its own", source, trial)
+        else:
+            self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could continue from")
         if running := self._running.get(trial.trial_id):
             running.takeovers -= 1
             if running.ending is None and not running.calls:

@@ -26,9 +26,7 @@ from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
-def take_up(
-    trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader
-) -> None:
+def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader) -> None:
     """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
 
     Raises:
@@ -95,9 +93,7 @@ class Replay:
         exploits: trial id -> (source, configuration) of a takeover that is still to be done.
     """
 
-    def __init__(
-        self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool, config_of: ValueReader
-    ):
+    def __init__(self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool, config_of: ValueReader):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -139,6 +135,8 @@ class Replay:
         kind = record["type"]
         if kind == "exploit":
             self.exploits[trial.trial_id] = (record["source"], self._config_of(record))
+        elif kind == "ending":  # which calls off what waited for its state
+            self.exploits = {id: exploit for id, exploit in self.exploits.items() if exploit[0] != trial.trial_id}
         elif kind == "config" and "iteration" in record:
             self.exploits.pop(trial.trial_id, None)
             self._adopting[trial.trial_id] = trial
@@ -162,15 +160,25 @@ class Replay:
     def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
-            # Results without the metric have no record, so a null in its place was NaN.
-            metrics = [name for metric in self._verdicts.metrics for name in (metric, *stored_names(metric))]
-            trial.last_result = as_result({**with_nan(result, metrics), "config": trial.config})
+            self._take(trial, result)
             self._verdicts.report(self, trial, trial.last_result)
+
+    def _take(self, trial: Trial, result: Mapping) -> None:
+        """Makes a result of a file the trial's last one; a null in the place of the metric was NaN."""
+        metrics = [name for metric in self._verdicts.metrics for name in (metric, *stored_names(metric))]
+        trial.last_result = as_result({**with_nan(result, metrics), "config": trial.config})
+
+    def _replay_ending(self, record: dict, result: None) -> None:
+        self._apply(record)
+        trial = self.by_id[record["id"]]
+        if "last_result" in record:
+            self._take(trial, record["last_result"])
+        self._verdicts.leave(self, trial)
 
     def _replay_config(self, record: dict, result: None) -> None:
         self._apply(record)
         if "iteration" in record:
-            self._verdicts.adopted(self.by_id[record["id"]], record["iteration"])
+            self._verdicts.adopted(self, self.by_id[record["id"]], record["iteration"])
 
     def _replay_status(self, record: dict, result: None) -> None:
         trial = self.by_id[record["id"]]

@@ -27,7 +27,7 @@ from typing import Any
 from rllib.result import Result
 from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment import stoppers
-from rllib.tune.experiment.records import config_record, result_record, status_record, trial_record
+from rllib.tune.experiment.records import config_record, ending_record, result_record, status_record, trial_record
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
@@ -278,9 +278,7 @@ class Trials:
         if notice:
             self._warn_once("oversubscribed", notice)
         numbered = (f"{trial.dirname}_{number}" for number in itertools.count(trial.index))
-        trial.dirname = next(
-            name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames
-        )
+        trial.dirname = next(name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames)
         self._do(instructions.WriteConfig(trial))
         self._record(trial_record(trial))
         self._join(trial)
@@ -470,9 +468,11 @@ class Trials:
         """Ends a trial that is done, has reached a stop criterion, or is stopped by the scheduler."""
         trial = running.trial
         trial.is_done()
+        running.ending = (TERMINATED, reason)
+        self._record(ending_record(trial, with_result=not self.verdicts.has_judged(trial)))
+        self.verdicts.leave(self, trial)
         if self._is_function and reason is None:
-            running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
-            self._bury(running)
+            self._bury(running)  # the function has returned: there is nothing to close
         else:
             self._end(running, TERMINATED, reason, self._checkpoints.at_end or self._checkpoints.is_due(trial))
 
@@ -483,7 +483,8 @@ class Trials:
         if trial.status != RUNNING:  # its process has not been started
             self._bury(running)
             return
-        has_news = "step" in running.calls or (bool(trial.last_result) and not trial.is_saved)
+        is_being_saved = trial.is_saved or running.is_saving  # what is asked for before a step is written before it
+        has_news = "step" in running.calls or (bool(trial.last_result) and not is_being_saved)
         if save and has_news and not self._is_function:
             running.save()
         if status == TERMINATED and self._spec.export_formats and trial.last_result:
@@ -613,7 +614,7 @@ class Trials:
         """A checkpoint of another trial has been copied into the trial's directory; the trial continues from it."""
         self._checkpoints.add(trial, checkpoint)
         self._configure(trial, config, checkpoint.iteration)
-        self.verdicts.adopted(trial, checkpoint.iteration)
+        self.verdicts.adopted(self, trial, checkpoint.iteration)
         if running := self.running.get(trial.trial_id):
             running.takeovers -= 1
             if running.ending is None:

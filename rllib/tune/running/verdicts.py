@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rllib.runs.entries import lookup
+from rllib.result import as_result
+from rllib.runs.entries import lookup, read_number, written_number
 from rllib.tune.checks import number_in
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import Metric, is_several, names
@@ -37,6 +38,9 @@ class Verdicts:
         # Trial id -> (iteration of the last result that was judged, decision); not of trials that have ended well.
         self._verdicts: dict[str, tuple[int, str]] = {}
         self._behind: set[str] = set()  # trials that may repeat results
+        self._left: set[str] = set()  # trials that have ended by their last result, and whose processes are closing
+        # Trial id -> the metrics in its newest result that had numbers; not of trials that have ended.
+        self._numbers: dict[str, dict[str, float]] = {}
 
     def standing(self, trial: Trial, result: Mapping, is_new: bool = True) -> str | None:
         """The decision that holds for a result already; None: it must be reported to searcher and scheduler.
@@ -62,6 +66,8 @@ class Verdicts:
         """Reports a result to searcher and scheduler; returns CONTINUE, PAUSE, STOP or NOOP."""
         iteration = result["training_iteration"]
         self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
+        if numbers := self._numbers_in(result):
+            self._numbers[trial.trial_id] = numbers
         self.searcher.on_trial_result(trial.trial_id, result)
         decision = self.scheduler.on_trial_result(runner, trial, result)
         if decision in ("STOP", "PAUSE"):
@@ -79,11 +85,14 @@ class Verdicts:
         judged, decision = self._verdicts.get(trial.trial_id, (0, None))
         if decision == "PAUSE":
             self._verdicts[trial.trial_id] = (judged, "CONTINUE")
+        self._left.discard(trial.trial_id)
 
-    def adopted(self, trial: Trial, iteration: int) -> None:
-        """The trial continues from the checkpoint of another one, at this iteration."""
+    def adopted(self, runner, trial: Trial, iteration: int) -> None:
+        """The trial continues from the checkpoint of another one, its newest now, made at this iteration."""
         self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
         self._behind.discard(trial.trial_id)
+        if trial.checkpoint is not None and hasattr(self.scheduler, "on_trial_takeover"):
+            self.scheduler.on_trial_takeover(runner, trial, trial.checkpoint.metrics)
 
     def check_type(self, result: Mapping) -> None:
         """Refuses a result in which the metric is no number.
@@ -98,21 +107,44 @@ class Verdicts:
         """Notes whether a result of the experiment has the metric."""
         self._seen_metric = self._seen_metric or self._is_comparable(result)
 
+    def has_judged(self, trial: Trial) -> bool:
+        """Whether the trial's last result has been reported."""
+        return self._verdicts.get(trial.trial_id, (0, None))[0] == trial.last_result.get("training_iteration")
+
+    def leave(self, runner, trial: Trial) -> None:
+        """A trial has ended by its last result. Its process is still to save and to close, which `end` follows.
+
+        Searcher and scheduler hear of it in the same event: a population must not copy what is about to be saved.
+        """
+        self._report_end(runner, trial)
+        self._left.add(trial.trial_id)
+
     def end(self, runner, trial: Trial) -> None:
         """A trial has ended for good, unless it has failed and is resumed."""
         if trial.status != ERROR:
             self._verdicts.pop(trial.trial_id, None)
         self._behind.discard(trial.trial_id)
-        if trial.status == ERROR:
+        if trial.trial_id in self._left:
+            self._left.discard(trial.trial_id)
+        elif trial.status == ERROR:
+            self._numbers.pop(trial.trial_id, None)
             self.scheduler.on_trial_error(runner, trial)
             self.searcher.on_trial_complete(trial.trial_id, error=True)
-            return
+        else:
+            self._report_end(runner, trial)
+
+    def _report_end(self, runner, trial: Trial) -> None:
+        """Reports a good end: to the searcher with the newest numbers that the trial has had, if its last are NaN."""
+        numbers = self._numbers.pop(trial.trial_id, None)
         comparable = bool(trial.last_result) and self._is_comparable(trial.last_result)
         if comparable:
             self.scheduler.on_trial_complete(runner, trial, trial.last_result)
         else:
             self.scheduler.on_trial_remove(runner, trial)
-        self.searcher.on_trial_complete(trial.trial_id, trial.last_result if comparable else None)
+        result = trial.last_result if comparable else None
+        if numbers and not self._numbers_in(trial.last_result):
+            result = as_result({**trial.last_result, **numbers})
+        self.searcher.on_trial_complete(trial.trial_id, result)
 
     def refuse_missing_metric(self, trial: Trial) -> None:
         """At the end of a trial: a metric that no trial has ever reported is a mistake.
@@ -135,6 +167,11 @@ class Verdicts:
             "searcher": _state(self.searcher),
             "scheduler": _state(self.scheduler),
             "verdicts": self._verdicts,
+            "left": sorted(self._left),
+            "numbers": {
+                trial_id: {metric: written_number(number) for metric, number in numbers.items()}
+                for trial_id, numbers in self._numbers.items()
+            },
             "kinds": self._kinds(),
         }
 
@@ -161,12 +198,22 @@ class Verdicts:
                     "experiment has already",
                 )
         self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
+        self._left = set(state.get("left", ()))
+        self._numbers = {
+            trial_id: {metric: read_number(number) for metric, number in numbers.items()}
+            for trial_id, numbers in state.get("numbers", {}).items()
+        }
 
     def _kinds(self) -> dict[str, str]:
         return {"search_alg": _kind(self.searcher), "scheduler": _kind(self.scheduler)}
 
     def _is_comparable(self, result: Mapping) -> bool:
         return all(lookup(result, metric) is not None for metric in self.metrics)
+
+    def _numbers_in(self, result: Mapping) -> dict[str, float]:
+        """The metrics of a result; {} if one of them is missing or NaN."""
+        numbers = {metric: lookup(result, metric) for metric in self.metrics}
+        return numbers if all(number is not None and number == number for number in numbers.values()) else {}
 
 
 def _kind(part) -> str:

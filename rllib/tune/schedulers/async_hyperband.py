@@ -6,15 +6,17 @@ least one, since the first trial that comes has nothing to be compared with.
 
 Departures from the paper, as in Ray and Optuna: trials are stopped rather than paused, so one that was stopped early
 cannot be promoted later; a trial is compared with the best ones at that time. Ray interpolates a percentile of the
-others' values.
+others' values. A trial without a number at a rung (NaN) is compared at its next number, at the highest rung that it has
+passed by then.
 """
 
 import itertools
 from collections.abc import Mapping
 
 from rllib.progress import counted
-from rllib.tune.checks import check
-from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json, whole_again
+from rllib.runs.entries import read_number, written_number
+from rllib.tune.checks import check_count, check_number
+from rllib.tune.schedulers.base import TrialScheduler, whole_again
 
 
 class AsyncHyperBandScheduler(TrialScheduler):
@@ -41,10 +43,10 @@ class AsyncHyperBandScheduler(TrialScheduler):
         stop_last_trials: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        check("grace_period", grace_period, grace_period > 0, "> 0")
-        check("max_t", max_t, max_t >= grace_period, f">= grace_period={grace_period}")
-        check("reduction_factor", reduction_factor, reduction_factor > 1, "> 1")
-        check("brackets", brackets, brackets >= 1, ">= 1")
+        check_number("grace_period", grace_period, "> 0", above=0)
+        check_number("max_t", max_t, f">= grace_period={grace_period}", least=grace_period)
+        check_number("reduction_factor", reduction_factor, "> 1", above=1)
+        check_count("brackets", brackets)
         self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
         # Lowest rung first: (milestone, {trial_id: score}).
         self.brackets = [
@@ -74,7 +76,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
             return self.STOP
         self.on_trial_add(runner, trial)
         passed = [scores for milestone, scores in self.brackets[self._bracket_of[trial.trial_id]] if milestone <= time]
-        if not passed or trial.trial_id in passed[-1]:
+        if score is None or not passed or trial.trial_id in passed[-1]:
             return self.CONTINUE
         rung = passed[-1]
         rung[trial.trial_id] = score
@@ -93,14 +95,17 @@ class AsyncHyperBandScheduler(TrialScheduler):
         return f"ASHA: {counted(self._num_stopped, 'trial')} stopped; {rungs}"
 
     def get_state(self):
-        scores = [[to_json(scores) for _, scores in bracket] for bracket in self.brackets]
+        scores = [
+            [{trial_id: written_number(score) for trial_id, score in scores.items()} for _, scores in bracket]
+            for bracket in self.brackets
+        ]
         return {"scores": scores, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
 
     def set_state(self, state) -> None:
         for bracket, saved in zip(self.brackets, state["scores"]):
             for (_, scores), kept in zip(bracket, saved):
                 scores.clear()
-                scores.update(from_json(kept))
+                scores.update({trial_id: read_number(score) for trial_id, score in kept.items()})
         self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]
 
 

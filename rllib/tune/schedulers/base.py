@@ -35,7 +35,11 @@ class Runner(Protocol):
         """Ends the trial (TERMINATED), whatever it is doing."""
 
     def exploit(self, trial, source, config: Mapping[str, Any]) -> None:
-        """Lets `trial` continue from the newest state of `source`, with this configuration."""
+        """Lets `trial` continue from the newest state of `source`, with this configuration.
+
+        A source that is at a step is saved after it. When the state is copied, the scheduler's `on_trial_takeover` has
+        its numbers. If the source ends by that step, the trial continues with its own state.
+        """
 
     def saved_state(self, trial) -> Mapping[str, float] | None:
         """Numbers of the result that belongs to the state which `exploit` would copy from this trial.
@@ -78,6 +82,9 @@ class TrialScheduler:
         """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (the scheduler has commanded the runner)."""
         return self.CONTINUE
 
+    def on_trial_takeover(self, runner: Runner, trial, result: Mapping[str, float]) -> None:
+        """A trial continues from the state for which `exploit` has asked; `result` has the numbers of that state."""
+
     def on_trial_error(self, runner: Runner, trial) -> None:
         """A trial has failed for good."""
 
@@ -103,15 +110,17 @@ class TrialScheduler:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restores a state of `get_state`."""
 
-    def score(self, result: Mapping) -> float:
-        """The metric of a result, higher is better; NaN is the worst of all.
+    def score(self, result: Mapping) -> float | None:
+        """The metric of a result, higher is better; None if it is NaN: no number yet, which is not a bad number.
+
+        A return is NaN until the first episode ends, for instance. What is decided by the metric waits for a number.
 
         Raises:
             ValueError: if the results have no such metric, with the metrics that they have.
         """
         value = metric_value(result, self.metric)
         if math.isnan(value):
-            return -math.inf
+            return None
         return value if self.mode == "max" else -value
 
     def progress(self, result: Mapping) -> float:
@@ -129,16 +138,6 @@ def whole_again(number: float) -> float:
     729 * 3**-5 is 3.0000000000000004, which a trial at iteration 3 would not have reached.
     """
     return float(f"{number:.12g}")
-
-
-def to_json(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores in a form for JSON, which has no infinity: the score of NaN is None."""
-    return {trial_id: None if score == -math.inf else score for trial_id, score in scores.items()}
-
-
-def from_json(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """The scores of which `to_json` has made this."""
-    return {trial_id: -math.inf if score is None else score for trial_id, score in scores.items()}
 
 
 class FIFOScheduler(TrialScheduler):

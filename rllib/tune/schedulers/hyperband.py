@@ -5,7 +5,8 @@ trials with r = R eta^-s each. When all trials of a bracket have reached r_i = r
 continue and the others end. Trials join the first bracket with room; after bracket 0 the next band begins with s_max.
 
 Departures: a bracket that is not full when nothing else can run is halved at the size that it has, and takes no further
-trials. Trials that fail or end by themselves leave their bracket; at least one of the remaining trials continues.
+trials. Trials that fail or end by themselves leave their bracket; at least one of the remaining trials continues. A
+trial without a number at r_i (NaN) runs on until it has one, at most to R, and the others of its bracket wait for it.
 """
 
 import math
@@ -13,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from rllib.progress import counted
-from rllib.tune.checks import check
-from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json, whole_again
+from rllib.runs.entries import read_number, written_number
+from rllib.tune.checks import check_number
+from rllib.tune.schedulers.base import TrialScheduler, whole_again
 from rllib.tune.states import PENDING
 
 
@@ -59,8 +61,8 @@ class HyperBandScheduler(TrialScheduler):
         stop_last_trials: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        check("max_t", max_t, max_t >= 1, ">= 1")
-        check("reduction_factor", reduction_factor, reduction_factor > 1, "> 1")
+        check_number("max_t", max_t, ">= 1", least=1)
+        check_number("reduction_factor", reduction_factor, "> 1", above=1)
         self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
         self.s_max = int(whole_again(math.log(max_t) / math.log(reduction_factor)))
         self._brackets: list[_Bracket] = []
@@ -91,8 +93,11 @@ class HyperBandScheduler(TrialScheduler):
         bracket = self._brackets[self._bracket_of[trial.trial_id]]
         time, score = self.progress(result), self.score(result)
         if time >= self.max_t:
-            return self.STOP if self._stop_last else self.CONTINUE
-        if trial.trial_id not in bracket.live or time < self.milestone(bracket):
+            if self._stop_last:
+                return self.STOP
+            self.on_trial_complete(runner, trial)  # the others of its bracket need not wait for it any more
+            return self.CONTINUE
+        if score is None or trial.trial_id not in bracket.live or time < self.milestone(bracket):
             return self.CONTINUE
         bracket.scores[trial.trial_id] = score
         if not self._is_ready(bracket):
@@ -165,9 +170,18 @@ class HyperBandScheduler(TrialScheduler):
         return f"HyperBand: {brackets}, {stopped} stopped; {shown}"
 
     def get_state(self):
-        brackets = [{**asdict(bracket), "scores": to_json(bracket.scores)} for bracket in self._brackets]
+        brackets = [
+            {
+                **asdict(bracket),
+                "scores": {trial_id: written_number(score) for trial_id, score in bracket.scores.items()},
+            }
+            for bracket in self._brackets
+        ]
         return {"brackets": brackets, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
 
     def set_state(self, state) -> None:
-        self._brackets = [_Bracket(**{**saved, "scores": from_json(saved["scores"])}) for saved in state["brackets"]]
+        self._brackets = [
+            _Bracket(**{**saved, "scores": {key: read_number(score) for key, score in saved["scores"].items()}})
+            for saved in state["brackets"]
+        ]
         self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]

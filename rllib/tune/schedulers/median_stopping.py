@@ -5,7 +5,8 @@ mean of all their reports up to t.
 
 Departure: Vizier takes completed trials; here trials that still run, or that this rule has stopped, count as well if
 they have reached t, so that the rule works for trials that run side by side. A completed trial counts at any t. Ray
-takes only trials that have reached t, and leaves the results of the grace period out of the means.
+takes only trials that have reached t, and leaves the results of the grace period out of the means. A trial that has had
+no number yet, but NaN, continues.
 """
 
 import bisect
@@ -14,7 +15,8 @@ import statistics
 from collections.abc import Mapping
 
 from rllib.progress import counted
-from rllib.tune.checks import check
+from rllib.runs.entries import read_number, written_number
+from rllib.tune.checks import check_count, check_number
 from rllib.tune.schedulers.base import TrialScheduler
 
 
@@ -62,7 +64,9 @@ class MedianStoppingRule(TrialScheduler):
         hard_stop: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        check("min_samples_required", min_samples_required, min_samples_required >= 1, ">= 1")
+        check_number("grace_period", grace_period, "")
+        check_count("min_samples_required", min_samples_required)
+        check_number("min_time_slice", min_time_slice, "")
         self._grace, self._min_samples = grace_period, min_samples_required
         self._min_slice, self._hard_stop = min_time_slice, hard_stop
         self._curves: dict[str, _Curve] = {}
@@ -75,7 +79,7 @@ class MedianStoppingRule(TrialScheduler):
             return self.CONTINUE
         others = (curve.mean_up_to(time) for key, curve in self._curves.items() if key != trial.trial_id)
         means = [mean for mean in others if not math.isnan(mean)]
-        if len(means) < self._min_samples or own.best >= statistics.median(means):
+        if not own.times or len(means) < self._min_samples or own.best >= statistics.median(means):
             return self.CONTINUE
         if self._hard_stop:
             self._stopped.append(trial.trial_id)
@@ -93,7 +97,7 @@ class MedianStoppingRule(TrialScheduler):
     def _take(self, trial, result: Mapping) -> _Curve:
         time, score = self.progress(result), self.score(result)
         curve = self._curves.setdefault(trial.trial_id, _Curve())
-        if score > -math.inf:  # a NaN neither helps the trial nor spoils its mean
+        if score is not None:  # NaN neither helps the trial nor spoils its mean
             curve.add(time, score)
         return curve
 
@@ -102,14 +106,14 @@ class MedianStoppingRule(TrialScheduler):
 
     def get_state(self):
         curves = {
-            key: [curve.times, curve.means, None if curve.best == -math.inf else curve.best, curve.is_complete]
+            key: [curve.times, list(map(written_number, curve.means)), written_number(curve.best), curve.is_complete]
             for key, curve in self._curves.items()
         }
         return {"curves": curves, "paused_at": self._paused_at, "stopped": self._stopped}
 
     def set_state(self, state) -> None:
         self._curves = {
-            key: _Curve(times, means, -math.inf if best is None else best, *is_complete)
+            key: _Curve(times, map(read_number, means), read_number(best), *is_complete)
             for key, (times, means, best, *is_complete) in state["curves"].items()
         }
         self._paused_at, self._stopped = dict(state["paused_at"]), list(state.get("stopped", ()))

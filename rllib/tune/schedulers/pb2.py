@@ -102,12 +102,11 @@ class PB2(PopulationBasedTraining):
 
     def _note_progress(self, trial, is_due: bool) -> None:
         member, interval = self._member(trial), self._intervals.get(trial.trial_id)
-        if not math.isfinite(member.score):
-            self._intervals.pop(trial.trial_id, None)  # a rise from or to NaN is no number
+        if not member.is_known:  # the interval lasts until there is a number
             return
         if interval is not None and not is_due:
             return
-        if interval is not None and member.train_time > interval.time:
+        if interval is not None and member.train_time > interval.time and math.isfinite(member.score):
             rise = (member.score - interval.score) * self._interval / (member.train_time - interval.time)
             self._observed = [
                 *self._observed[1 - _MOST_OBSERVATIONS :], (interval.point, interval.time / self._interval, rise)
@@ -116,7 +115,9 @@ class PB2(PopulationBasedTraining):
 
     def _note_takeover(self, trial, config: Mapping) -> None:
         member = self._member(trial)
-        self._intervals[trial.trial_id] = _Interval(self._point(config), member.train_time, member.score)
+        self._intervals.pop(trial.trial_id, None)
+        if math.isfinite(member.score):  # a rise from or to infinity is no number
+            self._intervals[trial.trial_id] = _Interval(self._point(config), member.train_time, member.score)
 
     def on_trial_complete(self, runner, trial, result=None) -> None:
         self._intervals.pop(trial.trial_id, None)

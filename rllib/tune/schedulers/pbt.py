@@ -5,11 +5,13 @@ of the best quantile, picked uniformly ("truncation selection"), and its hyperpa
 fewer places than trials, trials take turns: after each interval the trials that have trained least come next.
 
 Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn anew. Ours: multiplied values stay within
-their domain's bounds; a trial whose metric is NaN belongs to the worst and is never copied; a trial takes over only a
-state that has been trained for longer than the last one that it took over. Where the metric falls in training, the
-trial that is ahead is always among the worst, and without the last rule trials would send one another back for ever.
+their domain's bounds; a trial takes over only a state that has been trained for longer than the last one that it took
+over. Where the metric falls in training, the trial that is ahead is always among the worst, and without this rule
+trials would send one another back for ever. NaN is no number yet, and not a bad one: a trial is ranked by its last
+number, and not at all before it has had one, and it is copied only while its latest result has a number.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -19,8 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rllib.runs.entries import encode, is_number
-from rllib.tune.checks import check
+from rllib.runs.entries import encode, is_number, read_number, written_number
+from rllib.tune.checks import check, check_number
 from rllib.tune.schedulers.base import TrialScheduler, whole_again
 from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal, position_in
 
@@ -30,19 +32,24 @@ class _Member:
     """A trial in the population; times in units of time_attr.
 
     Attributes:
-        score, train_time: of its latest result, or of the state that it has taken over since.
+        score: the last number of its metric, or that of the state that it has taken over since; None before the first.
+        is_known: whether its latest result has that number.
+        train_time: of its latest result, or of that state.
         perturbed_at: time at which it was last considered for a change.
         began_at: train_time of the last state that it took over; None without a takeover.
         is_over: whether it has ended.
         history: lines of its policy file.
+        coming: the same with a line about the takeover that is under way; None without one.
     """
 
     score: float | None = None
+    is_known: bool = False
     train_time: float = 0.0
     perturbed_at: float = 0.0
     began_at: float | None = None
     is_over: bool = False
     history: list[str] = field(default_factory=list)
+    coming: list[str] | None = None
 
 
 class _State(NamedTuple):
@@ -92,10 +99,12 @@ class PopulationBasedTraining(TrialScheduler):
         if not hyperparam_mutations and custom_explore_fn is None:
             raise ValueError("PBT has nothing to change: give it hyperparam_mutations, or custom_explore_fn")
         _check_mutations(hyperparam_mutations or {})
-        check("quantile_fraction", quantile_fraction, 0 <= quantile_fraction <= 0.5, "in [0, 0.5]")
-        check("resample_probability", resample_probability, 0 <= resample_probability <= 1, "in [0, 1]")
-        check("perturbation_interval", perturbation_interval, perturbation_interval > 0, "> 0")
-        check("perturbation_factors", perturbation_factors, bool(perturbation_factors), "a list of numbers")
+        check_number("quantile_fraction", quantile_fraction, "in [0, 0.5]", least=0, most=0.5)
+        check_number("resample_probability", resample_probability, "in [0, 1]", least=0, most=1)
+        check_number("perturbation_interval", perturbation_interval, "> 0", above=0)
+        check_number("burn_in_period", burn_in_period, "")
+        are_factors = isinstance(perturbation_factors, list | tuple) and all(map(is_number, perturbation_factors))
+        check("perturbation_factors", perturbation_factors, are_factors and perturbation_factors, "a list of numbers")
         self._interval, self._burn_in, self._quantile = perturbation_interval, burn_in_period, quantile_fraction
         self._mutations, self._resample = dict(hyperparam_mutations or {}), resample_probability
         self._factors, self._custom = tuple(perturbation_factors), custom_explore_fn
@@ -119,7 +128,10 @@ class PopulationBasedTraining(TrialScheduler):
             if self._require:
                 raise
             return self.CONTINUE
-        member.score, member.train_time = score, time
+        member.train_time, member.is_known = time, score is not None
+        member.is_over, member.coming = False, None  # of a trial that is resumed; of a source that has ended meanwhile
+        if member.is_known:
+            member.score = score
         is_due = self._is_due(trial)
         self._note_progress(trial, is_due)
         if not is_due:
@@ -178,8 +190,9 @@ class PopulationBasedTraining(TrialScheduler):
         ]
         ranked.sort(key=lambda trial: self._member(trial).score)
         count = min(math.ceil(whole_again(len(ranked) * self._quantile)), len(ranked) // 2)
-        worst, best = ranked[:count], ranked[len(ranked) - count :]
-        best = [trial for trial in best if self._member(trial).score > -math.inf]
+        worst = ranked[:count]
+        known = [trial for trial in ranked[count:] if self._member(trial).is_known]
+        best = [trial for trial in known[max(len(known) - count, 0) :] if self._member(trial).score > -math.inf]
         return (worst, best) if best else ([], [])
 
     def _state(self, runner, source) -> _State | None:
@@ -187,7 +200,9 @@ class PopulationBasedTraining(TrialScheduler):
         if saved is None:
             member = self._member(source)
             return _State(member.train_time, member.score, source.last_result.get("training_iteration", 0))
-        return _State(self.progress(saved), self.score(saved), int(saved["training_iteration"])) if saved else None
+        if not saved or (score := self.score(saved)) is None:
+            return None
+        return _State(self.progress(saved), score, int(saved["training_iteration"]))
 
     def _exploit(self, runner, trial, best: list) -> bool:
         """Copies one of the best to the trial, and changes its hyperparameters; returns whether one could be copied."""
@@ -207,26 +222,42 @@ class PopulationBasedTraining(TrialScheduler):
             config = self._custom(config)
             if not isinstance(config, Mapping):
                 raise ValueError(f"custom_explore_fn must return the configuration, but returned {config!r:.60}")
-        self._num_perturbations += 1
-        self._note(runner, trial, source, state.iteration, config, how)
+        # [tag of the trial, of its source, iterations of both, configuration of the source, the new one, the changes]
+        tags = [getattr(one, "experiment_tag", one.trial_id) for one in (trial, source)]
+        iterations = [trial.last_result.get("training_iteration", 0), state.iteration]
+        line = encode([*tags, *iterations, source.config, config, how]).decode()
+        member.coming = [*self._member(source).history, line]
         member.score, member.train_time = state.score, state.train_time
-        member.perturbed_at = member.began_at = state.train_time
+        member.perturbed_at = state.train_time
         self._note_takeover(trial, config)
         runner.exploit(trial, source, config)
         return True
 
-    def _note(self, runner, trial, source, iteration: int, config, how: Mapping[str, str]) -> None:
-        """Writes a line about the change; a policy file has the whole descent of its trial's weights.
+    def on_trial_takeover(self, runner, trial, result: Mapping) -> None:
+        """Notes the state that was copied: a source that was at a step is saved, and copied, one result later.
 
-        [tag of the trial, of its source, iterations of both, configuration of the source, the new one, the changes]
+        A policy file has the whole descent of its trial's weights.
         """
-        tags = [getattr(one, "experiment_tag", one.trial_id) for one in (trial, source)]
-        iterations = [trial.last_result.get("training_iteration", 0), iteration]
-        line = encode([*tags, *iterations, source.config, config, how]).decode()
-        history = self._member(trial).history = [*self._member(source).history, line]
+        member = self._member(trial)
+        if member.coming is None:
+            return
+        *descent, line = member.coming
+        member.coming = None
+        iteration = result.get("training_iteration")
+        if iteration is not None:
+            parts = json.loads(line)
+            line = encode([*parts[:3], int(iteration), *parts[4:]]).decode()
+        member.history = [*descent, line]
+        with contextlib.suppress(ValueError):  # the numbers of a state need not have the metric
+            member.train_time, score = self.progress(result), self.score(result)
+            member.is_known = score is not None
+            member.score = score if member.is_known else member.score
+        member.perturbed_at = member.began_at = member.train_time
+        self._num_perturbations += 1
+        self._note_takeover(trial, trial.config)
         if self._log:
             runner.write_file("pbt_global.txt", f"{line}\n", append=True)
-            runner.write_file(f"pbt_policy_{trial.trial_id}.txt", "".join(f"{line}\n" for line in history))
+            runner.write_file(f"pbt_policy_{trial.trial_id}.txt", "".join(f"{each}\n" for each in member.history))
 
     # ------------------------------------------------------------------ synchronous mode
 
@@ -266,8 +297,9 @@ class PopulationBasedTraining(TrialScheduler):
 
     def get_state(self):
         members = {key: asdict(member) for key, member in self._members.items()}
-        for member in members.values():  # JSON has no infinity
-            member["is_nan"] = member["score"] == -math.inf
+        for member in members.values():
+            score = member["score"]
+            member["score"], member["is_nan"] = score and written_number(score), score == -math.inf
         return {
             "members": members,
             "seed": self._seed,
@@ -280,8 +312,8 @@ class PopulationBasedTraining(TrialScheduler):
         self._members = {}
         for key, saved in state["members"].items():
             saved = dict(saved)
-            if saved.pop("is_nan"):
-                saved["score"] = -math.inf
+            if saved.pop("is_nan") or saved["score"] is not None:
+                saved["score"] = read_number(saved["score"])
             self._members[key] = _Member(**saved)
         self._seed, self._num_draws = state["seed"], state["num_draws"]
         self._num_perturbations, self._next_sync = state["num_perturbations"], state["next_sync"]

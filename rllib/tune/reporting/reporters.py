@@ -92,11 +92,13 @@ class TuneReporterBase(ProgressReporter):
         self._parameter_columns = _headings(parameter_columns) if parameter_columns else None
         self._max_rows, self._max_errors = max_progress_rows, max_error_rows
         self._interval_s, self._sort = max_report_frequency, sort_by_metric
-        self._metric, self._mode = checked_objective(metric, mode)
+        self._given = self._metric, self._mode = checked_objective(metric, mode)
         self._reported_at, self._began, self._growth = -math.inf, None, 0.0
 
     def set_objective(self, metric: Metric | None, mode: Mode | None) -> None:
-        """Sets the metric and mode of the experiment, unless the reporter has its own."""
+        """Begins an experiment: sets its metric and mode, unless the reporter has been made with its own."""
+        self._metric, self._mode = self._given
+        self._reported_at, self._began = -math.inf, None
         if self._metric is None or not (is_several(self._metric) or is_several(metric)):
             self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
         else:

@@ -25,6 +25,7 @@ from rllib.tune.experiment.stoppers import make_stopper
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several
 from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
+from rllib.tune.running.fresh import begin_anew, belong_to
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
 from rllib.tune.running.runner import TrialRunner
@@ -62,6 +63,8 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     if spec.resources_per_trial is not None:
         resolved = replace(resolved, resources=spec.resources_per_trial)
     check_spec(spec, resolved)
+    given = spec
+    begin_anew(given)
     metric, mode = checked_objective(spec.metric, spec.mode)
     spec = replace(spec, metric=metric, mode=mode)
     space = merged_config(resolved, spec.config)
@@ -89,6 +92,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
         pool = TrialPool(trainable_class, directory.path.name, spec, total)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
+        belong_to(given, runner)
     except BaseException:
         directory.close()
         raise

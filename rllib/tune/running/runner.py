@@ -43,6 +43,7 @@ class TrialRunner:
     Attributes:
         trials: all trials, in the order of creation.
         interrupted: whether Ctrl-C ended it.
+        is_running: whether it is running them.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class TrialRunner:
         callbacks: Callbacks,
         spec: ExperimentSpec,
     ):
-        self.directory, self.trials, self.interrupted = directory, decided.trials, False
+        self.directory, self.trials = directory, decided.trials
+        self.interrupted = self.is_running = False
         self._pool, self._decided, self._callbacks, self._spec = pool, decided, callbacks, spec
         self._files: dict[str, ResultFiles] = {}
         self._began = time.monotonic()
@@ -83,6 +85,7 @@ class TrialRunner:
             the trial's own exception: with fail_fast="raise".
             whatever a callback, stop function, searcher or scheduler raises.
         """
+        self.is_running = True
         try:
             self._callbacks.setup(self._spec.num_samples)
             self._happened()  # instructions of a resumed experiment
@@ -110,6 +113,7 @@ class TrialRunner:
                 self._callbacks.call("on_experiment_end")
                 self._callbacks.report(self.status, done=True)
             finally:
+                self.is_running = False
                 self._pool.close()
                 self.directory.close()
         if self.interrupted:

@@ -86,6 +86,7 @@ class Searcher:
     def restore(self, path: str | os.PathLike) -> None:
         """Reads the state from a file that `save` wrote."""
         self.set_state(json.loads(Path(path).read_bytes()))
+        self._is_restored = True  # so the next experiment begins with this state (running/fresh.py)
 
     def score(self, result: Mapping | None) -> float | None:
         """The metric of a result, higher is better; None if it is missing or NaN.

@@ -61,6 +61,7 @@ class OptunaSearch(Searcher):
     """
 
     takes_several = True
+    _shared = ("_storage",)  # which outlives a search on purpose
 
     def __init__(
         self,

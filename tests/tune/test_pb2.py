@@ -70,6 +70,17 @@ def test_settings_keep_their_bounds_types_and_places():
         assert isinstance(config["epochs"], int) and 1 <= config["epochs"] <= 29
 
 
+@pytest.mark.parametrize("bounds", [[0.0, 0.1], [0, 0.1], tune.uniform(0, 0.1)], ids=str)
+def test_a_range_of_floats_gives_floats_in_place_of_a_whole_number(bounds):
+    starts = [{"entropy_coeff": 0, "rate": rate} for rate in (1, 2, 3, 4)]
+    scheduler = _pb2(hyperparam_bounds={"entropy_coeff": bounds})
+    curve = lambda at, t: t * at["rate"] - abs(at["entropy_coeff"] - 0.05)  # noqa: E731
+    simulator = Simulator(scheduler, starts, curve).run(12)
+    explored = [json.loads(line)[5]["entropy_coeff"] for line in simulator.files["pbt_global.txt"].splitlines()]
+    assert any(0 < value < 0.1 for value in explored)
+    assert all(type(value) is float and 0 <= value <= 0.1 for value in explored)
+
+
 def test_a_rise_is_counted_from_the_state_that_was_taken_over():
     simulator = _moving(_pb2(perturbation_interval=2, hyperparam_bounds={"x": [0, 1]}), seed=0, rounds=12)
     observed = simulator.scheduler.get_state()["observed"]

@@ -141,6 +141,19 @@ def test_mutations_of_every_kind():
         assert isinstance(config["d"]["e"], int) and 1 <= config["d"]["e"] <= 99
 
 
+@pytest.mark.parametrize("draw, values", [(lambda: 0.05, {0}), (lambda: 7, {-1, 0, 1}), (tune.uniform(0, 1), {0})])
+def test_a_whole_number_becomes_another_only_where_whole_numbers_are_drawn(draw, values):
+    """0 * 1.2 is 0: a size of 0 must change, an entropy_coeff of 0 must not become 1 or -1."""
+    scheduler = _pbt(hyperparam_mutations={"lr": draw}, resample_probability=0)
+    simulator = Simulator(scheduler, [{"lr": 0, "q": q} for q in range(4)], curve=lambda config, t: t + config["q"])
+    simulator.run(rounds=5)
+    assert simulator.exploits and {json.loads(line)[5]["lr"] for line in lines_of(simulator)} <= values
+
+
+def lines_of(simulator):
+    return simulator.files["pbt_global.txt"].splitlines()
+
+
 def test_custom_explore_function_has_the_last_word():
     scheduler = _pbt(hyperparam_mutations=None, custom_explore_fn=lambda config: {**config, "lr": 99})
     simulator = _run(scheduler, rounds=5)

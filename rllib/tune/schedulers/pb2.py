@@ -50,7 +50,8 @@ class PB2(PopulationBasedTraining):
         time_attr, metric, mode: see TrialScheduler.
         perturbation_interval: time between two decisions about a trial, in units of time_attr.
         hyperparam_bounds: hyperparameter -> [low, high], a range such as tune.loguniform(low, high), whose scale is
-            searched, or a nested dict. A hyperparameter that is a whole number in the configuration stays one.
+            searched, or a nested dict. tune.randint(low, high), and two whole numbers where the configuration has one,
+            give whole numbers; [0.0, 0.1] and other ranges give floats, also in place of a 0.
         quantile_fraction: share of the trials that counts as worst, and as best; at most 0.5.
         log_config: whether pbt_global.txt and pbt_policy_*.txt are written.
         require_attrs: False: results without metric or time_attr are ignored.
@@ -95,6 +96,8 @@ class PB2(PopulationBasedTraining):
             seed=seed,
         )
         self._ranges = dict(_leaves(ranges))
+        # Paths with bounds such as [8, 64], in which a whole number of the configuration stays one.
+        self._whole = [list(path) for path, given in _leaves(hyperparam_bounds) if _are_whole(given)]
         self._intervals: dict[str, _Interval] = {}  # of the trials that have reported and not ended
         self._observed: list[tuple[list[float], float, float]] = []  # point, time, rise of the score in an interval
 
@@ -133,7 +136,8 @@ class PB2(PopulationBasedTraining):
         point = self._best_point(trial.trial_id, start, np.random.default_rng(rng.getrandbits(64)))
         config = dict(source.config)
         for (path, domain), place in zip(self._ranges.items(), point):
-            _set(config, path, _value(domain, float(place), _at(config, path)))
+            is_whole = list(path) in self._whole and isinstance(_at(config, path), int)
+            _set(config, path, _value(domain, float(place), is_whole))
         return config, dict.fromkeys(map("/".join, self._ranges), "by the Gaussian process")
 
     def _best_point(self, trial_id: str, time: float, rng: np.random.Generator) -> np.ndarray:
@@ -209,6 +213,11 @@ def _ranges(bounds: Mapping, prefix: str = "") -> dict[str, Any]:
     return ranges
 
 
+def _are_whole(given) -> bool:
+    """Whether these are two whole numbers, as they were written."""
+    return isinstance(given, list | tuple) and all(isinstance(bound, int) for bound in given)
+
+
 def _leaves(ranges: Mapping, path: tuple[str, ...] = ()):
     for key, given in ranges.items():
         if isinstance(given, Mapping):
@@ -245,13 +254,12 @@ def _place(domain: Float | Integer, value, name: str) -> float:
     return (value - low) / (high - low) if high > low else 0.0
 
 
-def _value(domain: Float | Integer, place: float, before) -> float | int:
-    """The value at a place in [0, 1]: a multiple of the domain's quantum, and whole if the value before is."""
+def _value(domain: Float | Integer, place: float, is_whole: bool = False) -> float | int:
+    """The value at a place in [0, 1]: a multiple of the domain's quantum, and whole in an Integer or if `is_whole`."""
     low, high = (math.log(domain.low), math.log(domain.high)) if domain.log else (domain.low, domain.high)
     value = low + place * (high - low)
     value = math.exp(value) if domain.log else value
     if domain.q is not None:
         value = round(round(value / domain.q) * domain.q, 12)
-    is_whole = isinstance(domain, Integer) or isinstance(before, int)
-    value = round(value) if is_whole else value
-    return min(max(value, domain.low), domain.high)
+    value = min(max(value, domain.low), domain.high)
+    return round(value) if is_whole or isinstance(domain, Integer) else value

@@ -398,6 +398,8 @@ def _resampled(how: Domain | Sequence | Callable, rng) -> Any:
 def _times(value, factor: float, how):
     new = value * factor
     is_whole = isinstance(value, int) and not isinstance(how, (Float, Normal))
+    if is_whole and not isinstance(how, Domain):  # a function, which says by what it draws
+        is_whole = isinstance(how(), int)
     if is_whole:
         new = round(new)
         if new == value:  # 2 * 1.2 is 2 again: small numbers would never change

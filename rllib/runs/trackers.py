@@ -14,9 +14,11 @@ A further tracker is a subclass of TrackedRun and a row of TRACKERS.
 import contextvars
 import importlib
 import importlib.util
+import logging
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -24,6 +26,10 @@ from rllib.runs.entries import finite_numbers, settings_by_path
 
 # Largest numbers of entries in one request to MLflow, and of characters of a setting.
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000
+# Characters that MLflow does not take in a name, and the longest name.
+_NOT_IN_NAMES, _LONGEST_NAME = re.compile(r"[^\w.\- :/]"), 250
+# Number of results in a row that could not be sent, after which no more are tried: each may wait for a server.
+_MOST_FAULTS = 3
 # Name of the project, where a tracker needs one and none is given.
 _PROJECT = "rllib"
 # Without these, ClearML reads the command line, and records what the process prints and which libraries it uses.
@@ -36,8 +42,13 @@ _QUIET = {
 }
 
 
+logger = logging.getLogger(__name__)
+
+
 class TrackedRun(ABC):
     """A run in a tracker. A subclass sends to it; numbers are drawn by environment steps.
+
+    The tracker's faults are warnings, so that no training ends by them, but for those of the beginning.
 
     Args:
         params: the settings.
@@ -53,15 +64,27 @@ class TrackedRun(ABC):
     login: ClassVar[str]
 
     def __init__(self, params: Mapping[str, Any], name: str, **options):
+        self._name, self._faults = name, 0
         self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
 
     def on_result(self, result: Mapping) -> None:
         """Sends the numbers."""
-        self._send(finite_numbers(result), _step(result))
+        if self._faults < _MOST_FAULTS:
+            self._tried("a result could not be sent", self._send, finite_numbers(result), _step(result))
 
     def close(self, failed: bool = False) -> None:
         """Ends the run when all is sent, or written if it is offline."""
-        self._end(failed)
+        self._tried("the run could not be closed", self._end, failed)
+
+    def _tried(self, problem: str, call: Callable[..., None], *arguments) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:  # any error of the tracker's library
+            self._faults += 1
+            last = "; no further results are sent to it" if self._faults == _MOST_FAULTS else ""
+            logger.warning("%s, %s: %s%s: %s: %s", self.package, self._name, problem, last, type(error).__name__, error)
+        else:
+            self._faults = 0
 
     @abstractmethod
     def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
@@ -117,18 +140,24 @@ class MlflowRun(TrackedRun):
         experiment = self._client.get_experiment_by_name(experiment_name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
         self._id = self._client.create_run(number, run_name=name, tags=dict(tags or {})).info.run_id
-        texts = (entities.Param(key, str(value)[:_MOST_CHARACTERS]) for key, value in settings.items())
+        texts = (entities.Param(_mlflow_name(key), str(value)[:_MOST_CHARACTERS]) for key, value in settings.items())
         while some := list(islice(texts, _MOST_PARAMS)):
             self._client.log_batch(self._id, params=some)
 
     def _send(self, numbers: dict[str, float], step: int) -> None:
         now = int(1000 * time.time())
-        metrics = (self._metric(key, value, now, step) for key, value in numbers.items())
+        metrics = (self._metric(_mlflow_name(key), value, now, step) for key, value in numbers.items())
         while some := list(islice(metrics, _MOST_METRICS)):
             self._client.log_batch(self._id, metrics=some)
 
     def _end(self, failed: bool) -> None:
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
+
+
+def _mlflow_name(key: str) -> str:
+    """The key as a name that MLflow takes: "success (%)" is "success ___". It refuses all results with another one."""
+    parts = _NOT_IN_NAMES.sub("_", key).split("/")
+    return "/".join(part if part.strip(".") else "_" for part in parts)[:_LONGEST_NAME]
 
 
 class TrackioRun(TrackedRun):

@@ -89,6 +89,50 @@ def test_clearml(calls, failed):
     assert (len(recorded.of("mark_completed")), len(recorded.of("mark_failed"))) == (not failed, failed)
 
 
+def test_mlflow_gets_names_that_it_takes(calls):
+    """It refuses a whole result for one name such as "success (%)"."""
+    recorded = calls("mlflow")
+    recorded.get_experiment_by_name = lambda name: types.SimpleNamespace(experiment_id="1")
+    recorded.create_run = lambda *_, **__: types.SimpleNamespace(info=types.SimpleNamespace(run_id="2"))
+    entity = lambda recorded: lambda key, *_: key  # noqa: E731
+    calls("mlflow.entities", Metric=entity, Param=entity)
+    run = TRACKERS["mlflow"]({"env": {"a (b)": 1}}, "first")
+    run.on_result(
+        {"training_iteration": 1, "custom_metrics": {"success (%)": 1.0, "b//c": 2.0, "..": 3.0, "größe": 4.0}}
+    )
+    sent = [options for _, options in recorded.of("log_batch")]
+    assert sent[0] == {"params": ["env/a _b_"]}
+    of_results = {f"custom_metrics/{name}" for name in ("success ___", "b/_/c", "_", "größe")}
+    assert set(sent[1]["metrics"]) == {"training_iteration", *of_results}
+
+
+PACKAGES = {"wandb": "wandb", "trackio": "trackio", "comet": "comet_ml", "clearml": "clearml"}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_fault_of_a_tracker_is_a_warning(calls, caplog, monkeypatch, name):
+    calls(PACKAGES[name], Task=lambda recorded: recorded)
+    sent = []
+
+    def refuses(run, numbers, step):
+        sent.append(step)
+        raise ConnectionError("no answer")
+
+    def cannot_end(run, failed):
+        raise ConnectionError("no answer either")
+
+    monkeypatch.setattr(TRACKERS[name], "_send", refuses)
+    monkeypatch.setattr(TRACKERS[name], "_end", cannot_end)
+    run = TRACKERS[name](PARAMS, "first")
+    for step in range(1, 9):
+        run.on_result({"timesteps_total": step})
+    run.close()
+    assert sent == [1, 2, 3], "each try may wait for a server"
+    messages = [record.getMessage() for record in caplog.records if record.name == "rllib.runs.trackers"]
+    assert len(messages) == 4 and all(f"{PACKAGES[name]}, first: " in message for message in messages)
+    assert "no further results" in messages[2] and "could not be closed" in messages[3]
+
+
 def test_each_trial_is_a_run_of_its_own(calls):
     recorded = calls("trackio")
     callback = tune.TrackioLoggerCallback(project="poles")

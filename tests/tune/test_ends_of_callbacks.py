@@ -117,6 +117,28 @@ def test_runs_are_closed_after_ctrl_c(two_cpus, run, stand_in):
     assert stand_in.closed == [("Climber_0", True)]
 
 
+@pytest.mark.parametrize("first_that_fails", [0, 1])
+def test_a_tracker_that_has_begun_ends_no_experiment(run, stand_in, monkeypatch, caplog, first_that_fails):
+    made = []
+
+    def begins(params, name, **options):
+        made.append(name)
+        if len(made) > first_that_fails:
+            raise ConnectionError("no server")
+        return stand_in(params, name, **options)
+
+    monkeypatch.setattr(loggers, "TRACKERS", {"mlflow": begins})
+    settings = {"config": {"rate": tune.grid_search([1.0, 2.0, 3.0])}, "stop": {"training_iteration": 2},
+                "callbacks": [tune.MLflowLoggerCallback()], "max_concurrent_trials": 1}  # fmt: skip
+    if first_that_fails == 0:  # nothing has been trained yet, and the user's mistake is likely
+        with pytest.raises(ConnectionError, match="no server"):
+            run(Climber, **settings)
+        return
+    assert [trial.status for trial in run(Climber, **settings).trials] == [TERMINATED] * 3
+    assert len(made) == 3 and len(stand_in.closed) == 1
+    assert "mlflow: no run could be made for Climber_1_rate=2" in caplog.text
+
+
 def test_an_experiment_whose_callback_cannot_begin_ends_in_order(two_cpus, run, tmp_path):
     class CannotBegin(tune.Callback):
         ends = 0

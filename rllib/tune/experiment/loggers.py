@@ -1,6 +1,7 @@
 """Callbacks and loggers that write a trial's results to files and trackers, under their names in Ray."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,8 @@ from rllib.runs.files import CsvLogger, JsonLogger, write_params
 from rllib.runs.trackers import TRACKERS, check_package
 from rllib.tune.experiment.callbacks import Callback, LoggerCallback
 from rllib.tune.experiment.trial import Trial
+
+logger = logging.getLogger(__name__)
 
 
 class _OpenForEachTrial(LoggerCallback):
@@ -95,7 +98,8 @@ class TBXLoggerCallback(FileLoggerCallback):
 class _TrackerCallback(_OpenForEachTrial):
     """Base of the callbacks below: one run of the tracker for each trial, continued when the trial continues.
 
-    Runs of trials that are unfinished at the end of the experiment end as failed.
+    Runs of trials that are unfinished at the end of the experiment end as failed. A fault of the tracker is a warning,
+    unless it has never begun a run: then it ends the experiment, at its first trial.
 
     Args:
         options: options of the run.
@@ -109,19 +113,30 @@ class _TrackerCallback(_OpenForEachTrial):
     def __init__(self, **options):
         super().__init__()
         check_package(self.tracker)
-        self._options = options
+        self._options, self._has_begun = options, False
 
     def log_trial_start(self, trial) -> None:
-        if trial.trial_id not in self._open_for:
-            self._open_for[trial.trial_id] = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
+        if trial.trial_id in self._open_for:
+            return
+        try:
+            run = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
+        except Exception as error:  # any error of the tracker's library
+            if not self._has_begun:
+                raise
+            run = None
+            logger.warning("%s: no run could be made for %s, which is not logged to it: %s: %s", self.tracker, trial,
+                           type(error).__name__, error)  # fmt: skip
+        self._has_begun = True
+        self._open_for[trial.trial_id] = run
 
     def log_trial_result(self, iteration: int, trial, result) -> None:
         self.log_trial_start(trial)
-        self._open_for[trial.trial_id].on_result(result)
+        if (run := self._open_for[trial.trial_id]) is not None:
+            run.on_result(result)
 
     def log_trial_end(self, trial, failed: bool = False) -> None:
-        if trial.trial_id in self._open_for:
-            self._open_for.pop(trial.trial_id).close(failed)
+        if (run := self._open_for.pop(trial.trial_id, None)) is not None:
+            run.close(failed)
 
 
 class WandbLoggerCallback(_TrackerCallback):

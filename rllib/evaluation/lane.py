@@ -121,11 +121,35 @@ class Lane:
         if return_delta is not None:
             self._return_scale.merge(return_delta)
 
-    def take_over(self, other: "Lane") -> None:
-        """Takes over what another lane of the policy has received: version, clock and statistics of returns."""
+    def take_over(self, other: "Lane", slots: np.ndarray) -> None:
+        """Goes on where another lane of the policy has ended a fragment.
+
+        It takes over what the other one has received (version, clock, statistics of returns), and what its slots keep
+        from step to step: exploration, running returns, steps whose rows are not complete.
+
+        Args:
+            other: the lane before.
+            slots: int64, slot of this lane for each of its slots. Where two are the same, the episodes of both must
+                have been cut.
+        """
         self.policy_version, self.timesteps = other.policy_version, other.timesteps
+        self.explorer.take_over(other.explorer, slots)
         if self._return_scale:
-            self._return_scale.set_state(other._return_scale.get_state())
+            self._return_scale.take_over(other._return_scale, slots)
+        if self._rows is not None:
+            self._rows.take_over(other._rows, slots)
+
+    def cut(self, slots: Sequence[int]) -> None:
+        """Ends the episodes of these slots with their last rows, which earlier fragments had, as a truncation does."""
+        if self._return_scale:
+            self._return_scale.cut(slots)
+        if self._rows is not None:
+            self._rows.cut(slots)
+
+    def cut_all(self) -> None:
+        """Ends the episodes of all slots so, before another lane goes on."""
+        self.explorer.start_over()
+        self.cut(range(len(self.rngs)))
 
     def pop_deltas(self) -> tuple[Any, Any]:
         """Statistics of observations and of returns since the last call; None where they are not kept."""

@@ -34,7 +34,7 @@ class NoiseExplorer(Explorer):
         self._shape = self._low.shape
         # The arithmetic of `rng.uniform` without its handling of arrays, which takes five times as long.
         self._lowest, self._span = self._low.astype(np.float64), np.subtract(self._high, self._low, dtype=np.float64)
-        self._zeros = policy.noise(np.random.default_rng(), slot.num_envs) * 0
+        self._zeros = policy.noise(np.random.default_rng(), len(rngs)) * 0
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         """Random actions, or NaN where the policy acts, and noise for the policy's actions: [T, N, 2, size]."""
@@ -119,6 +119,9 @@ class OrnsteinUhlenbeckExplorer(NoiseExplorer):
 
     def start_over(self) -> None:
         self._state[:] = 0
+
+    def take_over(self, other: "OrnsteinUhlenbeckExplorer", environments: np.ndarray) -> None:
+        self._state[environments] = other._state
 
     def set_state(self, state: Sequence[dict[str, Any]]) -> None:
         self.start_over()

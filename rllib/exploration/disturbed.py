@@ -77,6 +77,9 @@ class DisturbedExplorer(Explorer):
     def end(self) -> None:
         self._inner.end()
 
+    def take_over(self, other: "DisturbedExplorer", environments: np.ndarray) -> None:
+        self._inner.take_over(other._inner, environments)
+
     def start_over(self) -> None:
         self._inner.start_over()
 

@@ -130,6 +130,14 @@ class Explorer:
     def start_over(self) -> None:
         """Prepares new episodes in all environments, after the running ones were dropped."""
 
+    def take_over(self, other: "Explorer", environments: np.ndarray) -> None:
+        """Goes on with the episodes of another explorer of the policy, whose random streams are these.
+
+        Args:
+            other: of the same kind, between two fragments.
+            environments: int64, environment of this explorer for each of the other's.
+        """
+
     def get_state(self) -> list[dict[str, Any]]:
         """State of the exploration in each environment, JSON-able."""
         return [{} for _ in self.rngs]

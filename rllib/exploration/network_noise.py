@@ -26,6 +26,9 @@ class NoisyWeightsExplorer(Explorer):
         self.policy.resample(self.slot.shared_rng)
         self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
+    def take_over(self, other: "NoisyWeightsExplorer", environments: np.ndarray) -> None:
+        self.slot.shared_rng.bit_generator.state = other.slot.shared_rng.bit_generator.state
+
     def get_state(self) -> list[dict[str, Any]]:
         return [{"shared_rng": self.slot.shared_rng.bit_generator.state} for _ in self.rngs]
 
@@ -167,6 +170,10 @@ class ParameterNoiseExplorer(Explorer):
         for i in np.flatnonzero(self._acting):
             self._measure(i)
         self._observations, self._inputs = [], []
+
+    def take_over(self, other: "ParameterNoiseExplorer", environments: np.ndarray) -> None:
+        for name in ("scales", "_directions", "_begins", "_divergence", "_tolerance"):
+            getattr(self, name)[environments] = getattr(other, name)
 
     def start_over(self) -> None:
         self._begins[:] = True

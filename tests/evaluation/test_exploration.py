@@ -182,6 +182,27 @@ def test_state_goes_on(exploration):
     np.testing.assert_array_equal(worker.sample()[0][sb.ACTIONS], other.sample()[0][sb.ACTIONS])
 
 
+@each
+def test_episodes_go_on_in_the_slots_of_a_wider_lane(exploration):
+    """A lane of four slots draws for two episodes what the lane of two slots would have drawn, whose slots they had."""
+    more = options(exploration)
+    worker, wide = (make_worker(exploration, steps=5, **more, envs=count) for count in (2, 4))
+    worker.sample()
+    lane, slots = wide.lane, np.array([0, 2])
+    lane.take_over(worker.lane, slots)
+    for slot, rng in zip(slots, worker.lane.rngs):
+        lane.rngs[slot].bit_generator.state = rng.bit_generator.state
+    drawn = []
+    for each_lane in (lane, worker.lane):
+        fragment = each_lane.new_fragment(2)
+        fragment.observations[:] = 0.5
+        each_lane.timesteps = 10**6  # where all schedules are at their ends: steps of a worker are those of its slots
+        for t, arguments in enumerate(each_lane.acting_columns(fragment, None)):
+            each_lane.explorer.act(fragment.observations[t], *arguments)
+        drawn.append(fragment[sb.ACTIONS])
+    np.testing.assert_allclose(drawn[0][:, slots], drawn[1], atol=1e-6)
+
+
 # ------------------------------------------------------------------ continuous actions
 
 

@@ -46,6 +46,18 @@ def test_no_rewards_so_far_give_no_scale():
         np.testing.assert_allclose(scale.divisor(5.0), divisor, rtol=1e-6)
 
 
+def test_returns_begin_anew_where_an_episode_was_cut_and_go_on_in_other_slots():
+    """Closed form: rewards of 1 with gamma 0.5 in two steps, then in another one after a cut of the first slot."""
+    before, worker = ReturnScale(0.5, num_envs=2), ReturnScale(0.5, num_envs=4)
+    ones = np.ones((2, 2), np.float32)
+    before.apply(ones.copy(), np.zeros((2, 2), bool))
+    before.pop_delta()
+    before.cut([0])
+    worker.take_over(before, np.array([0, 2]))
+    worker.apply(np.ones((1, 4), np.float32), np.zeros((1, 4), bool))
+    assert worker.pop_delta()["mean"].ravel().tolist() == [1, 1, 1.75, 1]
+
+
 def test_the_variance_is_that_of_the_discounted_returns():
     rng = np.random.default_rng(0)
     rewards = rng.normal(2, 3, (60, 3)).astype(np.float32)

@@ -501,15 +501,20 @@ class RecordingSlots(ActingSlots):
         if self.lane.remembers:
             self.fragment.final_states.append(state.copy())
 
-    def drop(self, slot: int, has_row_before: bool) -> None:
+    def drop(self, slot: int, *, has_row_here: bool, has_row_earlier: bool) -> None:
         """Drops the open row of a slot: its episode was cut while the agent waited.
+
+        The row before becomes the last one, and its final observation is the one that the dropped action was chosen
+        from.
 
         Args:
             slot: whose row.
-            has_row_before: whether the episode has an earlier row in this fragment. It becomes the last one, and its
-                final observation is the one that the dropped action was chosen from.
+            has_row_here: whether the agent has an earlier row in this fragment.
+            has_row_earlier: whether it has one in a fragment before.
         """
-        if has_row_before:
+        if has_row_earlier and not has_row_here:
+            self.lane.cut([slot])
+        elif has_row_here:
             fragment, row = self.fragment, int(self._opened[slot])
             self._store_closed()
             before = int(np.flatnonzero(self._is_closed[:, slot])[-1])
@@ -552,11 +557,7 @@ class RecordingSlots(ActingSlots):
     def take_over(self, other: "RecordingSlots", slots: np.ndarray) -> None:
         """Takes over the slots of a lane that has fewer, after the end of its fragment."""
         super().take_over(other, slots)
-        own = self.lane.get_state()
-        self.lane.take_over(other.lane)
-        for slot, state in zip(slots.tolist(), other.lane.get_state(), strict=True):
-            own[slot] = state
-        self.lane.set_state(own)
+        self.lane.take_over(other.lane, slots)
         self._carried = other._carried.moved(slots)
 
     def _store_closed(self) -> None:

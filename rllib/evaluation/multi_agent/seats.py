@@ -309,7 +309,8 @@ class EnvironmentSeats:
     @staticmethod
     def _drop(seat: Seat) -> None:
         seat.is_open = False
-        seat.lane.drop(seat.slot, seat.num_rows > seat.first_row)
+        has_row_here, has_row_earlier = seat.num_rows > seat.first_row, seat.first_row > 0
+        seat.lane.drop(seat.slot, has_row_here=has_row_here, has_row_earlier=has_row_earlier)
 
     def _go_on(self, observations: Mapping, ended: list[Seat]) -> None:
         """Frees the slots of agents that have ended, seats new agents, and notes who acts next."""

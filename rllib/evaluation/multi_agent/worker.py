@@ -156,12 +156,27 @@ class MultiAgentWorker(Worker):
 
     def _grow(self, policy_id: str) -> None:
         """Doubles the slots of a policy, more of whose agents are in one environment; all episodes start over."""
-        self.start_over()
-        before = self._recording
+        before = self._cut_all()
         double_slots(self._num_slots, policy_id)
         self._seating.place(self._num_slots)
-        for i, lane in self._recording.items():
-            lane.lane.take_over(before[i].lane)
+        self._go_on_from(before)
+
+    def _cut_all(self) -> dict[str, RecordingSlots]:
+        """Cuts the running episodes before lanes are replaced; returns the lanes, whose rows so far are complete."""
+        self._hooks.start_over()
+        if self._dense is not None:
+            self._dense.forget()
+        for lane in self._recording.values():
+            lane.lane.cut_all()
+        return self._recording
+
+    def _go_on_from(self, before: Mapping[str, RecordingSlots]) -> None:
+        """Lets new lanes, in which no episode runs, go on where the lanes before them have ended."""
+        for policy_id, lane in self._recording.items():
+            if policy_id in before:
+                count, old_count = (each.num_slots // self.settings.num_envs for each in (lane, before[policy_id]))
+                environments, places = np.divmod(np.arange(before[policy_id].num_slots), old_count)
+                lane.lane.take_over(before[policy_id].lane, environments * count + np.minimum(places, count - 1))
 
     def change_settings(self, settings: RolloutSettings) -> None:
         """Goes on with other policies or another mapping, from the next fragment on.
@@ -214,8 +229,7 @@ class MultiAgentWorker(Worker):
             slots: policy id -> its slots in one environment.
             renewed: ids of policies that take nothing over from the lanes before.
         """
-        self.start_over()
-        before = self._recording
+        before = {i: lane for i, lane in self._cut_all().items() if i not in renewed}
         self._num_slots = dict(slots)
         for policy_id in self.policies.keys() - slots.keys():
             del self.policies[policy_id]
@@ -230,9 +244,7 @@ class MultiAgentWorker(Worker):
             self._seat()
         else:
             self._seating.place(self._num_slots)
-        for policy_id, lane in self._recording.items():
-            if policy_id in before and policy_id not in renewed:
-                lane.lane.take_over(before[policy_id].lane)
+        self._go_on_from(before)
 
     def _drop_removed(self) -> None:
         """Drops policies that were removed, once the episodes in which they act are over."""

@@ -11,7 +11,7 @@ A replay outlives the statistics of its time. There workers count alone (`Return
 they are learned from, as SimbaV2 does (Lee et al., arXiv:2502.15280, section 4.3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -78,6 +78,20 @@ class ReturnScale:
     def start_over(self) -> None:
         """Begins new episodes in all environments."""
         self._running[:] = 0
+
+    def cut(self, environments: Sequence[int]) -> None:
+        """Begins new episodes in these environments."""
+        self._running[environments] = 0
+
+    def take_over(self, other: "ReturnScale", environments: np.ndarray) -> None:
+        """Goes on with the statistics and running returns of another one.
+
+        Args:
+            other: of the same kind.
+            environments: int64, environment of this object for each of the other's.
+        """
+        self.set_state(other.get_state())
+        self._running[environments] = other._running
 
     @property
     def variance(self) -> float:

@@ -83,7 +83,7 @@ class SequenceTransitions:
 
     def make_rows(self, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]) -> "SequenceRows":
         """Makes rows from the fragments of one worker; nothing is drawn."""
-        return SequenceRows(self)
+        return SequenceRows(self, len(rngs))
 
 
 class SequenceRows:
@@ -91,19 +91,42 @@ class SequenceRows:
 
     Args:
         settings: see SequenceTransitions.
+        num_envs: environments of the worker; where there are several agents, slots of a policy.
     """
 
-    def __init__(self, settings: SequenceTransitions):
+    def __init__(self, settings: SequenceTransitions, num_envs: int):
         self._settings = settings
-        self._open: list[_Sequence] = []  # of each environment
+        self._open = [_Sequence(settings) for _ in range(num_envs)]  # of each environment
+        # Sequences of each environment that `cut` has completed.
+        self._cut: list[list[_Sequence]] = [[] for _ in range(num_envs)]
 
     def of(self, fragment: Fragment, policy: Policy, policy_version: int, has_gaps: bool) -> SampleBatch:
         """The sequences that this fragment completes, environment by environment; arguments as for NStepRows.of."""
-        if not self._open:
-            self._open = [_Sequence(self._settings) for _ in range(fragment.num_envs)]
         finals = {(t, i): final for t, i, final in fragment.final_observations}
-        complete = [each for i in range(fragment.num_envs) for each in self._completed(fragment, i, finals)]
+        complete = []
+        for i, cut in enumerate(self._cut):
+            complete += (*cut, *self._completed(fragment, i, finals))
+            cut.clear()
         return SampleBatch(self._rows(complete), policy_version=policy_version)
+
+    def cut(self, environments: Sequence[int]) -> None:
+        """Ends the episodes of these environments with the last step of the fragment before, as a truncation does.
+
+        The sequences that this completes come with the next fragment.
+        """
+        for i in environments:
+            sequence = self._open[i]
+            if sequence.count > sequence.burn_in:
+                self._cut[i].append(sequence.closed(sequence.following))
+            if sequence.count:
+                self._open[i] = _Sequence(self._settings)
+
+    def take_over(self, other: "SequenceRows", environments: np.ndarray) -> None:
+        """Goes on with the sequences of the same episodes in other environments; arguments as for NStepRows."""
+        for i, sequence, cut in zip(environments.tolist(), other._open, other._cut):
+            self._cut[i] += cut
+            if sequence.count:
+                self._open[i] = sequence
 
     def _completed(self, fragment: Fragment, i: int, finals: dict) -> "list[_Sequence]":
         """The sequences of environment i; `finals` are its final observations by (step, environment)."""
@@ -132,6 +155,8 @@ class SequenceRows:
                     complete.append(sequence.closed(observations[start, i]))
                     sequence = sequence.next()
         self._open[i] = sequence
+        if sequence.count:
+            sequence.following = observations[fragment.num_steps, i].copy()
         return complete
 
     def _rows(self, sequences: "list[_Sequence]") -> dict[str, np.ndarray]:
@@ -164,6 +189,7 @@ class _Sequence:
         count: number of steps so far, with those.
         terminated: whether the task ended with the last of them.
         observations, actions, rewards, states: of the steps, [L + 1 or L, ...]; zeros where there is none yet.
+        following: the observation that has followed the last step of the newest fragment.
     """
 
     def __init__(self, settings: SequenceTransitions):
@@ -175,6 +201,7 @@ class _Sequence:
         self.actions = np.zeros((length, *action.shape), action.dtype)
         self.rewards = np.zeros(length, np.float32)
         self.states = np.zeros((length, settings.state_size), np.float32)
+        self.following = self.observations[0]
 
     @property
     def room(self) -> int:

@@ -81,7 +81,7 @@ class Transitions:
             stream: its environments.
             rngs: a generator for each environment, which samples of its rows draw from.
         """
-        return NStepRows(self)
+        return NStepRows(self, len(rngs))
 
 
 class NStepRows:
@@ -92,12 +92,15 @@ class NStepRows:
 
     Args:
         settings: n, gamma and what computes TD errors.
+        num_envs: environments of the worker; where there are several agents, slots of a policy.
     """
 
-    def __init__(self, settings: Transitions):
-        self._settings = settings
+    def __init__(self, settings: Transitions, num_envs: int):
+        self._settings, self._num_envs = settings, num_envs
         # The last n - 1 steps, [<= n - 1, N, ...] by column, and which of them wait for their rows.
         self._kept: dict[str, np.ndarray] = {}
+        # Rows that `cut` has completed: columns [K, ...] and the environment of each row.
+        self._cut: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
 
     def of(self, fragment: Fragment, policy: Policy, policy_version: int, has_gaps: bool) -> SampleBatch:
         """The rows that this fragment completes.
@@ -120,6 +123,35 @@ class NStepRows:
             batch[sb.TD_ERRORS] = self._settings.td_errors(batch, policy)
         return batch
 
+    def cut(self, environments: Sequence[int]) -> None:
+        """Ends the episodes of these environments with the last step of the fragment before, as a truncation does.
+
+        The rows that this completes come with the next fragment.
+        """
+        if not self._kept or not self._kept["waits"][:, environments].any():
+            return
+        steps, rest = dict(self._kept), dict(self._kept)
+        is_cut = np.zeros(steps["waits"].shape[1], bool)
+        is_cut[environments] = True
+        steps["waits"], rest["waits"] = steps["waits"] & is_cut, steps["waits"] & ~is_cut
+        steps[sb.TRUNCATEDS] = steps[sb.TRUNCATEDS].copy()
+        steps[sb.TRUNCATEDS][-1] |= steps["waits"][-1]
+        self._cut.append(self._windows(steps))
+        self._kept = rest
+
+    def take_over(self, other: "NStepRows", environments: np.ndarray) -> None:
+        """Goes on with the steps of the same episodes in other environments of a worker.
+
+        Args:
+            other: has their rows so far.
+            environments: int64, environment of this object for each of the other's. Where two are the same, the
+                episodes of both must have been cut.
+        """
+        self._cut += [(rows, environments[env]) for rows, env in other._cut]
+        for name, column in other._kept.items():
+            self._kept[name] = np.zeros((len(column), self._num_envs, *column.shape[2:]), column.dtype)
+            self._kept[name][:, environments] = column
+
     def _completed(self, fragment: Fragment) -> dict[str, np.ndarray]:
         steps = {name: column[: fragment.num_steps] for name, column in fragment.columns.items()}
         steps["waits"] = np.ones(steps[sb.REWARDS].shape, bool) if fragment.valid is None else fragment.valid.copy()
@@ -127,6 +159,18 @@ class NStepRows:
             steps = {name: np.concatenate([self._kept[name], column]) for name, column in steps.items()}
             if fragment.starts is not None:
                 steps = _moved_up(steps, len(self._kept["waits"]), fragment.starts)
+        parts, self._cut = [*self._cut, self._windows(steps)], []
+        if len(parts) == 1:
+            return parts[0][0]
+        order = np.argsort(np.concatenate([env for _, env in parts]), kind="stable")
+        return {name: np.concatenate([rows[name] for rows, _ in parts])[order] for name in parts[-1][0]}
+
+    def _windows(self, steps: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The rows whose windows are complete, and the environment of each; keeps the steps of the others.
+
+        Args:
+            steps: columns [T, N, ...], with the column "waits" of the steps whose rows are not made.
+        """
         n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
         summed = {}
         for name, discounts, gamma in self._settings.sums:
@@ -139,8 +183,9 @@ class NStepRows:
         self._kept = {name: column[1 - n_step :].copy() for name, column in steps.items()}
         env, t = np.nonzero(is_complete.T)
         ends_at = last[t, env]
-        rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in fragment.columns}
-        return rows | {name: column[t, env].astype(np.float32) for name, column in summed.items()}
+        names = [name for name in steps if name != "waits"]
+        rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in names}
+        return rows | {name: column[t, env].astype(np.float32) for name, column in summed.items()}, env
 
 
 def _moved_up(steps: dict[str, np.ndarray], num_kept: int, starts: np.ndarray) -> dict[str, np.ndarray]:

@@ -40,7 +40,8 @@ class SampleReport:
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
-        rows: steps of the requested fragment, including steps that are no transitions.
+        rows: steps that were made, including those that are no transitions, by which a train batch fills: in
+            complete_episodes mode more than were asked for.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
             without a filter.
@@ -239,7 +240,6 @@ class RolloutWorker(Worker):
         with span("make rows"):
             batch = self.lane.to_batch(fragment, self.settings.complete_episodes or self.stream.has_gaps)
         report.env_steps = fragment.num_transitions
-        report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
         report.num_faulty_episodes = len(fragment.failures)
         report.longest_running = self.episodes.longest_running
@@ -276,6 +276,7 @@ class RolloutWorker(Worker):
             raise
         report.env_time_s += env_time
         report.inference_time_s += inference_time
+        report.rows += num_steps * (self.settings.num_envs if active is None else sum(active))
         self.lane.keep_newest(fragment)
         return fragment
 

@@ -111,7 +111,7 @@ class _Sent:
     Attributes:
         actor: handle of the worker.
         request: asks for a fragment by these weights.
-        steps: steps requested since the worker got them.
+        steps: steps since the worker got them: those requested, and more where whole episodes were longer.
     """
 
     actor: Any
@@ -241,6 +241,8 @@ class DistributedReplay(OffPolicy):
                 report.episodes = []
             before = self.timesteps
             self._take_in(report)
+            if answer.index in self._sent:
+                self._sent[answer.index].steps += max(report.rows - self._steps_of_a_fragment, 0)
             fragments.append(Fragment(self.by_policy(batch), self.timesteps - before))
         for policy_id in self.replays:
             versions = [each.rows[policy_id].policy_version for each in fragments if policy_id in each.rows]
@@ -282,8 +284,13 @@ class DistributedReplay(OffPolicy):
             if self._newest is None or self._newest[0] != self.num_updates:
                 self._newest = self.num_updates, self.workers.request("sample", self.snapshots())
             sent = self._sent[index] = _Sent(actor, self._newest[1])
-        sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
+        sent.steps += self._steps_of_a_fragment
         return sent.request(actor, index)
+
+    @property
+    def _steps_of_a_fragment(self) -> int:
+        """Steps that a request asks for."""
+        return self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
 
     def _counted_workers(self) -> range:
         """Indices of the workers whose returns are in the results."""

@@ -388,11 +388,10 @@ class MultiAgentWorker(Worker):
             made += 1
             self._step(step, seats, report, clock, is_short if is_complete else None)
         self._advance(made)
-        report.env_steps = report.rows = made * settings.num_envs
-        if wanted is not None:
-            report.rows = self._num_closed
+        report.env_steps = made * settings.num_envs
         if is_complete:
             self._complete(report, clock)
+        report.rows = report.env_steps if wanted is None else self._num_closed
         self._report_steps(report, [each.closed_rows() for each in seats])
 
     def _step_in_arrays(self, report: SampleReport) -> None:

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from rllib import A2CConfig, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.a3c import A3CConfig
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.impala import IMPALAConfig
+from rllib.env.multi_agent import MultiAgentEnv
 from tests.envs import ConstantReward, CountingEnv
 
 SMALL = {
@@ -127,6 +129,47 @@ def test_workers_may_share_out_the_environments():
                 algo.train()
             weights.append(algo.get_weights()["default_policy"])
     np.testing.assert_array_equal(*weights)
+
+
+class OneDies(MultiAgentEnv):
+    """Observations are the number of steps; "a" lives for 10 steps, "b" for 4."""
+
+    possible_agents = ("a", "b")
+    observation_space, action_space = Box(0, 100, (1,)), Discrete(2)
+
+    def __init__(self, config):
+        self.truncates = config["truncates"]
+
+    def _seen(self):
+        return {agent: np.array([self.time], np.float32) for agent in ("a", "b") if agent == "a" or self.time <= 4}
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return self._seen(), {}
+
+    def step(self, action_dict):
+        self.time += 1
+        ends = {"b": self.time == 4, "__all__": self.time == 10}
+        flags = [ends, {"__all__": False}]
+        return self._seen(), dict.fromkeys(action_dict, 1.0), *(flags[::-1] if self.truncates else flags), {}
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("truncates", [False, True])
+@pytest.mark.parametrize("fragment", [4, 7, 10, 20])
+def test_returns_of_agents_go_on_from_the_start_of_an_episode(fragment, truncates, mode):
+    """Behind a step that ends an agent's life stand what it has seen last, and the start of the next life."""
+    config = make(SMALL["RND"], OneDies, envs=2).environment(env_config={"truncates": truncates})
+    config.rollouts(rollout_fragment_length=fragment, batch_mode=mode).multi_agent(policies="own")
+    with config.training(train_batch_size=2 * fragment, sgd_minibatch_size=8).build() as algo:
+        ends = 0
+        for _ in range(3):
+            for policy_id, batch in algo.train_batches().items():
+                lived = 10 if policy_id == "a" else 4
+                for row in np.flatnonzero(batch[sb.TERMINATEDS] | batch[sb.TRUNCATEDS]):
+                    assert batch[sb.OBS][row : row + 3].ravel().tolist() == [lived - 1, lived, 0]
+                    ends += 1
+    assert ends > 3
 
 
 @pytest.mark.parametrize("name", SMALL)

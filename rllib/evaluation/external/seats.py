@@ -15,13 +15,11 @@ class ExternalSeats(EnvironmentSeats):
     """The seats of an episode whose loop is outside of the worker: it may wait for any time between two turns.
 
     Attributes:
-        trains: whether the episode's steps become rows.
         given: the actions that the episode's loop has got with its newest turn.
         drops_next: whether the rows that are open are to be dropped when they close, and the chain of rows cut there.
         num_steps: steps since `begin_fragment` that become rows.
     """
 
-    trains = True
     drops_next = False
 
     def __init__(self, *args, **kwargs):

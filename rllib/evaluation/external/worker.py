@@ -610,14 +610,7 @@ class ExternalWorker(MultiAgentWorker):
         for seats in self._seats:
             for slot, count in seats.carried_rows(lane).items():
                 counts[slot] += count
-        return lane.end(self._open_slots(lane), counts)
-
-    def _open_slots(self, lane: RecordingSlots) -> np.ndarray:
-        is_open = np.zeros(lane.num_slots, bool)
-        for seats in self._seats:
-            if seats.trains:
-                is_open[[seat.slot for seat in seats.living if seat.lane is lane and seat.is_open]] = True
-        return is_open
+        return lane.end(*self._open_and_free(lane), counts)
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:
         return batches[DEFAULT_POLICY] if self._is_lone else super()._joined(batches, report)

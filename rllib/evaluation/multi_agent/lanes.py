@@ -292,6 +292,14 @@ class RecordingSlots(ActingSlots):
         self._of_carried_rows = [name for name in of_rows if name in names] + self._sparse
         # Where the network's outputs go that no column keeps.
         self._scratch = np.empty((self.num_slots, self.policy.num_dist_inputs), np.float32)
+        # The first observation of each slot's newest agent, where rows are bootstrapped from the one that comes next;
+        # slots whose newest agent has none yet.
+        self._first = np.zeros_like(self.observations) if lane.settings.sequences else None
+        self._begun: list[int] = []
+
+    def begin_episode(self, slot: int) -> None:
+        super().begin_episode(slot)
+        self._begun.append(slot)
 
     def begin(self, num_steps: int) -> None:
         """Begins a fragment of this number of steps of the environments; rows that go on are its first ones."""
@@ -532,6 +540,16 @@ class RecordingSlots(ActingSlots):
             self.lane.explorer.episodes_ended(self._ended)
             self._ended = []
         super().receive()
+        self._note_first()
+
+    def see_all(self, observations: np.ndarray) -> None:
+        super().see_all(observations)
+        self._note_first()
+
+    def _note_first(self) -> None:
+        if self._begun and self._first is not None:
+            self._first[self._begun] = self.observations[self._begun]
+        self._begun = []
 
     def close_all(self, rewards: np.ndarray, ends: Sequence[tuple[int, bool, bool]]) -> None:
         """Closes the rows that all slots have opened with the newest actions.
@@ -559,6 +577,8 @@ class RecordingSlots(ActingSlots):
         super().take_over(other, slots)
         self.lane.take_over(other.lane, slots)
         self._carried = other._carried.moved(slots)
+        if self._first is not None:
+            self._first[slots] = other._first
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed
@@ -573,11 +593,14 @@ class RecordingSlots(ActingSlots):
         else:
             out[:] = self.policy.filter(received, update=True, environments=slots)
 
-    def end(self, is_open: np.ndarray, num_carried: np.ndarray | None = None) -> Fragment:
+    def end(
+        self, is_open: np.ndarray, is_free: np.ndarray | None = None, num_carried: np.ndarray | None = None
+    ) -> Fragment:
         """Ends the fragment: its closed rows are left. Open rows go on in the next.
 
         Args:
             is_open: bool [S], slots that have acted and wait for what follows.
+            is_free: bool [S], slots without an agent; None: there are none.
             num_carried: int64 [S], number of each slot's last closed rows that go on as well; None: none do.
         """
         self._store_closed()
@@ -593,6 +616,9 @@ class RecordingSlots(ActingSlots):
             # An agent that waits has seen nothing since its action.
             newest[name] = values.copy()
             newest[name][open_slots] = fragment[name][self._opened[open_slots], open_slots]
+        if self._first is not None and is_free is not None:
+            # The agent that comes next is not there yet: the start of the one before stands for its start.
+            newest[sb.OBS][is_free] = self._first[is_free]
         fragment.keep(is_closed & ~is_carried, newest)
         return fragment
 

@@ -69,9 +69,11 @@ class EnvironmentSeats:
         num_closed: rows that were closed since `begin_fragment`.
         num_seated: seats that were taken so far, in all episodes.
         is_carried: whether all rows of the running episode go on in the next fragment.
+        trains: whether the steps of the running episode become rows.
     """
 
     is_carried = False
+    trains = True
 
     def __init__(
         self,

@@ -351,14 +351,19 @@ class MultiAgentWorker(Worker):
         return batches
 
     def _end_fragment(self, lane: RecordingSlots) -> Fragment:
-        return lane.end(self._open_slots(lane))
+        return lane.end(*self._open_and_free(lane))
 
-    def _open_slots(self, lane: RecordingSlots) -> np.ndarray:
-        """Whether each slot has an open row, bool [S]."""
+    def _open_and_free(self, lane: RecordingSlots) -> tuple[np.ndarray, np.ndarray | None]:
+        """Whether each slot has an open row, and whether it has no agent, bool [S]; None: all have one."""
         is_open = np.zeros(lane.num_slots, bool)
+        if self._dense is not None:
+            return is_open, None
+        is_free = np.ones(lane.num_slots, bool)
         for seats in self._seats:
-            is_open[[seat.slot for seat in seats.living if seat.lane is lane and seat.is_open]] = True
-        return is_open
+            own = [seat for seat in seats.living if seat.lane is lane]
+            is_free[[seat.slot for seat in own]] = False
+            is_open[[seat.slot for seat in own if seat.is_open and seats.trains]] = True
+        return is_open, is_free
 
     def _step_through(self, report: SampleReport) -> None:
         """The hot loop."""

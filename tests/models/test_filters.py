@@ -153,6 +153,22 @@ def test_the_first_fragment_is_normalised_with_what_it_has_seen():
     assert abs(observation_filter(rows, update=True)).max() < 6
 
 
+@pytest.mark.parametrize("streams", [1, 4])
+@pytest.mark.parametrize("merged", [False, True])
+def test_rows_are_named_by_their_environment_whether_or_not_it_is_counted_apart(streams, merged):
+    filter_, rows = MeanStdFilter((2,)), np.random.default_rng(0).normal(size=(3, 4, 2)) * 5 + 3
+    filter_.keep_apart(streams)
+    for step in rows:
+        filter_(step, update=True)
+    if merged:
+        filter_.merge(filter_.pop_delta())
+    for environment in range(4):
+        counted = rows.reshape(-1, 2) if merged or streams == 1 else rows[:, environment]
+        expected = (rows[0, environment] - counted.mean(0)) / counted.std(0)
+        got = filter_(rows[0, environment][None], environments=np.array([environment]))[0]
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 def test_a_number_that_never_varies_becomes_zero():
     observation_filter = MeanStdFilter((2,))
     rows = np.array([[7.0, 1.0], [7.0, 2.0], [7.0, 3.0]])

@@ -162,7 +162,8 @@ class MeanStdFilter:
             observations: [B, *shape] of any numeric dtype.
             out: float32 of that shape.
             update: count the observations in the delta.
-            environments: [B], the environment of each row, if they are counted separately; None: one row of each.
+            environments: [B], the environment of each row; None: one row of each. It does not matter where all are
+                counted together.
         """
         if out is None:
             out = np.empty(observations.shape, np.float32)
@@ -212,9 +213,10 @@ class MeanStdFilter:
         self._num_pending[streams] = 0
 
     def _refresh(self) -> None:
-        """Computes the shift and the factor: [size], or before the first merge one row per stream."""
-        if self._merged.count >= 2:
-            self._mean, self._inverse_std = _normalisation(self._merged)
+        """Computes the shift and the factor: [size], or before the first merge one row for each of several streams."""
+        if self._merged.count >= 2 or len(self._deltas) == 1:
+            shared = self._merged if self._merged.count >= 2 else self._deltas[0]
+            self._mean, self._inverse_std = _normalisation(shared)
         else:
             own = [_normalisation(delta) for delta in self._deltas]
             self._mean, self._inverse_std = (np.stack(column) for column in zip(*own))

@@ -105,7 +105,9 @@ class Policy:
         state_size: length of the memory's state vector; 0 for a policy without a memory.
         is_noisy: whether some layers have noise in their weights, or quantiles have levels that are drawn.
         is_masked: whether observations hold a mask of legal actions.
-        exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
+        exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time. In a
+            policy that was loaded, those of the run when the checkpoint was written.
+        explore: whether actions are sampled unless a call says otherwise, where there is no `config` that says it.
         modules: `modules` of the last snapshot.
         observation_space, action_space: of the environment; None if they are not known.
         config: the algorithm's; None for a policy that was loaded alone, and in workers without callbacks.
@@ -133,7 +135,8 @@ class Policy:
         self._on_device = None
         self._inputs = BuffersByRows(self.acting_inputs)
         self._among: ActingBuffers | None = None
-        self.exploration: dict[str, float] = {}
+        self.exploration: Mapping[str, float] = {}
+        self.explore = True
         self.modules: Mapping[str, np.ndarray] | None = None
         self.observation_space: spaces.Space | None = None
         self.action_space: spaces.Space | None = None
@@ -146,7 +149,8 @@ class Policy:
         """Loads the policies of an algorithm's checkpoint by id, or one policy.
 
         One policy is what `export_policy_model` wrote, or the directory `policies/<id>` of an algorithm's checkpoint.
-        They take observations as batches store them, and give actions in their own units.
+        They take observations as batches store them, give actions in their own units, and explore as the run did when
+        the checkpoint was written.
 
         Args:
             checkpoint_path: the directory.
@@ -196,6 +200,7 @@ class Policy:
             policy.set_state(state)
         # Checkpoints of earlier versions do not have them.
         policy.observation_space, policy.action_space = map(description.get, ("observation_space", "action_space"))
+        policy.exploration, policy.explore = description.get("exploration", {}), description.get("explore", True)
         return policy
 
     @property
@@ -337,6 +342,11 @@ class Policy:
 
         return self.spec.masked_torch(self.layout, torch.from_numpy(self._weights), self.network)
 
+    @property
+    def _explores(self) -> bool:
+        """Whether actions are sampled unless a call says otherwise."""
+        return self.explore if self.config is None else self.config["explore"]
+
     def is_recurrent(self) -> bool:
         """Whether the policy has a memory."""
         return self.state_size > 0
@@ -364,6 +374,8 @@ class Policy:
             **description_of(self.spec),
             "observation_space": self.observation_space,
             "action_space": self.action_space,
+            "exploration": {name: float(number) for name, number in self.exploration.items()},
+            "explore": self._explores,
         }
         return write_checkpoint(export_dir, {"policy.json": description, "weights.safetensors": self.get_state()})
 
@@ -484,7 +496,8 @@ class Policy:
             observations: [N, *shape], as the environment gives them unless `filtered`.
             state_batches: for policies with a memory, a list of arrays [N, *shape]: the state_outs of the step before,
                 or `get_initial_state()` stacked N times at the beginning of episodes.
-            explore: sample; False takes the most probable actions. By default the config's `explore`, or True.
+            explore: sample, as the exploration of the run does (`exploration`); False takes the most probable actions.
+                By default the config's `explore`.
             rng: draws the samples; by default a fresh one.
             filtered: whether the observations have passed the filter already.
             obs_batch: RLlib's name of observations.
@@ -503,7 +516,7 @@ class Policy:
         if observations is None:
             raise TypeError("compute_actions() needs observations")
         if explore is None:
-            explore = True if self.config is None else self.config["explore"]
+            explore = self._explores
         state = None if state_batches is None or not len(state_batches) else self._joined_state(state_batches)
         fetches: dict[str, np.ndarray] = {}
         actions = self.choose(observations, explore, rng, filtered=filtered, state=state, fetches=fetches)

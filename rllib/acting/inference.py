@@ -269,7 +269,6 @@ class Acting:
     def _of_network(self, policy_id: str, observations, state, explore: bool | None, fetches, *inputs) -> tuple:
         """Actions and states of a policy that is a network; arguments as for Inference.compute_actions."""
         policy = self._network(policy_id)
-        policy.exploration = self._explored_by(policy_id)
         # A policy that was put into `policies` by hand acts in the same environment.
         inference = self._inferences.get(policy_id) or self._inferences[DEFAULT_POLICY]
         explore = inference.settings.explore if explore is None else explore
@@ -335,10 +334,12 @@ class Acting:
         return self._network(policy_id) if chooser is None else chooser
 
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The policy with this id, which has a network."""
+        """The policy with this id, which has a network; it explores as the run does now."""
         if policy_id not in self.policies:
             raise UnknownPolicyError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
-        return self.policies[policy_id]
+        policy = self.policies[policy_id]
+        policy.exploration = self._explored_by(policy_id)
+        return policy
 
 
 def inference_of(acting: Acting, policy_id: str | None = None) -> "Inference":

@@ -111,6 +111,8 @@ class Lane:
         """Uses this version of the policy from now on."""
         self.policy.load_snapshot(snapshot)
         self.policy_version, self.timesteps = snapshot.version, snapshot.timesteps
+        # For users' own calls: the explorer gives its numbers with each.
+        self.policy.exploration = self.explorer.exploration.numbers_alone(snapshot.timesteps)
         if snapshot.return_state is not None:
             self._return_scale.set_state(snapshot.return_state)
 

@@ -93,7 +93,8 @@ class Explorer:
             noise [T, N, ...], one row for each call of `act`; zeros where nothing was drawn.
         """
         numbers = self.exploration.numbers(timesteps + self.slot.stride * np.arange(num_steps))
-        drawn = {i: self.policy.noise(self.rngs[i], num_steps, **numbers) for i in self._drawing(active)}
+        noise = self.policy.distribution.noise
+        drawn = {i: noise(self.rngs[i], num_steps, **numbers) for i in self._drawing(active)}
         if len(drawn) == len(self.rngs) == 1:
             return drawn[0][:, None]
         if len(drawn) == len(self.rngs):

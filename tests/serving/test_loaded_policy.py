@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from serving_support import cartpole_rows, write_version
 
 import rllib
-from rllib import DQNConfig, PPOConfig, SACConfig
+from rllib import DDPGConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.pg import PG, PGConfig
 from rllib.policy import Policy
@@ -291,3 +291,54 @@ def test_predict_hands_on_the_state_and_the_mask(tmp_path):
             action, state = algo.predict(row, state, deterministic=True, action_masks=mask)
             assert action == player.act(row, action_mask=mask) == step
             assert [part.shape for part in state] == [(4,)] * 4 and np.any(state[0])
+
+
+EPSILON = {"initial_epsilon": 0.8, "final_epsilon": 0.8}
+EXPLORATIONS = {
+    "epsilon-greedy": lambda: off_policy(DQNConfig(), "CartPole-v1").exploration(exploration_config=EPSILON),
+    "softmax of values": lambda: off_policy(DQNConfig(), "CartPole-v1").exploration(
+        exploration_config={"type": "SoftQ", "temperature": 2.0}
+    ),
+    "noise in the weights": lambda: off_policy(DQNConfig(), "CartPole-v1").exploration(
+        exploration_config={"type": "ParameterNoise", "sub_exploration": {"type": "EpsilonGreedy", **EPSILON}}
+    ),
+    "normal noise": lambda: off_policy(TD3Config(), BoundedAction).exploration(
+        exploration_config={"stddev": 0.5, "random_timesteps": 4}
+    ),
+    "correlated noise": lambda: off_policy(DDPGConfig(), BoundedAction).exploration(
+        exploration_config={"type": "OrnsteinUhlenbeckNoise", "ou_base_scale": 0.5, "random_timesteps": 4}
+    ),
+    "squashed samples": lambda: off_policy(SACConfig(), BoundedAction),
+    "samples": lambda: on_policy("CartPole-v1"),
+}
+
+
+@pytest.mark.parametrize("explore", [True, False])
+@pytest.mark.parametrize("exploration", EXPLORATIONS)
+def test_a_policy_explores_as_the_run_does_whichever_way_it_was_loaded(exploration, explore, tmp_path):
+    with built(EXPLORATIONS[exploration]().exploration(explore=explore)) as algo:
+        algo.train()
+        held = algo.policy
+        algo.save(tmp_path / "saved")
+        algo.export_policy_model(tmp_path / "exported")
+        held.export_checkpoint(tmp_path / "alone")
+        rows = np.stack([np.asarray(algo.observation_space.sample(), np.float32) for _ in range(40)])
+        wanted = algo._explored_by()
+    with Algorithm.from_checkpoint(tmp_path / "saved", load_user_code=True) as restored:
+        doors = {
+            "held": held,
+            "restored": restored.policy,
+            "of an algorithm's checkpoint": Policy.from_checkpoint(tmp_path / "saved")["default_policy"],
+            "its directory there": Policy.from_checkpoint(tmp_path / "saved" / "policies" / "default_policy"),
+            "exported": Policy.from_checkpoint(tmp_path / "exported"),
+            "written alone": Policy.from_checkpoint(tmp_path / "alone"),
+            "load_policy": rllib.load_policy(tmp_path / "saved").policy,
+        }
+        assert {name: dict(door.exploration) for name, door in doors.items()} == dict.fromkeys(doors, wanted)
+        for name, door in doors.items():
+            drawn, greedy, usual = (
+                door.compute_actions(rows, rng=np.random.default_rng(3), **how)[0]
+                for how in ({"explore": True}, {"explore": False}, {})
+            )
+            assert (drawn != greedy).sum() > 3, name
+            assert same(usual, drawn if explore else greedy), name

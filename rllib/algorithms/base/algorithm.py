@@ -246,6 +246,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._env_tasks: list[list] = []
         if self.config.env_task_fn is not None:
             self._env_tasks = self.workers.foreach_env(task_of)
+        self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def _max_lag_updates(self) -> int | None:
@@ -526,6 +527,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         # A policy that was added by hand explores as the first does.
         return settings.get(policy_id, settings[min(settings)]).exploration.numbers_alone(self.timesteps)
 
+    def _note_exploration(self) -> None:
+        """Lets the policies themselves, which users may hold, explore as the run does now."""
+        for policy_id, policy in self.policies.items():
+            policy.exploration = self._explored_by(policy_id)
+
     def _exploration_stats(self, policy_id: str) -> dict[str, float]:
         """`_explored_by` as statistics of the learner: cur_epsilon, ..."""
         return {f"cur_{name}": float(number) for name, number in self._explored_by(policy_id).items()}
@@ -720,6 +726,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 self._log_claimed_cores(choices)
             result.update(evaluation or {})
             self._add_surroundings(result)
+            self._note_exploration()
             if self.config.env_task_fn is not None:
                 result[ENV_TASK] = summary_of(self._env_tasks)
             self._log_no_episode_yet(result)

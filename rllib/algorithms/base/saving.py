@@ -377,6 +377,7 @@ class Saving:
             # Before the workers, whose episodes begin anew.
             self._set_tasks(functools.partial(set_saved_task, saved["tasks"]))
         self.workers.set_state(rng["workers"], self._restores)
+        self._note_exploration()
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
         self.callbacks.on_checkpoint_loaded(algorithm=self)

@@ -81,7 +81,8 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
             policy, spaces = self.policies[policy_id], agents.spaces[policy_id]
             mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
             rngs = self._rngs(keys) if explore else None
-            return ChoosingSlots(policy, *spaces, count, mapper, place=place, rngs=rngs)
+            how = {"place": place, "rngs": rngs, "exploration": policy.exploration}
+            return ChoosingSlots(policy, *spaces, count, mapper, **how)
 
         key = round_index, seeding.EVALUATION_ENVIRONMENTS
         events = hooks if hooks.follows_episodes else None

@@ -157,6 +157,7 @@ class ChoosingSlots(ActingSlots):
         policy, observation_space, action_space, num_slots, mapper: as for ActingSlots.
         place: a slot in words, for messages.
         rngs: random stream of each slot, which draws its actions; None: the most probable ones.
+        exploration: keyword arguments of the distribution's `noise`.
     """
 
     def __init__(
@@ -169,9 +170,10 @@ class ChoosingSlots(ActingSlots):
         *,
         place: Callable[[int], str],
         rngs: Sequence[np.random.Generator] | None,
+        exploration: Mapping[str, Any],
     ):
         super().__init__(policy, observation_space, action_space, num_slots, mapper)
-        self._place, self._rngs = place, rngs
+        self._place, self._rngs, self._exploration = place, rngs, exploration
         self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
         self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
         nothing = np.zeros_like(policy.noise(np.random.default_rng(), num_slots))
@@ -203,7 +205,7 @@ class ChoosingSlots(ActingSlots):
     def _drawn(self, slots: np.ndarray) -> np.ndarray:
         """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
         for slot in slots[self._used[slots] == NOISE_STEPS].tolist():
-            self._noise[:, slot] = self.policy.noise(self._rngs[slot], NOISE_STEPS)
+            self._noise[:, slot] = self.policy.distribution.noise(self._rngs[slot], NOISE_STEPS, **self._exploration)
             self._used[slot] = 0
         noise = np.zeros_like(self._noise[0])
         noise[slots] = self._noise[self._used[slots], slots]

@@ -114,7 +114,9 @@ class MultiAgentWorker(Worker):
         rngs = self._rngs(policy_id, number)
         if policy_id not in agents.trained:
             mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
-            return ChoosingSlots(policy, *spaces, count, mapper, place=place, rngs=rngs if own.explore else None)
+            # Policies that do not learn draw from their distributions, and do not explore beyond that.
+            how = {"place": place, "rngs": rngs if own.explore else None, "exploration": {}}
+            return ChoosingSlots(policy, *spaces, count, mapper, **how)
         if policy.filters_observations:
             policy.filter.keep_apart(count)
         lane = Lane(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from learner_support import SETTINGS, make_batch, make_policy
 
-from rllib import DQNConfig, PPOConfig, SACConfig
+from rllib import CrossQConfig, DQNConfig, PPOConfig, R2D2Config, SACConfig
 from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.in_torch.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.learner import make_learner
@@ -295,6 +295,50 @@ def test_networks_compute_in_bfloat16():
     # Weights step by the learning rate: rounding to 8 bits does not change where they go.
     assert 0 < np.abs(others - weights).max() < 32e-3
     assert np.corrcoef(others, weights)[0, 1] > 0.99
+
+
+ATTENTION = {
+    "use_attention": True,
+    "attention_dim": 8,
+    "attention_head_dim": 4,
+    "max_seq_len": 4,
+    "attention_memory_inference": 5,
+    "attention_memory_training": 5,
+}
+CONTINUOUS = SACConfig().environment("Pendulum-v1")
+RESIDUAL = {"simba": {}, "simbav2": {}, "xqc": {"num_atoms": 11}, "flashsac": {"num_atoms": 11}}
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [
+        (PPOConfig().training(sgd_minibatch_size=20, num_sgd_iter=1), ATTENTION),
+        (PPOConfig().training(sgd_minibatch_size=20, num_sgd_iter=1), {**ATTENTION, "vf_share_memory": True}),
+        (R2D2Config().training(training_intensity=2), ATTENTION),
+        *[(CONTINUOUS.copy().training(**more), {"network": name}) for name, more in RESIDUAL.items()],
+        (CrossQConfig().environment("Pendulum-v1").training(q_model_config={"fcnet_hiddens": [8]}), {}),
+    ],
+    ids=["PPO, attention", "PPO, shared attention", "R2D2, attention", *RESIDUAL, "CrossQ"],
+)
+def test_every_network_trains_in_bfloat16(config, model):
+    """Statistics of whole batches and gates are of full precision, whatever the products are."""
+    found = []
+    for autocast in (None, "bfloat16"):
+        made = config.copy()
+        if made.env is None:
+            made.environment("CartPole-v1")
+        made.rollouts(num_rollout_workers=0, rollout_fragment_length=20).framework(torch_autocast=autocast)
+        made.training(learner="torch", train_batch_size=40, model={"fcnet_hiddens": [8], **model})
+        if not isinstance(made, PPOConfig):
+            made.training(num_steps_sampled_before_learning_starts=20, replay_buffer_config={"capacity": 100})
+        made.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40).debugging(seed=0)
+        with made.build() as algo:
+            stats = algo.train()["info/learner/default_policy/learner_stats"]
+            assert np.isfinite(algo.get_policy().weights).all()
+            assert algo.num_updates
+        found.append({name: value for name, value in stats.items() if name.endswith("loss")})
+    full, less = found
+    assert less == pytest.approx(full, rel=0.1, abs=0.1)
 
 
 def test_bfloat16_in_numpy_is_refused():

@@ -157,7 +157,9 @@ class TorchAttentionNetwork(nn.Module):
         gates, candidate = torch.bmm(y, parts[f"{name}.of_result"]).split((2 * size, size), dim=-1)
         reset, update = (gates + torch.bmm(x, parts[f"{name}.of_bypass"])).split(size, dim=-1)
         candidate = torch.baddbmm(candidate, torch.sigmoid(reset) * x, parts[f"{name}.candidate"])
-        return torch.lerp(x, torch.tanh(candidate), torch.sigmoid(update - parts[f"{name}_bias"]))
+        share = torch.sigmoid(update - parts[f"{name}_bias"])
+        # Under autocast x and the candidate are of lower precision, and `lerp` takes one type alone.
+        return torch.lerp(x.type_as(share), torch.tanh(candidate).type_as(share), share)
 
     def _affine(self, name: str, x: Tensor) -> Tensor:
         return torch.baddbmm(self._parts[f"{name}.bias"], x, self._parts[f"{name}.weight"])

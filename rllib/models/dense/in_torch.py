@@ -151,6 +151,7 @@ class StackedLayers(nn.Module):
         scale, shift = self._parts[f"renorm_{index}.weight"], self._parts[f"renorm_{index}.bias"]
         running_mean, running_variance = self._state[f"running_{index}"].split(1, dim=1)
         running_std = (running_variance + epsilon).sqrt()
+        x = x.type_as(running_mean)  # statistics are of full precision under autocast as well
         if not by_batch:
             return torch.addcmul(shift, x - running_mean, scale / running_std)
         variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)

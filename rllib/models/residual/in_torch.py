@@ -117,6 +117,7 @@ class ResidualModule(nn.Module):
         """Batch normalisation of x, [copies or 1, B, features]."""
         running_mean, running_variance = self._running[name]
         mean, variance = running_mean, running_variance
+        x = x.type_as(mean)  # statistics are of full precision under autocast as well
         if by_batch:
             variance, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
             with torch.no_grad():

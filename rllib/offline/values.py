@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib import sample_batch as sb
+from rllib.env.factories.previous_steps import ACTIONS, REWARDS, SETTINGS
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.observations import observation_column
 from rllib.models.distributions.choose import distribution_for
@@ -77,11 +78,13 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     column, stored = records.columns[name], observation_column(space)
     if isinstance(space, spaces.Discrete) and column.shape[1:] == (space.n,):  # one-hot, as RLlib stores them
         column = column.argmax(1) + space.start
+    if isinstance(space, spaces.MultiDiscrete) and column.shape[1:] == space.shape != stored.shape:
+        column = _one_hot(records, name, space, known)
     if column.shape[1:] != stored.shape:
         if column[:1].size != int(np.prod(stored.shape, dtype=int)):
             raise ValueError(
                 f"{records.where(0)}: {name} has the shape {column.shape[1:]}, but those of {space} are stored as "
-                f"{stored.shape}"
+                f"{stored.shape}. {_advice(name, space)}"
             )
         column = column.reshape(len(column), *stored.shape)
     if column.dtype.kind not in "fiub":
@@ -96,6 +99,35 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     if isinstance(space, spaces.Box) and name == sb.OBS:
         _note_outside(records, column, space)
     return column
+
+
+def _one_hot(records: Records, name: str, space: spaces.MultiDiscrete, known: np.ndarray | None) -> np.ndarray:
+    """Observations of a MultiDiscrete in the environment's own form, [rows, *space.shape], as they are stored."""
+    column, stored = records.columns[name], observation_column(space)
+    outside = _any((column < space.start) | (column >= space.start + space.nvec) | (column != np.floor(column)))
+    if known is not None:  # what is not read may be anything, and what follows an end is zeros where nothing says it
+        unread = outside & (~known | ~_any(column != 0))
+        column = np.where(unread.reshape(-1, *[1] * len(space.shape)), space.start, column)
+        outside &= ~unread
+    if (wrong := np.flatnonzero(outside)).size:
+        row = int(wrong[0])
+        raise ValueError(f"{records.where(row)}: the {name} {column[row]} is not in {space}")
+    rows = np.empty((len(column), *stored.shape), stored.dtype)
+    stored.write_batch(column, rows)
+    return rows
+
+
+def _advice(name: str, space: spaces.Space) -> str:
+    """What to do where recorded observations have another shape."""
+    added = [key for key in (ACTIONS, REWARDS) if isinstance(space, spaces.Dict) and key in space.spaces]
+    if added:
+        return (
+            f"The policy reads the step before ({SETTINGS}), and only data that a run with the same model has recorded "
+            f"holds {' and '.join(added)}. Leave these settings out, or record such data with output=."
+        )
+    if parts(space) is not None:
+        return f"Give a column for each part ({name}.KEY), or all numbers of a row as gymnasium's flatten gives them."
+    return "Give the space that the recorded observations are of, or convert them to the environment's."
 
 
 def _note_outside(records: Records, obs: np.ndarray, space: spaces.Box) -> None:

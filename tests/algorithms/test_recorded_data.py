@@ -376,3 +376,59 @@ def test_a_path_that_is_not_there_names_what_is_near(tmp_path):
     (tmp_path / "steps.json.gz").write_bytes(gzip.compress(b""))
     with pytest.raises(FileNotFoundError, match=r"Did you mean .*steps\.json\.gz"):
         config("BC", str(tmp_path / "step.json.gz")).build()
+
+
+# ---------------------------------------------------------------------- spaces of observations
+
+
+def plain_steps(observations):
+    rows = np.arange(len(observations))
+    return {
+        "obs": observations,
+        "actions": rows % 2,
+        "rewards": np.ones(len(rows), np.float32),
+        "terminateds": rows % 10 == 9,
+    }
+
+
+CHOICES = [
+    gymnasium.spaces.Discrete(5, start=1),
+    gymnasium.spaces.MultiDiscrete([2, 3]),
+    gymnasium.spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [-1, 0]]),
+    gymnasium.spaces.MultiBinary(3),
+]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("space", CHOICES, ids=str)
+def test_choices_are_recorded_as_the_environment_gives_them(space, normalize):
+    space.seed(1)
+    observations = np.array([space.sample() for _ in range(60)])
+    made = config("BC", plain_steps(observations), env=None).offline_data(normalize_observations=normalize)
+    made.environment(observation_space=space, action_space=gymnasium.spaces.Discrete(2))
+    with made.build() as algo:
+        algo.train()
+        dataset = algo.recorded.datasets[0][0]
+        assert space.contains(observations[0]) and len(dataset) == 60
+        if not isinstance(space, gymnasium.spaces.Discrete):
+            flat = np.stack([gymnasium.spaces.flatten(space, each) for each in observations])
+            np.testing.assert_array_equal(dataset.columns["obs"], flat)
+        assert algo.compute_single_action(observations[0]) in (0, 1)
+
+
+def test_choices_that_the_space_does_not_have_are_refused():
+    made = config("BC", plain_steps(np.tile([1, 3], (40, 1))), env=None)
+    made.environment(observation_space=CHOICES[1], action_space=gymnasium.spaces.Discrete(2))
+    with pytest.raises(ValueError, match=r"row 0: the obs \[1 3\] is not in MultiDiscrete"):
+        made.build()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", None])
+@pytest.mark.parametrize("setting", ["lstm_use_prev_action", "lstm_use_prev_reward"])
+def test_data_without_the_step_before_is_refused_where_the_policy_reads_it(setting, env):
+    made = config("BC", plain_steps(np.zeros((40, 4), np.float32)), env=env)
+    if env is None:
+        made.environment(observation_space=gymnasium.spaces.Box(-1, 1, (4,)), action_space=gymnasium.spaces.Discrete(2))
+    made.training(model={"use_lstm": True, "lstm_cell_size": 4, setting: True})
+    with pytest.raises(ValueError, match=rf"{setting}.*Leave these settings out"):
+        made.build()

@@ -172,7 +172,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
         if self.config.normalizes_by_data:
             for policy in self.policies.values():
-                policy.filter.set_state(self.recorded.moments(policy))
+                if policy.filters_observations:  # choices, and what is one-hot, are not filtered
+                    policy.filter.set_state(self.recorded.moments(policy))
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:

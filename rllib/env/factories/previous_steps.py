@@ -69,6 +69,11 @@ class PreviousStep(Adapter):
             )
         return spaces.Dict({**observation_space.spaces, **added})
 
+    def missing_in(self, space: spaces.Space) -> list[str]:
+        """Keys of the parts of the step before that observations of this space do not have."""
+        keys = space.spaces if isinstance(space, spaces.Dict) else {}
+        return [key for key, wanted in ((ACTIONS, self.action), (REWARDS, self.reward)) if wanted and key not in keys]
+
     def own_space(self, space):
         own = {key: part for key, part in space.spaces.items() if key not in (ACTIONS, REWARDS)}
         return own[OBSERVATIONS] if list(own) == [OBSERVATIONS] else spaces.Dict(own)

@@ -12,6 +12,7 @@ from gymnasium import Space
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.config.io_context import IOContext
+from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import COPIES, Dataset
 from rllib.offline.files import named, size_of_files
@@ -116,6 +117,7 @@ def recorded_data(
     if ignored := _without_effect(config):
         logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
     data = _read(config, observation_space, action_space, max_episode_steps)
+    _refuse_without_step_before(config, data.spaces[0])
     rows = sum(len(dataset) for dataset, _ in data.datasets)
     if data.stream is None and rows < config.train_batch_size:
         logger.warning(
@@ -134,6 +136,21 @@ def evaluated_data(
     config = config.copy(copy_frozen=False)
     config.offline_data(input_fraction_of_best=None, offline_validation_fraction=0.0)
     return _read(config, observation_space, action_space, max_episode_steps).only
+
+
+def _refuse_without_step_before(config: OfflineDataConfig, space: Space) -> None:
+    """Refuses observations without the parts of the step before that the policy is to read.
+
+    Raises:
+        ValueError: naming the parts.
+    """
+    told = PreviousStep.of_config(config)
+    if told is not None and (missing := told.missing_in(space)):
+        raise ValueError(
+            f"{told.setting} needs observations with {' and '.join(missing)}, but those of the recorded data are of "
+            f"{space}. Leave these settings out; or give data that a run with the same model has recorded (output=), "
+            "with its observation_space."
+        )
 
 
 def _read(

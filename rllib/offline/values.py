@@ -118,7 +118,7 @@ def _one_hot(records: Records, name: str, space: spaces.MultiDiscrete, known: np
 
 
 def _advice(name: str, space: spaces.Space) -> str:
-    """What to do where recorded observations have another shape."""
+    """Advice for recorded observations of another shape."""
     added = [key for key in (ACTIONS, REWARDS) if isinstance(space, spaces.Dict) and key in space.spaces]
     if added:
         return (

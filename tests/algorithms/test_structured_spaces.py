@@ -8,10 +8,12 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
+from rllib import BCConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.ppo import PPOConfig
 from tests.envs import MatchParts, SampledEnv, in_vector, nth_sample
+from tests.multi_agent import BasicMultiAgent
 
 SPACES = {
     "bytes": Box(0, 255, (3, 2), np.uint8),
@@ -176,6 +178,47 @@ class TestKeysThatAreIgnored:
     def test_other_keys_are_refused(self, space, keys, has):
         with pytest.raises(ValueError, match=rf"ignore_observation_keys=\[.*{has}"):
             self.config(space=space, keys=keys).build()
+
+    def test_agents_that_have_none_of_them_are_refused(self):
+        """A key of one agent's observation alone is enough, as agents may have different ones."""
+
+        class Two(BasicMultiAgent):
+            def __init__(self, config=None):
+                super().__init__(2)
+                self.possible_agents = [0, 1]
+                self.observation_spaces = {0: spaces.Dict(a=Discrete(2), b=Discrete(3)), 1: spaces.Dict(b=Discrete(3))}
+
+            def get_observation_space(self, agent_id):
+                return self.observation_spaces[agent_id]
+
+            def reset(self, *, seed=None, options=None):
+                super().reset(seed=seed, options=options)
+                return {0: {"a": 1, "b": 2}, 1: {"b": 2}}, {}
+
+            def step(self, action_dict):
+                _, *rest = super().step(action_dict)
+                return {0: {"a": 1, "b": 2}, 1: {"b": 2}}, *rest
+
+        def grouped(config):
+            return Two().with_agent_groups({"team": [0, 1]})
+
+        with self.config(Two, keys=["a"]).multi_agent(policies="own").build() as algo:
+            assert list(algo.get_policy("0").observation_space) == ["b"]
+        with pytest.raises(ValueError, match=r"ignore_observation_keys=\['c'\].*keys of theirs are \['a', 'b'\]"):
+            self.config(Two, keys=["c"]).multi_agent(policies="own").build()
+        with pytest.raises(ValueError, match=r"ignore_observation_keys=\['a'\].*before with_agent_groups"):
+            self.config(grouped, keys=["a"]).multi_agent(policies="own").build()
+
+    def test_recorded_ones_with_them_are_refused(self):
+        recorded = {"obs.a": np.zeros(40, int), "obs.b": np.zeros(40, int), "actions": np.arange(40) % 2}
+        config = BCConfig().environment(
+            observation_space=spaces.Dict(a=Discrete(2), b=Discrete(3)),
+            action_space=Discrete(2),
+            ignore_observation_keys=["a"],
+        )
+        recorded["terminateds"] = np.arange(40) % 10 == 9
+        with pytest.raises(ValueError, match=r"ignore_observation_keys=\['a'\].*recorded ones have a\."):
+            config.offline_data(input_=recorded).training(train_batch_size=16).build()
 
 
 TRAINING = {"lr": 3e-3, "model": {"fcnet_hiddens": [32]}}

@@ -5,12 +5,13 @@ import os
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
-from rllib import PPOConfig
+from rllib import ARSConfig, DQNConfig, ESConfig, IMPALAConfig, PPOConfig, R2D2Config, SACConfig
 from rllib.algorithms.base.wiring import learned_environment
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvContext
+from tests.envs import BoundedAction, InfiniteHorizon, in_vector
 
 
 def config(mode: str, env="CartPole-v1", **rollouts):
@@ -100,3 +101,22 @@ def test_capital_letters_of_gymnasiums_names_are_taken():
 def test_what_cannot_be_had_is_refused(mode, more, message):
     with pytest.raises(ValueError, match=message):
         config(mode, **more).build()
+
+
+@pytest.mark.parametrize(
+    "config", [PPOConfig, IMPALAConfig, DQNConfig, SACConfig, R2D2Config], ids=lambda c: c.__name__
+)
+def test_whole_episodes_of_a_vector_environment_are_refused_at_build(config):
+    """Their environments cannot go on alone, which would be found once episodes differ in length."""
+    env = BoundedAction if config is SACConfig else InfiniteHorizon
+    made = config().environment(in_vector(env, AutoresetMode.SAME_STEP))
+    made.rollouts(num_rollout_workers=0, num_envs_per_worker=2, batch_mode="complete_episodes")
+    with pytest.raises(ValueError, match=r'VectorEnv.*batch_mode="truncate_episodes"'):
+        made.build()
+
+
+@pytest.mark.parametrize("config", [ESConfig, ARSConfig])
+def test_evolution_refuses_vector_environments_in_the_driver(config):
+    made = config().environment(in_vector(InfiniteHorizon, AutoresetMode.SAME_STEP))
+    with pytest.raises(ValueError, match=r"VectorEnv.*Use the environment that it is made of"):
+        made.rollouts(num_rollout_workers=1, num_envs_per_worker=2).build()

@@ -152,9 +152,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = wiring.learned_environment(self.config)
-        observation_space, action_space, self.rollout_device, examined, self._is_external = wiring.checked_spaces(
-            factory, self.config
-        )
+        checked = wiring.checked_spaces(factory, self.config)
+        observation_space, action_space, self.rollout_device, examined, self._is_external, _ = checked
+        wiring.refuse_vector_environment(self.config, checked)
         wiring.refuse_unread_infos(self.config, self._is_external, has_agents=examined is not None)
         self.agents = wiring.agents_of(self, examined)
         self.recorded: RecordedData | None = None

@@ -77,7 +77,7 @@ class Evaluations:
         if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
             return training
         factory = wiring.learned_environment(config)
-        observation_space, action_space, _, examined, is_external = wiring.checked_spaces(factory, config)
+        observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
         agents = wiring.agents_of(algorithm, examined, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(

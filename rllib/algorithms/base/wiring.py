@@ -179,7 +179,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         )
     if examined.agents is not None:
         return examined
-    observation_space, action_space, found, *_ = examined
+    observation_space, action_space, found = examined[:3]
     device = device_for(config, found, was_checked=not config.disable_env_checking)
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
@@ -191,6 +191,24 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
                 "wrap the environment so that it has the space you want."
             )
     return examined._replace(device=device)
+
+
+def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> None:
+    """Raises a ValueError for a VectorEnv, if the environments of a worker are to be stepped or reset apart."""
+    if examined.steps_apart:
+        return
+    name = environment_name(config)
+    if not config.has_steps:
+        raise ValueError(
+            f"{name} is a VectorEnv, which resets all its environments at once, but with this algorithm each of them "
+            "starts episodes on separate seeds. Use the environment that it is made of."
+        )
+    if config.batch_mode == "complete_episodes" and config.num_envs_per_worker > 1:
+        raise ValueError(
+            f"{name} is a VectorEnv, which steps all its environments at once, but "
+            'batch_mode="complete_episodes" lets some of them go on alone. Use .rollouts(batch_mode='
+            '"truncate_episodes"), or the environment that it is made of.'
+        )
 
 
 def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: bool) -> None:
@@ -211,9 +229,7 @@ def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: 
     )
 
 
-def agents_of(
-    algorithm, examined: "ExaminedAgents | None", config: AlgorithmConfig | None = None
-) -> "Agents | None":
+def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmConfig | None = None) -> "Agents | None":
     """The policies of a run with several agents; None where the environment has one.
 
     Args:

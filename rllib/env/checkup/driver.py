@@ -40,6 +40,7 @@ class Examined(NamedTuple):
         device: device of the environment's tensors; None if it returns arrays, or was not stepped.
         agents: those of an environment that has several; it has no spaces of its own then.
         is_external: whether the environment drives its own loop.
+        steps_apart: whether a worker's environments can be stepped and reset without the others.
     """
 
     observation_space: gymnasium.Space | None
@@ -47,6 +48,7 @@ class Examined(NamedTuple):
     device: str | None = None
     agents: "ExaminedAgents | None" = None
     is_external: bool = False
+    steps_apart: bool = True
 
 
 def check_environment(factory: EnvFactory, env_config: dict | None = None, **options) -> tuple:
@@ -100,7 +102,7 @@ def examine_environment(
                 if chain := wrapper_chain(made):
                     error.add_note(f"the observation spaces, from the environment through its wrappers: {chain}")
                 raise
-        return Examined(stream.observation_space, stream.action_space, stream.device)
+        return Examined(stream.observation_space, stream.action_space, stream.device, steps_apart=stream.steps_apart)
 
 
 def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None, goals: Goals | None) -> None:

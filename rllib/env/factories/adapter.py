@@ -90,6 +90,14 @@ class Adapter(ABC):
             ValueError: if these spaces cannot be adapted.
         """
 
+    def refuse_agents(self, spaces: Sequence[spaces.Space], env_name: str) -> None:
+        """Raises a ValueError if no agent's observations of these spaces are changed as the setting says.
+
+        Args:
+            spaces: of the observations of all agents.
+            env_name: name of the environment.
+        """
+
     def own_space(self, space):
         """The environment's own observation space, from one that `space` returned, as far as that is known."""
         return space

@@ -42,6 +42,22 @@ class PartialObservation(Adapter):
         """The space without the ignored keys; they may be absent already."""
         return Dict(self._without(observation_space)) if isinstance(observation_space, Dict) else observation_space
 
+    def refuse_agents(self, spaces, env_name):
+        keys = list(dict.fromkeys(key for space in spaces if isinstance(space, Dict) for key in space.spaces))
+        unknown = [key for key in self.ignored if key not in keys]
+        if not unknown:
+            return
+        if keys:
+            raise ValueError(
+                f"{self.setting}: no agent of {env_name} has an observation with {unknown[0]!r}; the keys of theirs "
+                f"are {keys}. Use .environment(ignore_observation_keys=[...]) with keys of them."
+            )
+        raise ValueError(
+            f"{self.setting} must be keys of Dict observations, but those of the agents of {env_name} are of "
+            f"{', '.join(dict.fromkeys(map(str, spaces)))}. Of a group they are a Tuple with a part for each member: "
+            "leave the keys out in the environment, before with_agent_groups."
+        )
+
     def wrapped(self, env) -> gymnasium.Env | VectorEnv:
         is_vector = isinstance(env, VectorEnv)
         space = env.single_observation_space if is_vector else env.observation_space

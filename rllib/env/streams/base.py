@@ -126,6 +126,8 @@ class EnvironmentStream(ABC):
         info_columns: Sequence[Column] = (),
     ):
         self.num_envs = num_envs
+        # Whether environments can be stepped and reset without the others; those of a VectorEnv cannot.
+        self.steps_apart = True
         self.info_columns = tuple(info_columns)
         self._worker, self._warns = worker, warns
         self._checked_steps, self._remake = checked_steps, remake

@@ -44,7 +44,7 @@ class VectorEnvStream(EnvironmentStream):
         num_envs = len(seeds)
         check_vector(env, num_envs)
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, **options)
-        self._env = env
+        self._env, self.steps_apart = env, False
         # A copy, which the environments may keep or change; actions of several parts are new already.
         dtype = env.action_space.dtype
         self._to_env = methodcaller("astype", dtype) if dtype is not None else lambda actions: actions

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Dict
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.config.io_context import IOContext
@@ -117,7 +118,7 @@ def recorded_data(
     if ignored := _without_effect(config):
         logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
     data = _read(config, observation_space, action_space, max_episode_steps)
-    _refuse_without_step_before(config, data.spaces[0])
+    _refuse_other_parts(config, data.spaces[0])
     rows = sum(len(dataset) for dataset, _ in data.datasets)
     if data.stream is None and rows < config.train_batch_size:
         logger.warning(
@@ -138,12 +139,21 @@ def evaluated_data(
     return _read(config, observation_space, action_space, max_episode_steps).only
 
 
-def _refuse_without_step_before(config: OfflineDataConfig, space: Space) -> None:
-    """Refuses observations without the parts of the step before that the policy is to read.
+def _refuse_other_parts(config: OfflineDataConfig, space: Space) -> None:
+    """Refuses observations that lack parts which the policy is to read, or have some that it is to ignore.
+
+    Environments add and leave out these parts; recorded observations are taken as they are.
 
     Raises:
         ValueError: naming the parts.
     """
+    ignored = [key for key in config.ignore_observation_keys if isinstance(space, Dict) and key in space.spaces]
+    if ignored:
+        raise ValueError(
+            f"ignore_observation_keys={config.ignore_observation_keys} leaves parts out of an environment's "
+            f"observations, but the recorded ones have {' and '.join(ignored)}. Leave these columns out of the data "
+            "and of observation_space, or name the environment."
+        )
     told = PreviousStep.of_config(config)
     if told is not None and (missing := told.missing_in(space)):
         raise ValueError(

@@ -11,6 +11,7 @@ from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.adapt import ExtendedObservation, as_multi_agent
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.streams.first_results import env_name
 
 
 class AdaptedAgents(MultiAgentEnv):
@@ -30,6 +31,8 @@ class AdaptedAgents(MultiAgentEnv):
     def __init__(self, env: MultiAgentEnv, adapter: Adapter):
         self.env, self._adapter, self._spaces = env, adapter, AgentSpaces(env)
         self.possible_agents = known_agents(env)
+        if self.possible_agents:
+            adapter.refuse_agents([self._spaces.observation(agent) for agent in self.possible_agents], env_name(env))
         self.metadata, self.render_mode = env.metadata, env.render_mode
         self._rows: dict[AgentID, ActionRow] = {}
         # Of this episode, by agent: the newest action, and the rewards since.
@@ -77,8 +80,9 @@ class AdaptedAgents(MultiAgentEnv):
         previous = {"prev_action": self._actions.get(agent), "prev_reward": self._rewards.get(agent)}
         mask = self._adapter.mask_in(info, f"agent {agent!r}")
         adapted = self._adapter.row(observation, StepInputs(row, **previous, action_mask=mask))
-        # A policy that is written by hand needs the mask, too.
-        return adapted if mask is not None else ExtendedObservation(adapted, observation)
+        # A policy that is written by hand needs the mask, too; and what is no Dict is as it was.
+        is_own = mask is not None or not isinstance(adapted, Mapping)
+        return adapted if is_own else ExtendedObservation(adapted, observation)
 
     def render(self):
         return self.env.render()

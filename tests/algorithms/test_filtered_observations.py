@@ -1,5 +1,6 @@
 """Runs that normalise observations and count those of all environments together."""
 
+import numpy as np
 import pytest
 
 from rllib import (
@@ -14,6 +15,7 @@ from rllib import (
     SACConfig,
     TRPOConfig,
 )
+from rllib.policy import Policy
 from tests.envs import GoalOnALine, InfiniteHorizon
 
 MANY = 9  # more than the environments whose bits do not depend on the workers
@@ -60,3 +62,43 @@ def test_hindsight_of_many_environments():
     with trained(config, MANY) as algo:
         algo.train()
         assert algo.policy.filter.count >= algo.timesteps
+
+
+def small_ppo(observation_filter: str):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config.rollouts(observation_filter=observation_filter).debugging(seed=0)
+    return config.training(train_batch_size=50, sgd_minibatch_size=50, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+
+
+@pytest.mark.parametrize("door", ["set_state", "set_parameters", "from_checkpoint"])
+def test_a_teachers_filter_comes_with_its_weights(door, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32) * 2
+    with small_ppo("MeanStdFilter").build() as teacher, small_ppo("MeanStdFilter").build() as pupil:
+        teacher.train()
+        path = teacher.save(tmp_path / "teacher")
+        if door == "set_state":
+            pupil.get_policy().set_state(teacher.get_policy().get_state())
+        elif door == "set_parameters":
+            pupil.set_parameters(path)
+        else:
+            pupil.get_policy().set_state(Policy.from_checkpoint(path)["default_policy"].get_state())
+        (*_, ours), (*_, its) = (
+            each.compute_actions(rows, explore=False, full_fetch=True) for each in (pupil, teacher)
+        )
+        np.testing.assert_array_equal(ours["action_dist_inputs"], its["action_dist_inputs"])
+
+
+def test_parameters_of_a_checkpoint_need_its_filter(tmp_path):
+    with small_ppo("MeanStdFilter").build() as teacher, small_ppo("NoFilter").build() as pupil:
+        before = pupil.policy.weights.copy()
+        with pytest.raises(ValueError, match=r"Use \.rollouts\(observation_filter='MeanStdFilter'\)"):
+            pupil.set_parameters(teacher.save(tmp_path / "teacher"))
+        np.testing.assert_array_equal(pupil.policy.weights, before)
+
+
+@pytest.mark.parametrize(("observation_filter", "told"), [("MeanStdFilter", 1), ("NoFilter", 0)])
+def test_that_set_weights_leaves_the_filter_is_told_once(observation_filter, told, caplog):
+    with small_ppo(observation_filter).build() as algo:
+        for _ in range(2):
+            algo.set_weights(algo.get_weights())
+    assert sum("leaves the observation filter" in record.message for record in caplog.records) == told

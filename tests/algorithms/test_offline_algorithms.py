@@ -127,17 +127,28 @@ def test_a_recorded_action_that_its_mask_forbids_is_an_error_with_its_row(name):
 # ---------------------------------------------------------------------- going on by sampling
 
 
-def test_weights_of_a_clone_begin_a_run_of_ppo():
-    model = {"fcnet_hiddens": [8]}
-    with config("MARWIL", model=model).build() as clone:
+@pytest.mark.parametrize("filter_", ["NoFilter", "MeanStdFilter"])
+def test_a_clone_begins_a_run_of_ppo(filter_):
+    model, normalize = {"fcnet_hiddens": [8]}, filter_ == "MeanStdFilter"
+    with config("MARWIL", model=model).offline_data(normalize_observations=normalize).build() as clone:
         clone.train()
-        settings = get_algorithm_config("PPO").environment("CartPole-v1").rollouts(num_rollout_workers=0)
+        settings = get_algorithm_config("PPO").environment("CartPole-v1")
+        settings.rollouts(num_rollout_workers=0, observation_filter=filter_)
         with settings.training(model=model, train_batch_size=200, sgd_minibatch_size=100).build() as ppo:
-            ppo.set_weights(clone.get_weights())
+            ppo.get_policy().set_state(clone.get_policy().get_state())
             obs = clone.recorded.only.columns[sb.OBS]
-            ours, its = (each.policy.compute_actions(obs, explore=False)[0] for each in (clone, ppo))
-            np.testing.assert_array_equal(ours, its)
+            how = {"explore": False, "full_fetch": True}
+            (_, _, ours), (_, _, its) = (each.compute_actions(obs[:50], **how) for each in (clone, ppo))
+            np.testing.assert_array_equal(ours["action_dist_inputs"], its["action_dist_inputs"])
             ppo.train()
+
+
+def test_a_state_with_a_filter_fits_no_policy_without():
+    settings = get_algorithm_config("PPO").environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    clones = config("MARWIL").offline_data(normalize_observations=True)
+    refused = pytest.raises(ValueError, match="observation_filter='NoFilter' cannot take over")
+    with clones.build() as clone, settings.build() as ppo, refused:
+        ppo.get_policy().set_state(clone.get_policy().get_state())
 
 
 def test_a_run_from_data_goes_on_with_a_mixture(tmp_path):

@@ -232,7 +232,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
-        self._told_no_episode = False
+        self._told_no_episode = self._told_filters_stay = False
         self._told_claimed_cores = False
         self.goal: Mapping[str, float] = {}
         if not (self.is_synchronous or self.config.num_rollout_workers):
@@ -924,12 +924,22 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets weights of some or all policies, by id; workers get them with their next request.
 
+        Statistics of observation filters stay as they are, which is told once: `Policy.set_state` takes both.
+
         Raises:
             ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
         """
         policies = {policy_id: self._network(policy_id) for policy_id in weights}
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
+        filtering = [policy_id for policy_id, policy in policies.items() if policy.filters_observations]
+        if filtering and not self._told_filters_stay:
+            self._told_filters_stay = True
+            logger.warning(
+                "set_weights() leaves the observation filter as it is, and weights of another run go with its "
+                "statistics. get_policy(%r).set_state(other.get_policy(...).get_state()) takes both.",
+                filtering[0],
+            )
 
     # ------------------------------------------------------------------ policies that come and go
 

@@ -127,7 +127,8 @@ class StableBaselinesNames:
     ) -> None:
         """Sets the parameters of networks; workers get them with their next request.
 
-        The state of the optimizer stays as it is. `restore` goes on from a checkpoint with all of its state.
+        The state of the optimizer stays as it is. `restore` goes on from a checkpoint with all of its state. With the
+        path of a checkpoint observation filters get its statistics as well.
 
         Args:
             load_path_or_dict: what `get_parameters` returned, or the path of a checkpoint.
@@ -143,12 +144,21 @@ class StableBaselinesNames:
             found = found if isinstance(found, dict) else {DEFAULT_POLICY: found}
             given: Mapping[str, Mapping[str, Any]] = {name: policy.parameters() for name, policy in found.items()}
         else:
-            given = load_path_or_dict
+            found, given = {}, load_path_or_dict
         ids = {name: DEFAULT_POLICY if name == _ONLY and _ONLY not in self.policies else name for name in given}
         policies = {name: self._network(policy_id) for name, policy_id in ids.items()}
+        for name, policy in found.items():
+            if policy.spec.observation_filter != (own := policies[name].spec.observation_filter):
+                raise ValueError(
+                    f"the checkpoint's policy {name!r} has observation_filter={policy.spec.observation_filter!r}, but "
+                    f"this algorithm's has {own!r}, so its weights would read other numbers. Use "
+                    f".rollouts(observation_filter={policy.spec.observation_filter!r})."
+                )
         for name, policy in policies.items():
             parameters = {key: np.asarray(value, np.float32) for key, value in given[name].items()}
             if not exact_match:
                 own = policy.parameters()
                 parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
             policy.set_weights(parameters)
+            if name in found:
+                policy.filter.set_state(found[name].filter.get_state())

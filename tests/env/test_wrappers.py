@@ -5,12 +5,13 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.wrappers import TimeAwareObservation
 
 import rllib
 from rllib import Algorithm, PPOConfig, register_wrapper
 from rllib.algorithms.base.wiring import learned_environment, playable_environment
+from rllib.core.connectors.pieces import FlattenObservations
 from rllib.env.factories import wrapped as wrappers_module
 from rllib.env.factories.registry import EnvContext
 from rllib.registered import WRAPPERS
@@ -258,3 +259,60 @@ def test_what_is_not_installed_is_said_at_build(monkeypatch):
 def test_minigrids_wrappers_may_be_named():
     env = made("minigrid.wrappers.FlatObsWrapper", env="minigrid:MiniGrid-Empty-5x5-v0")
     assert isinstance(env.observation_space, Box)
+
+
+class OfOldGym:
+    """Of no base class, and with the old API: no seed, no info, four values, no close()."""
+
+    observation_space, action_space = Dict(a=Box(-1, 1, (2,)), b=Box(-1, 1, (1,))), Discrete(2)
+
+    def observation(self):
+        return {"a": np.full(2, self.n / 10, np.float32), "b": np.zeros(1, np.float32)}
+
+    def reset(self):
+        self.n = 0
+        return self.observation()
+
+    def step(self, action):
+        self.n += 1
+        return self.observation(), 1, self.n >= 5, {}
+
+
+class OfNoClass(OfOldGym):
+    """With the new API, and of no base class."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(), {}
+
+    def step(self, action):
+        observation, reward, done, info = super().step(action)
+        return observation, float(reward), done, False, info
+
+
+class OfOldForm(gymnasium.Env, OfOldGym):
+    """With gymnasium's base class and the old API."""
+
+    observation_space, action_space = OfOldGym.observation_space, OfOldGym.action_space
+    reset, step = OfOldGym.reset, OfOldGym.step
+
+
+AROUND = {
+    "env_wrappers": lambda config: config.environment(env_wrappers=[{"TimeLimit": {"max_episode_steps": 3}}]),
+    "env_to_module_connector": lambda config: config.rollouts(
+        env_to_module_connector=lambda env: FlattenObservations()
+    ),
+    "ignore_observation_keys": lambda config: config.environment(ignore_observation_keys=["b"]),
+    "lstm_use_prev_action": lambda config: config.training(
+        model={"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True}
+    ),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("env", [OfOldGym, OfNoClass, OfOldForm])
+def test_environments_are_adapted_before_something_is_put_around_them(env, around):
+    config = PPOConfig().environment(lambda config: env()).rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=60, sgd_minibatch_size=30, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+    with AROUND[around](config).build() as algo:
+        assert algo.train()["episode_len_mean"] == (3 if around == "env_wrappers" else 5)
+        assert algo.evaluate(1)["episode_len_mean"] == (3 if around == "env_wrappers" else 5)

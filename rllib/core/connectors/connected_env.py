@@ -26,6 +26,7 @@ from rllib.core.connectors.pieces import (
 from rllib.core.connectors.rows import batched, first_row, in_space
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.streams.legacy import as_gymnasium
 
 # (env, spaces, device) -> a piece, or a list of them.
 MakePieces = Callable[..., Any]
@@ -49,7 +50,7 @@ class ConnectedFactory(WrappingFactory):
         Raises:
             ValueError: if it is a vector, or has several agents and a piece that changes observations.
         """
-        env = self.factory.make(context)
+        env = as_gymnasium(self.factory.make(context))
         try:
             return self._connected(env)
         except Exception:

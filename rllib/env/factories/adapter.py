@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from rllib.env.factories.registry import EnvContext, EnvFactory, WrappingFactory
+from rllib.env.streams.legacy import as_gymnasium
 from rllib.models.observations.flat_spaces import flat_leaves
 
 
@@ -158,15 +159,17 @@ class AdaptedFactory(WrappingFactory):
         """One new environment.
 
         Raises:
-            ValueError: if it is neither gymnasium's Env nor VectorEnv, or its observations cannot be adapted.
+            ValueError: if its observations cannot be adapted.
+            TypeError: if it is no environment with one agent.
         """
         return self.adapted(self.factory.make(context))
 
     def adapted(self, env) -> gymnasium.Env | VectorEnv:
         """An environment that the other factory has made, with adapted observations; errors as for `make`."""
+        env = as_gymnasium(env)
         if not isinstance(env, gymnasium.Env | VectorEnv):
             raise ValueError(
-                f"{self.adapter.setting} needs an environment that is a gymnasium.Env, but {self.name} is "
+                f"{self.adapter.setting} is for environments that the library steps, but {self.name} is "
                 f"{type(env).__name__}. Leave the setting out, and change the observations in the environment itself."
             )
         return self.adapter.wrapped(env)

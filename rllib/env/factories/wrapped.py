@@ -16,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from rllib.did_you_mean import nearest
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
+from rllib.env.streams.legacy import as_gymnasium
 from rllib.registered import WRAPPERS
 
 logger = logging.getLogger("rllib.env")
@@ -100,6 +101,7 @@ class WrappedFactory(WrappingFactory):
                 f"env_wrappers go around single environments, but {self.name} makes a vector of {env.num_envs}. "
                 "Wrap it where it is made."
             )
+        env = as_gymnasium(env)
         for wrapper in self.wrappers:
             try:
                 env = wrapper(env)

@@ -10,8 +10,9 @@ import logging
 import gymnasium
 from gymnasium import spaces
 from gymnasium.utils import seeding
+from gymnasium.vector import VectorEnv
 
-from rllib.env.agents import is_multi_agent
+from rllib.env.agents import is_external, is_multi_agent
 from rllib.env.spaces.supported import mismatch
 
 logger = logging.getLogger("rllib.env")
@@ -19,8 +20,8 @@ logger = logging.getLogger("rllib.env")
 _warned: set[type] = set()
 
 
-class LegacyEnvironment:
-    """An adapter that gives an environment of the old API the new one.
+class LegacyEnvironment(gymnasium.Env):
+    """An adapter that gives an environment of the old API the new one, and any other one gymnasium's class.
 
     `done` becomes `terminated`, unless info["TimeLimit.truncated"] says that only a time limit was reached.
     """
@@ -29,6 +30,13 @@ class LegacyEnvironment:
         self.env = env
         self.observation_space = convert_space(env.observation_space)
         self.action_space = convert_space(env.action_space)
+        self.metadata = getattr(env, "metadata", None) or {}
+        self.render_mode, self.spec = getattr(env, "render_mode", None), getattr(env, "spec", None)
+
+    def __getattr__(self, name: str):
+        if name.startswith("_") or name == "env":  # "env" is missing while a copy is made
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.env, name)
 
     @property
     def unwrapped(self):
@@ -48,6 +56,9 @@ class LegacyEnvironment:
         observation, reward, done, info = result
         truncated = bool(done and info.get("TimeLimit.truncated", False))
         return observation, reward, bool(done) and not truncated, truncated, info
+
+    def render(self):
+        return self.env.render()
 
     def close(self) -> None:
         if hasattr(self.env, "close"):
@@ -147,3 +158,23 @@ def adapt_spaces(env):
         )
     foreign = any(convert_space(space) is not space for space in (env.observation_space, env.action_space))
     return LegacyEnvironment(env) if foreign else env
+
+
+def as_gymnasium(env):
+    """An environment with one agent as what gymnasium's wrappers are put around; any other as it is.
+
+    Streams adapt the old API, and classes that are not gymnasium's, after they have seen the first results. Wrappers
+    are put around an environment before.
+
+    Raises:
+        TypeError: if it is not an environment.
+    """
+    if isinstance(env, VectorEnv) or is_multi_agent(env) or is_external(env):
+        return env
+    takes = takes_seed(env) if hasattr(env, "reset") else True
+    if takes and isinstance(env, gymnasium.Env):
+        return env
+    adapted = adapt_spaces(env)
+    if not takes:
+        warn_of_legacy(env, "reset() takes no seed")
+    return adapted if isinstance(adapted, LegacyEnvironment) else LegacyEnvironment(adapted)

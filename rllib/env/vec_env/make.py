@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from rllib.env.factories.registry import EnvContext, GymnasiumFactory, resolve
+from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def make_vec_env(
 
     def make() -> gymnasium.Env:
         env = _made(env_id, arguments)
-        return env if wrapper_class is None else wrapper_class(env, **around)
+        return env if wrapper_class is None else wrapper_class(as_gymnasium(env), **around)
 
     made = DummyVecEnv([make] * n_envs)
     made.seed(None if seed is None else seed + start_index)

@@ -632,11 +632,11 @@ def value_today(name: str, value):
     return today[0]
 
 
-def tell_once(name: str, message: str) -> None:
+def tell_once(name: str, message: str, level: int = logging.INFO) -> None:
     """Logs the notice about this name, the first time in this process."""
     if name not in _noticed:
         _noticed.add(name)
-        logger.info("%s", message)
+        logger.log(level, "%s", message)
 
 
 def tell_ignored(names: Iterable[str]) -> None:

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from rllib.progress import counted
 from rllib.runs.files import ResultFiles, close_all, drop_results_after, read_results, write_params
 from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
 from rllib.storage.file_locks import DirectoryLock
+
+# Directory -> the log of this process that writes there.
+_open_logs: "WeakValueDictionary[Path, RunLog]" = WeakValueDictionary()
 
 
 class RunLog:
@@ -17,6 +21,7 @@ class RunLog:
 
     Attributes:
         iteration: of the newest result; before there is one, the iteration up to which results were kept.
+        is_closed: whether nothing more can be written.
         notices: messages about files that could not be written.
 
     Raises:
@@ -24,13 +29,14 @@ class RunLog:
     """
 
     def __init__(self, directory: Path):
-        self.directory, self.iteration = directory, 0
+        self.directory, self.iteration, self.is_closed = directory, 0, False
         self.notices: list[str] = []
         self._loggers: list = []
         try:
             self._lock = DirectoryLock(directory)
         except BlockingIOError:
             raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
+        _open_logs[directory.resolve()] = self
 
     def forget_after(self, iteration: int) -> None:
         """Removes the results of later iterations from result.json and progress.csv; the other files follow from these.
@@ -65,13 +71,35 @@ class RunLog:
 
     def close(self) -> None:
         """Waits until all is written, closes the files and unlocks the directory; a second call does nothing."""
-        loggers, self._loggers = self._loggers, []
+        loggers, self._loggers, self.is_closed = self._loggers, [], True
         try:
             close_all(loggers)
         finally:
             if loggers:
                 self.notices = self._sidecar.notices
             self._lock.close()
+
+
+def hand_over(directory: Path, iteration: int) -> bool:
+    """Ends the log that this process writes in a directory, so that a run which was loaded from it goes on there.
+
+    Args:
+        directory: of the earlier run.
+        iteration: up to which its results are those of the run that goes on.
+
+    Returns:
+        whether that run can go on there: no result is newer, and no other process writes there.
+    """
+    results = read_results(directory)
+    if results and results[-1]["training_iteration"] > iteration:
+        return False
+    if (log := _open_logs.get(directory.resolve())) is not None:
+        log.close()
+    try:
+        DirectoryLock(directory).close()
+    except OSError:
+        return False
+    return True
 
 
 def refuse_earlier_run(directory: Path) -> None:

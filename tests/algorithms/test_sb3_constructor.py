@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from rllib import A2C, DQN, IMPALA, PPO, SAC, Algorithm, PPOConfig, load_policy
+from rllib.config import aliases
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
+from rllib.runs.files import read_results
 from rllib.storage.checkpoint import CheckpointError
 from tests.envs import BoundedAction, CountingEnv, GoalOnALine
 
@@ -166,14 +168,58 @@ def test_each_run_writes_into_a_directory_of_its_own(tmp_path):
     assert names == ["PPO_1", "PPO_2"] and (tmp_path / "PPO_2/result.json").exists()
 
 
-def test_a_loaded_model_writes_beside_the_one_that_was_saved(tmp_path):
+@pytest.mark.parametrize("name", [None, "mine"])
+def test_a_loaded_model_goes_on_in_the_files_of_its_run_unless_steps_begin_anew(tmp_path, name):
     words = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "tensorboard_log": tmp_path / "logs"}
+    first, second = (tmp_path / f"logs/{name or 'PPO'}_{number}" for number in (1, 2))
     with PPO("MlpPolicy", CountingEnv, **words) as algo:
         assert algo.config.tensorboard_groups
-        algo.learn(16).save(tmp_path / "model")
+        algo.learn(16, tb_log_name=name).save(tmp_path / "model")
+        assert algo.directory == first
         with PPO.load(tmp_path / "model", env=CountingEnv) as loaded:
-            assert loaded.learn(16, reset_num_timesteps=False).num_timesteps == 32
-            assert loaded.directory == tmp_path / "logs/PPO_2" and (loaded.directory / "result.json").exists()
+            assert loaded.learn(16, tb_log_name=name, reset_num_timesteps=False).num_timesteps == 32
+            assert loaded.directory == first and len(read_results(first)) == 2
+        with PPO.load(tmp_path / "model", env=CountingEnv) as loaded:
+            assert loaded.learn(16, tb_log_name=name).num_timesteps == 16
+            assert loaded.directory == second and len(read_results(second)) == 1
+        with PPO.load(tmp_path / "model", env=CountingEnv) as loaded:
+            # The first directory has a result that is newer than the checkpoint, and keeps it.
+            loaded.learn(16, tb_log_name=name, reset_num_timesteps=False)
+            assert loaded.directory.name.endswith("_3") and len(read_results(first)) == 2
+
+
+def test_each_learn_that_resets_the_steps_or_has_another_name_has_a_directory(tmp_path):
+    with PPO("MlpPolicy", CountingEnv, n_steps=16, batch_size=16, n_epochs=1, tensorboard_log=tmp_path) as algo:
+        names = []
+        for name, resets in ((None, True), (None, False), (None, True), ("second", False), ("second", False)):
+            algo.learn(16, tb_log_name=name, reset_num_timesteps=resets)
+            names.append((algo.directory.name, len(read_results(algo.directory))))
+        assert names == [("PPO_1", 1), ("PPO_1", 2), ("PPO_2", 1), ("second_1", 1), ("second_1", 2)]
+        assert algo.config.log_dir == str(tmp_path / "second_1")
+
+
+def test_a_name_of_files_without_files_is_told(caplog, monkeypatch):
+    monkeypatch.setattr(aliases, "_noticed", set())
+    with trained(CountingEnv) as algo:
+        for _ in range(2):
+            algo.learn(16, tb_log_name="mine")
+    assert len([line for line in caplog.messages if "tb_log_name='mine' has no effect" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    "make, steps",
+    [
+        (lambda: DQN("MlpPolicy", "CartPole-v1", learning_starts=50), 300),
+        (lambda: SAC("MlpPolicy", "Pendulum-v1", learning_starts=110, batch_size=8), 120),
+        (lambda: A2C("MlpPolicy", "CartPole-v1"), 55),
+    ],
+    ids=["DQN", "SAC", "A2C"],
+)
+def test_a_run_is_as_long_as_it_was_told(make, steps):
+    with make() as algo:
+        assert algo.learn(steps).num_timesteps == steps
+        assert algo.learn(steps, reset_num_timesteps=False).num_timesteps == 2 * steps
+        assert algo.goal == {}
 
 
 def test_the_newest_checkpoint_of_a_run_is_loaded(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import rllib
+from rllib.config import aliases
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.spaces.batches import batch_of, rows_of
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
@@ -221,3 +222,11 @@ def test_what_is_neither_is_none():
 def test_where_running_statistics_are_saved(name):
     with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*MeanStdFilter.*model\.save"):
         getattr(DummyVecEnv([CountingEnv]), name)
+
+
+@pytest.mark.parametrize("name", ["monitor_dir", "monitor_kwargs", "vec_env_cls", "vec_env_kwargs"])
+def test_arguments_without_effect_are_told_once(name, caplog, monkeypatch):
+    monkeypatch.setattr(aliases, "_noticed", set())
+    for _ in range(2):
+        make_vec_env("CartPole-v1", **{name: "given"}).close()
+    assert [line.startswith(f"make_vec_env: {name} has no effect") for line in caplog.messages] == [True]

@@ -746,7 +746,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def _set_tasks(self, choose: Callable) -> None:
         """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
-        answers = self.workers.foreach_worker(operator.methodcaller("set_tasks", choose))
+        # Not of a local worker beside remote ones, which takes no part in sampling.
+        samples_here = not self.config.num_rollout_workers
+        answers = self.workers.foreach_worker(operator.methodcaller("set_tasks", choose), local_worker=samples_here)
         self._env_tasks = [tasks for _, tasks in answers]
         for worker_index, tasks in answers:
             # Workers that replace others get the settings of this process.
@@ -758,11 +760,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         total_timesteps: float,
         callback: Any = None,
         log_interval: int = 1,
-        tb_log_name: str = "run",
+        tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        """Trains until this number of further environment steps has been sampled, in whole iterations.
+        """Trains until this number of further environment steps has been sampled, rounded up to whole training steps.
 
         Args:
             total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
@@ -770,8 +772,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
                 (docs/start/from_sb3.md).
             log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
-            tb_log_name: for callbacks alone; the files of the run are in log_dir.
-            reset_num_timesteps: let `num_timesteps` begin at 0. The clock of schedules, `timesteps`, goes on anyway.
+            tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
+                on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
+            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both go
+                on, also after `load`. The clock of schedules, `timesteps`, goes on anyway.
             progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
 
         Returns:
@@ -794,13 +798,15 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         variables = {
             "total_timesteps": self.num_timesteps + total_timesteps,
             "log_interval": log_interval,
-            "tb_log_name": tb_log_name,
+            "tb_log_name": tb_log_name or "run",
         }
-        self._learning = Learning(self, callbacks, self._steps_since_reset, variables)
+        self._choose_directory(tb_log_name, reset_num_timesteps)
+        self._learning, goal = Learning(self, callbacks, self._steps_since_reset, variables), self.goal
+        self.goal = {"timesteps": first + total_timesteps, **goal}
         try:
             self._learning.run(lambda: self.timesteps - first >= total_timesteps)
         finally:
-            self._learning = None
+            self._learning, self.goal = None, goal
         return self
 
     def _take_length(self, total_timesteps: float) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
-from rllib.algorithms.base.stable_baselines.construction import next_directory
+from rllib.algorithms.base.stable_baselines.construction import next_directory, numbered_name
 from rllib.env.factories.registry import is_environment_class, register_typed_function
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
@@ -342,17 +341,17 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     return {"env": None, "env_config": {}, **spaces}
 
 
-def log_directory(path: str | os.PathLike) -> dict[str, str]:
-    """The setting log_dir of a run that begins with a checkpoint, where the saved run's was one of tensorboard_log.
+def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str]]:
+    """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
 
     The directory of the saved run stays as it is: its algorithm may still be there.
     """
-    files = read_checkpoint(path, only=("config.json", "algorithm.json"))
-    saved = files.get("config.json", {}).get("log_dir")
-    algorithm = files.get("algorithm.json", {}).get("algorithm")
-    if not isinstance(saved, str) or not re.fullmatch(rf"{re.escape(str(algorithm))}_\d+", Path(saved).name):
-        return {}
-    return {"log_dir": next_directory(Path(saved).parent, str(algorithm))}
+    config = read_checkpoint(path, only=("config.json",)).get("config.json", {})
+    saved = config.get("log_dir")
+    if not isinstance(saved, str) or not config.get("tensorboard_groups"):
+        return None, {}
+    name = numbered_name(Path(saved))
+    return (Path(saved), {"log_dir": next_directory(Path(saved).parent, name)}) if name else (None, {})
 
 
 def environment_class(code: UserCode) -> type | UserCode:

@@ -52,10 +52,17 @@ class Reporting:
         algorithm = self._algorithm
         if algorithm.config.log_dir is not None:
             iteration = algorithm.metrics.iteration
-            if self._log is None or self._log.iteration != iteration:
-                self._open_log(algorithm.directory, iteration)
+            place = algorithm.directory
+            log = self._log
+            if log is None or log.is_closed or log.iteration != iteration or log.directory != place:
+                self._open_log(place, iteration)
         if not self._trackers:
             self._trackers = [TRACKERS[name](*self._described(), **each) for name, each in self._options.items()]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether files of the run are being written."""
+        return self._log is not None
 
     def _open_log(self, directory: Path, iteration: int) -> None:
         if self._log is not None:

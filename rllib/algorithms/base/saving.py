@@ -272,7 +272,8 @@ class Saving:
 
         Args:
             path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
-                constructor's tensorboard_log, further training writes into a new directory there.
+                constructor's tensorboard_log, further training writes into a new directory there; with
+                learn(reset_num_timesteps=False) into that of the saved run.
             env: an environment in any form that the constructor takes, in the place of the saved one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
@@ -288,8 +289,10 @@ class Saving:
         changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words})
         if env is None:
             changes |= without_environment(path)
-        changes = {**log_directory(path), **changes}
-        return cls.from_checkpoint(path, changes)
+        saved, place = log_directory(path)
+        algorithm = cls.from_checkpoint(path, {**place, **changes})
+        algorithm._loaded_from = saved
+        return algorithm
 
     def get_state(self) -> dict[str, Any]:
         """The files of a checkpoint: name -> dict of plain values, or of arrays."""

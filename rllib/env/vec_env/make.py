@@ -7,11 +7,20 @@ from typing import Any
 
 import gymnasium
 
+from rllib.config.aliases import tell_once
 from rllib.env.factories.registry import EnvContext, GymnasiumFactory, resolve
 from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 
-logger = logging.getLogger(__name__)
+_MONITORS = (
+    "no monitor.csv is written; episodes are in progress.csv and result.json of the constructor's tensorboard_log, and "
+    "returns and lengths in each result's hist_stats"
+)
+_PROCESSES = "environments step in one process; PPO('MlpPolicy', env, num_rollout_workers=4) makes processes"
+_IGNORED = {
+    **dict.fromkeys(("monitor_dir", "monitor_kwargs"), _MONITORS),
+    **dict.fromkeys(("vec_env_cls", "vec_env_kwargs"), _PROCESSES),
+}
 
 
 def make_vec_env(
@@ -37,8 +46,8 @@ def make_vec_env(
         wrapper_class: a wrapper around each environment, with `wrapper_kwargs`.
         env_kwargs: arguments of each environment.
         wrapper_kwargs: arguments of the wrapper.
-        monitor_dir, monitor_kwargs, vec_env_cls, vec_env_kwargs: without effect, and a line of logging says why:
-            episodes are counted in any case, and processes are the algorithm's own (num_rollout_workers).
+        monitor_dir, monitor_kwargs, vec_env_cls, vec_env_kwargs: without effect, and a warning says so: episodes are
+            counted in any case, and processes are the algorithm's own (num_rollout_workers).
 
     Raises:
         ValueError: if `n_envs` is not positive.
@@ -46,7 +55,15 @@ def make_vec_env(
     if n_envs < 1:
         raise ValueError(f"n_envs={n_envs} must be at least 1")
     arguments, around = dict(env_kwargs or {}), dict(wrapper_kwargs or {})
-    _tell_ignored(monitor_dir or monitor_kwargs, vec_env_cls not in (None, DummyVecEnv) or vec_env_kwargs)
+    other_class = None if vec_env_cls is DummyVecEnv else vec_env_cls
+    _tell_ignored(
+        {
+            "monitor_dir": monitor_dir,
+            "monitor_kwargs": monitor_kwargs,
+            "vec_env_cls": other_class,
+            "vec_env_kwargs": vec_env_kwargs,
+        }
+    )
 
     def make() -> gymnasium.Env:
         env = _made(env_id, arguments)
@@ -70,8 +87,8 @@ def _made(env_id: str | Callable[..., gymnasium.Env], arguments: Mapping[str, An
     return factory.make(EnvContext(arguments))
 
 
-def _tell_ignored(monitors: Any, processes: Any) -> None:
-    if monitors:
-        logger.info("make_vec_env: monitor_dir has no effect; episodes are in the files of log_dir")
-    if processes:
-        logger.info("make_vec_env: vec_env_cls has no effect; num_rollout_workers=4 of an algorithm makes processes")
+def _tell_ignored(given: Mapping[str, Any]) -> None:
+    """Warns once of each argument that was given and has no effect."""
+    for name, value in given.items():
+        if value:
+            tell_once(f"make_vec_env {name}", f"make_vec_env: {name} has no effect: {_IGNORED[name]}.", logging.WARNING)

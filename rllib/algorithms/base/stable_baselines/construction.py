@@ -5,6 +5,7 @@ stand beside them, as num_rollout_workers=4 does.
 """
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,12 @@ def next_directory(given: Any, algorithm: str) -> str:
     """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
     paths = (Path(given, f"{algorithm}_{number}") for number in itertools.count(1))
     return str(next(path for path in paths if not path.exists()))
+
+
+def numbered_name(directory: Path) -> str | None:
+    """The name before the number of a directory that `next_directory` has named; None for any other."""
+    found = re.fullmatch(r"(.+)_\d+", directory.name)
+    return found and found[1]
 
 
 def _no_policy(config: Any, policy: Any, words: Mapping[str, Any]) -> str:

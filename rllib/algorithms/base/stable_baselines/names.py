@@ -1,19 +1,23 @@
 """Attributes and methods of an algorithm by Stable-Baselines3's names."""
 
 import contextlib
+import logging
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rllib.acting.inference import under_plain_names
-from rllib.algorithms.base.stable_baselines.construction import Words
+from rllib.algorithms.base.stable_baselines.construction import Words, next_directory, numbered_name
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.logger import Logger
+from rllib.config.aliases import tell_once
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 from rllib.policy import Policy
+from rllib.runs.run_log import hand_over
 from rllib.sample_batch import DEFAULT_POLICY
 
 # The name of the only policy's parameters.
@@ -42,6 +46,10 @@ class StableBaselinesNames:
     _first_timestep: int = 0
     _logger: Logger | None = None
     _vec_env: DummyVecEnv | None = None
+    # Directory of tensorboard_log of the run whose checkpoint was loaded.
+    _loaded_from: Path | None = None
+    _reporting: Any
+    iteration: int
 
     @abstractmethod
     def _new_environment(self) -> Any:
@@ -101,6 +109,33 @@ class StableBaselinesNames:
     def _close_vec_env(self) -> None:
         if self._vec_env is not None:
             self._vec_env.close()
+
+    def _choose_directory(self, tb_log_name: str | None, reset_num_timesteps: bool) -> None:
+        """Chooses the directory of tensorboard_log that a call of `learn` writes into.
+
+        A call that does not reset the number of steps goes on in the directory of the run, or of the run that was
+        loaded, unless results that are newer than the checkpoint would be lost there.
+        """
+        if not self.config.tensorboard_groups or self.config.log_dir is None:
+            if tb_log_name is not None:
+                tell_once(
+                    "tb_log_name",
+                    f"tb_log_name={tb_log_name!r} has no effect: it names a directory in tensorboard_log, which "
+                    "the constructor was not given. Use PPO('MlpPolicy', env, tensorboard_log='runs').",
+                    logging.WARNING,
+                )
+            return
+        present = self.directory
+        name = tb_log_name or numbered_name(present) or type(self).__name__
+        is_open, same_name = self._reporting.is_open, name == numbered_name(present)
+        if same_name and (not is_open or not reset_num_timesteps):
+            saved = None if is_open or reset_num_timesteps else self._loaded_from
+            chosen = present if saved is None or not hand_over(saved, self.iteration) else saved
+        else:
+            chosen = Path(next_directory(present.parent, name))
+        if chosen != present:
+            self.directory = chosen
+            self.config = self.config.copy(copy_frozen=False).reporting(log_dir=str(chosen)).freeze()
 
     def _taken_along(self) -> dict[str, Any]:
         """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""

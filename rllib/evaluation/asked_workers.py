@@ -3,7 +3,7 @@
 import functools
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rllib.config import absent
@@ -15,8 +15,14 @@ class AskedWorkers:
     """Base of the sources of samples: all questions to workers are made of `foreach_worker`."""
 
     @abstractmethod
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """function(worker, *args) on every worker, in order."""
+    def foreach_worker(
+        self,
+        function: Callable,
+        *args,
+        local_worker: bool = True,
+        remote_worker_ids: Iterable[int] | None = None,
+    ) -> list:
+        """[function(worker, *args) for each worker], the local one first."""
 
     @property
     @abstractmethod
@@ -39,13 +45,44 @@ class AskedWorkers:
     # Workers do not know which policies learn.
     foreach_policy_to_train = foreach_trainable_policy = foreach_policy
 
-    def foreach_worker_with_id(self, function: Callable[[int, Any], Any], *, local_worker: bool = True) -> list:
-        """function(index, worker) on every worker, in order; the local worker has the index 0."""
-        return self.foreach_worker(functools.partial(_with_index, function), local_worker=local_worker)
+    def foreach_worker_with_id(
+        self,
+        function: Callable[[int, Any], Any],
+        *,
+        local_worker: bool = True,
+        remote_worker_ids: Iterable[int] | None = None,
+    ) -> list:
+        """[function(index, worker) for each worker]; the local worker has the index 0, and is the first."""
+        asked = functools.partial(_with_index, function)
+        return self.foreach_worker(asked, local_worker=local_worker, remote_worker_ids=remote_worker_ids)
 
-    def foreach_env_runner(self, func: Callable, *, local_env_runner: bool = True, **without_effect: Any) -> list:
-        """`foreach_worker`, by the name of Ray 2.10 and later."""
-        return self.foreach_worker(func, local_worker=local_env_runner)
+    def foreach_env_runner(
+        self,
+        func: Callable,
+        *,
+        local_env_runner: bool = True,
+        remote_worker_ids: Iterable[int] | None = None,
+        healthy_only: bool = True,
+        timeout_seconds: float | None = None,
+        return_obj_refs: bool = False,
+        mark_healthy: bool = False,
+    ) -> list:
+        """`foreach_worker`, by the name of Ray 2.10 and later.
+
+        Args:
+            healthy_only, mark_healthy: without effect, since workers that have died are replaced before any is asked.
+            timeout_seconds, return_obj_refs: refused if they ask for anything.
+
+        Raises:
+            TypeError: for the last two; all answers are waited for.
+        """
+        if timeout_seconds is not None or return_obj_refs:
+            given = "return_obj_refs=True" if return_obj_refs else f"timeout_seconds={timeout_seconds!r}"
+            raise TypeError(
+                f"foreach_env_runner({given}) cannot be used: all answers are waited for, at most as long as "
+                "sample_timeout_s allows. Leave it out, or use .rollouts(sample_timeout_s=...)."
+            )
+        return self.foreach_worker(func, local_worker=local_env_runner, remote_worker_ids=remote_worker_ids)
 
     def num_remote_workers(self) -> int:
         """Number of remote workers that are there."""

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -195,16 +195,45 @@ class WorkerSet(AskedWorkers):
         )
         return lambda: [episode for episodes in collect().values() for episode in episodes]
 
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """function(worker, *args) on every worker, in order. The function is sent to their processes.
+    def foreach_worker(
+        self,
+        function: Callable,
+        *args,
+        local_worker: bool = True,
+        remote_worker_ids: Iterable[int] | None = None,
+    ) -> list:
+        """[function(worker, *args) for each worker], the local one first. The function is sent to their processes.
 
         Args:
-            local_worker: whether it is called on a worker in this process, too; there is one without remote workers.
+            local_worker: whether it is called on the worker in this process, too. Without remote workers there always
+                is one, beside them from the first call of `local_worker()` on.
+            remote_worker_ids: indices of the remote workers that are asked, from 1 on; None: all.
+
+        Raises:
+            ValueError: for an index without a worker.
         """
-        if self._local is not None:
-            return [function(self._local, *args)] if local_worker else []
-        answers = self.fleet.ask_all(lambda actor, index: actor.apply.remote(function, *args), is_work=False)
+        beside = [function(self._present_local(), *args)] if local_worker and self._has_local else []
+        return beside + (self._ask_remote(function, args, remote_worker_ids) if self.num_workers else [])
+
+    @property
+    def _has_local(self) -> bool:
+        return self._local is not None or self._beside is not None
+
+    def _ask_remote(self, function: Callable, args: Sequence, indices: Iterable[int] | None = None) -> list:
+        indices = None if indices is None else list(indices)
+        if unknown := [index for index in indices or () if index not in self.fleet.members]:
+            raise ValueError(
+                f"remote_worker_ids={indices!r}: there is no {self._worker_class.kind} {unknown[0]}. There are "
+                f"{', '.join(map(str, self.fleet.members)) or 'none'}."
+            )
+        if indices == []:
+            return []
+        answers = self.fleet.ask_all(lambda actor, index: actor.apply.remote(function, *args), indices, is_work=False)
         return list(answers.values())
+
+    def _ask_samplers(self, function: Callable, *args) -> list:
+        """[function(worker, *args) for each worker that samples], without the one beside remote workers."""
+        return self.foreach_worker(function, *args, local_worker=self._local is not None)
 
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
         """One result per item, in order: items are distributed, and each worker calls function(worker, share, *args).
@@ -236,7 +265,7 @@ class WorkerSet(AskedWorkers):
     def change_settings(self, settings: RolloutSettings) -> None:
         """Lets the workers go on with other settings: those that are there, and those that will replace them."""
         self.settings = settings
-        self.foreach_worker(_change_worker, settings)
+        self._ask_samplers(_change_worker, settings)
         if self._beside is not None:
             self._beside.close()
             self._beside = None
@@ -254,6 +283,12 @@ class WorkerSet(AskedWorkers):
             return self._local
         if self._beside is None:
             self._beside = self._make_local(replace(self.settings, make_recorder=None))
+        return self._present_local()
+
+    def _present_local(self) -> Worker:
+        """The worker in this process, with the present policies where it is beside remote ones."""
+        if self._local is not None:
+            return self._local
         if self._present is not None:
             self._beside.load_snapshots(self._present())
         return self._beside
@@ -288,7 +323,7 @@ class WorkerSet(AskedWorkers):
 
     def get_state(self) -> list[list[dict]]:
         """The state of each worker's random streams, of each of its environments."""
-        return self.foreach_worker(operator.methodcaller("get_state"))
+        return self._ask_samplers(operator.methodcaller("get_state"))
 
     def set_state(self, state: list[list[dict]], restores: int) -> None:
         """Restores a state of `get_state`; new episodes begin on seeds that the run has not used.
@@ -298,7 +333,7 @@ class WorkerSet(AskedWorkers):
             restores: number of checkpoints that the run has been restored from, this one included.
         """
         self.restores = restores
-        self.foreach_worker(_restore_worker, json.dumps(state), restores)
+        self._ask_samplers(_restore_worker, json.dumps(state), restores)
         self.fleet.forget()  # requests under way use other weights
 
     def stop(self) -> None:

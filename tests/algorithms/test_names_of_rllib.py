@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import operator
 import pickle
 from pathlib import Path
 
@@ -239,9 +240,35 @@ def test_a_local_worker_stands_beside_remote_ones():
             algo.workers.local_worker().get_weights()["default_policy"], algo.get_weights()["default_policy"]
         )
         assert len(worker.foreach_env(lambda env: env.unwrapped)) == 2
-        assert algo.workers.foreach_worker(lambda each: each.worker_index) == [1]
-        assert algo.workers.foreach_worker_with_id(lambda index, each: index) == [1]
         assert algo.workers.num_remote_workers() == 1
+
+
+def test_a_local_worker_is_asked_first_as_in_ray():
+    with small_config(num_workers=2).training(train_batch_size=64).build() as algo:
+        workers, index = algo.workers, operator.attrgetter("worker_index")
+        assert workers.foreach_worker(index) == [1, 2]
+        workers.local_worker().mark = "local"
+        assert workers.foreach_worker(index) == [0, 1, 2] == workers.foreach_env_runner(index)
+        assert workers.foreach_worker(index, local_worker=False) == [1, 2]
+        assert workers.foreach_worker_with_id(lambda number, each: number) == [0, 1, 2]
+        assert workers.foreach_worker(lambda each: getattr(each, "mark", None)) == ["local", None, None]
+        assert workers.foreach_env(lambda env: type(env.unwrapped).__name__) == [["CartPoleEnv"] * 2] * 3
+        assert workers.foreach_env_with_context(lambda env, context: context.worker_index) == [
+            [0] * 2,
+            [1] * 2,
+            [2] * 2,
+        ]
+        weights = workers.foreach_policy(lambda policy, policy_id: policy.weights.copy())
+        assert len(weights) == 3 and np.array_equal(weights[0], algo.get_weights()["default_policy"])
+        assert workers.foreach_env_runner(index, remote_worker_ids=[2]) == [0, 2]
+        assert workers.foreach_worker(index, local_worker=False, remote_worker_ids=[]) == []
+        with pytest.raises(ValueError, match="remote_worker_ids=.* no rollout worker 3"):
+            workers.foreach_worker(index, remote_worker_ids=[3])
+        for unavailable in ({"timeout_seconds": 5.0}, {"return_obj_refs": True}):
+            with pytest.raises(TypeError, match="all answers are waited for"):
+                workers.foreach_env_runner(index, **unavailable)
+        state = algo.workers.get_state()
+        assert len(state) == 2, "the local worker beside remote ones takes no part in sampling"
 
 
 def test_preprocessors_of_the_catalog():

@@ -64,7 +64,7 @@ class Source(Protocol):
         """Begins a round and returns a function that waits for it; only asked where there are remote workers."""
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """function(worker, *args) on every worker, in order; nothing where there is none."""
+        """[function(worker, *args) for each worker], the local one first; [] where there is none."""
 
     def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
         """[function(environment) for each environment] of every worker, in order."""
@@ -113,7 +113,7 @@ class NoWorkers(AskedWorkers):
 
     num_healthy_workers = num_restarts = num_in_flight = 0
 
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True, remote_worker_ids=()) -> list:
         """Nothing, for no worker."""
         return []
 

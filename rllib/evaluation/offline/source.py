@@ -79,7 +79,7 @@ class RecordedSource(AskedWorkers):
         """A function that returns the next rows."""
         return lambda: self.sample(snapshots)
 
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True, remote_worker_ids=()) -> list:
         """Nothing, for no worker."""
         return []
 

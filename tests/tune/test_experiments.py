@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import runtime
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune.reporting.analysis import ExperimentAnalysis
@@ -386,6 +387,52 @@ def test_what_can_never_fit_says_need_and_have(run):
         run(by_track, config={"a": 1}, resources_per_trial={"cpu": 1, "gpu": 1})
     with pytest.raises(UnschedulableError, match=r"needs CPU: 3"):
         run(tune.with_resources(by_track, {"cpu": 3}), config={"a": 1})
+
+
+NEEDS = {
+    "too much": lambda config: {"cpu": config["need"]},
+    "cannot be said": lambda config: {"cpu": 1 / (config["need"] < 3)},
+    "no resources": lambda config: {"cpu": 1 if config["need"] < 3 else "three"},
+}
+
+
+@pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
+def test_a_trial_that_can_never_start_fails_alone(run, tmp_path, needs):
+    trainable = tune.with_resources(lambda config: {"loss": config["need"]}, needs)
+    settings = {"metric": "loss", "mode": "max", "name": "x", "raise_on_failed_trial": False}
+    space = {"need": tune.grid_search([1, *[99] * 9, 2, 3])}
+    for resume in (False, "AUTO+ERRORED"):
+        analysis = run(trainable, config=space, resume=resume, **settings)
+        statuses = [trial.status for trial in analysis.trials]
+        assert statuses == ["TERMINATED", *["ERROR"] * 9, "TERMINATED", "ERROR"]
+        assert analysis.best_config == {"need": 2}
+        failed = analysis.trials[1]
+        assert failed.error.split(":")[0] in ("UnschedulableError", "ZeroDivisionError", "ValueError", "TypeError")
+        assert Path(failed.error_file).read_text().count("Failure #") == 1 + bool(resume)
+
+
+@pytest.mark.parametrize("num_samples", [1, 12, -1])
+def test_an_experiment_of_which_no_trial_can_ever_start_is_refused(run, num_samples):
+    trainable = tune.with_resources(by_track, lambda config: {"cpu": 50 + config["need"]})
+    with pytest.raises(UnschedulableError, match=r"needs CPU: [5-9]\d.*it has CPU: 2"):
+        run(trainable, config={"need": tune.randint(0, 20)}, num_samples=num_samples)
+
+
+def test_an_experiment_is_not_resumed_where_its_trials_never_fit(run, monkeypatch):
+    class Stops(tune.Callback):
+        def on_trial_result(self, **info):
+            raise ConnectionError("of my own")
+
+    settings = {"config": {"a": tune.grid_search([1, 2])}, "name": "x"}
+    trainable = tune.with_resources(by_track, lambda config: {"cpu": need})
+    need = 1
+    with pytest.raises(ConnectionError):
+        run(trainable, callbacks=[Stops()], **settings)
+    monkeypatch.setattr(runtime, "cluster_resources", lambda: {"CPU": 0.5})
+    with pytest.raises(UnschedulableError, match=r"by_track_0_a=1 needs CPU: 1.*it has CPU: 0.5"):
+        run(trainable, resume=True, **settings)
+    monkeypatch.undo()
+    assert [trial.status for trial in run(trainable, resume=True, **settings).trials] == ["TERMINATED"] * 2
 
 
 def test_workers_that_do_not_fit_share_the_cpus(run, caplog):

@@ -25,7 +25,7 @@ class Callback:
         """A trial's process has started."""
 
     def on_trial_restore(self, iteration: int, trials: list, trial, **info) -> None:
-        """A trial continues from a checkpoint."""
+        """A trial continues from a checkpoint; its process has started, and on_trial_start has been called."""
 
     def on_trial_save(self, iteration: int, trials: list, trial, **info) -> None:
         """A trial has been saved."""

@@ -58,6 +58,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
 
     Raises:
         ValueError, TypeError: for invalid settings; nothing has been started or written then.
+        UnschedulableError: if resources that all trials need can never be had.
     """
     resolved = resolve_trainable(spec.trainable)
     if spec.resources_per_trial is not None:
@@ -77,16 +78,18 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     if not runtime.is_initialized():
         preload = (*PRELOAD, "rllib.tune.running.actor") if is_algorithm else _LIGHT_PRELOAD
         runtime.init(preload=preload, ignore_reinit_error=True)  # another thread may have begun one meanwhile
+    # Memory is not counted, so it has no bound.
+    total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
+    trainable_class, request = resolved.cls, resolved.request
+    if spec.num_seeds > 1:
+        several = SeveralSeeds(trainable_class, spec.num_seeds, request, spec.chdir_to_trial_dir, spec.log_to_file)
+        trainable_class, request = several.trainable(), several.resources
+    if resolved.resources is not None and not callable(resolved.resources):  # the same for all trials
+        request(space).within(total, f"a trial of {resolved.name}")
     directory = open_directory(spec, resolved.name, space, pickled)
     try:
         _refuse_other_seeds(directory, spec)
-        trainable_class, request = resolved.cls, resolved.request
-        if spec.num_seeds > 1:
-            several = SeveralSeeds(trainable_class, spec.num_seeds, request, spec.chdir_to_trial_dir, spec.log_to_file)
-            trainable_class, request = several.trainable(), several.resources
         make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
-        # Memory is not counted, so it has no bound.
-        total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
         decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
@@ -179,7 +182,11 @@ def _refuse_other_seeds(directory: ExperimentDirectory, spec: ExperimentSpec) ->
 def _trial_maker(spec: ExperimentSpec, name: str, request: Callable[[dict], Resources], space: dict, path: Path):
     def make(trial_id: str, index: int, config: dict[str, Any]) -> Trial:
         params = _chosen(space, config)
-        trial = Trial(trial_id, index, name, config, params, path, request(config))
+        trial = Trial(trial_id, index, name, config, params, path)
+        try:
+            trial.resources = request(config)
+        except Exception as error:  # any error of a user's function, or settings that are invalid together
+            trial.exception = error
         if spec.trial_name_creator:
             trial.custom_name = str(spec.trial_name_creator(trial))
         if spec.trial_dirname_creator:

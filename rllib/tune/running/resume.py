@@ -31,6 +31,7 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
 
     Raises:
         ValueError: if files are damaged, or hold code that is not to be loaded; nothing has been changed then.
+        UnschedulableError: if an unfinished trial can never fit into this session; nothing has been changed either.
     """
     if not directory.past:
         return
@@ -61,6 +62,9 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
         for trial in replay.by_id.values():
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
                 refuse_foreign_pickle(checkpoint)
+    for trial in replay.by_id.values():
+        if trial.trial_id in continuing and trial.status != ERROR:  # one that has failed may fail again
+            trial.resources.within(trials.total, str(trial))
     queue = replay.queue()
     for trial in replay.by_id.values():
         continues = trial.trial_id in continuing

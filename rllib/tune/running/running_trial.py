@@ -23,6 +23,7 @@ class RunningTrial:
         ending: status and reason with which the trial is about to end; None: it continues.
         patience_s: seconds that it may take to end.
         deadline_s: end of these seconds, counted from the beginning of the experiment; None: not known yet.
+        is_restored: whether its process begins from a checkpoint.
         takeovers: number of takeovers of other trials' checkpoints that are to come (running/checkpoints.py).
     """
 
@@ -33,6 +34,7 @@ class RunningTrial:
     ending: tuple[str, str | None] | None = None
     patience_s: float = CLOSE_S
     deadline_s: float | None = None
+    is_restored: bool = False
     takeovers: int = 0
 
     def ask(self, what: str, *arguments) -> None:

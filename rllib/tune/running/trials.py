@@ -36,6 +36,7 @@ from rllib.tune.running.checkpoints import Checkpoints, Takeover, Takeovers
 from rllib.tune.running.running_trial import RunningTrial
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from runtime.errors import UnschedulableError
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ logger = logging.getLogger(__name__)
 INTERRUPTED_CLOSE_S = 2.5
 # Seconds that it has when the experiment ends, and by which a step may exceed the trial's time.
 GRACE_S = 5.0
-# Number of trials made before they can start, so that tables show them as pending.
+# Number of trials made before they can start, so that tables show them as pending; and of trials that can never start,
+# of which none fits, after which an experiment gives up.
 _PENDING_AHEAD = 8
 # As in Ray: with 1, keys that the first result lacks are waited for.
 _NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
@@ -99,6 +101,8 @@ class Trials:
         self._is_closing = False  # nothing starts any more
         self._names_checked = False  # of what stop, metric and checkpoints ask of results
         self._warned: set[str] = set()
+        self._unfit: list[Trial] = []  # have failed, since they can never start
+        self._any_fits = False
 
     def take(self) -> list:
         """The instructions of the events so far, in the order in which they are to be carried out."""
@@ -136,13 +140,21 @@ class Trials:
             left: its remaining results and checkpoints, as in `rolled_back`; None: the trial does not continue.
         """
         self._join(trial)
+        self._any_fits = self._any_fits or left is None
         if left is not None:
             if trial.status == RUNNING:
                 self._interrupted.append(trial)
+            # What it needs may have been the error, and may be another thing now.
+            if trial.status == ERROR and "training_iteration" not in trial.last_result:
+                made = self._make_trial(trial.trial_id, trial.index, trial.config)
+                trial.resources, trial.exception = made.resources, made.exception
+            problem = self._fit(trial)
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             trial.go_back(*left)
             self.waiting[trial.trial_id] = trial
             self.verdicts.rolled_back(trial)
+            if problem is not None:
+                self._refuse(trial, problem)
         if trial.last_result:
             self.verdicts.see(trial.last_result)
 
@@ -191,6 +203,7 @@ class Trials:
             self.stop(reason)
         if not self._is_closing:
             self._add_trials()
+            self._refuse_what_never_fits()
             self._start_trials()
             if self.waiting and not self.running:
                 self._settle_deadlock()
@@ -260,7 +273,12 @@ class Trials:
         """Asks the searcher for configurations, a few ahead of what runs."""
         counts_itself = self._searcher.is_exhaustive  # for grids num_samples is how often they are gone through
         ahead = _PENDING_AHEAD if counts_itself else 1
-        while not self._exhausted and sum(trial.status == PENDING for trial in self.waiting.values()) < ahead:
+        unfit = len(self._unfit)
+        while (
+            not self._exhausted
+            and sum(trial.status == PENDING for trial in self.waiting.values()) < ahead
+            and len(self._unfit) < unfit + _PENDING_AHEAD  # the others' turn, and Ctrl-C's
+        ):
             index = len(self.trials)
             if not counts_itself and 0 <= self._spec.num_samples <= index:
                 self._exhausted = True
@@ -273,10 +291,34 @@ class Trials:
                 return
             self._add(self._make_trial(trial_id, index, config))
 
-    def _add(self, trial: Trial) -> None:
-        trial.resources, notice = trial.resources.within(self.total, f"a trial of {trial.trainable_name}")
+    def _fit(self, trial: Trial) -> Exception | None:
+        """Fits the trial's resources into the session's; the error if that can never be, or they could not be found."""
+        if trial.exception is not None:
+            return trial.exception
+        try:
+            trial.resources, notice = trial.resources.within(self.total, f"a trial of {trial.trainable_name}")
+        except UnschedulableError as error:
+            return error
         if notice:
             self._warn_once("oversubscribed", notice)
+        self._any_fits = True
+        return None
+
+    def _refuse(self, trial: Trial, problem: Exception) -> None:
+        """Lets a trial that can never start fail, alone."""
+        self._unfit.append(trial)
+        self._fail(trial, problem)
+
+    def _refuse_what_never_fits(self) -> None:
+        """Raises the first trial's error if no trial can ever start: it is a mistake of the whole experiment then."""
+        if self._any_fits or not self._unfit:
+            return
+        are_alike = all(trial.resources == self._unfit[0].resources for trial in self._unfit)
+        if self._exhausted or (len(self._unfit) >= _PENDING_AHEAD and (are_alike or self._spec.num_samples == -1)):
+            raise self._unfit[0].exception
+
+    def _add(self, trial: Trial) -> None:
+        problem = self._fit(trial)
         numbered = (f"{trial.dirname}_{number}" for number in itertools.count(trial.index))
         trial.dirname = next(name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames)
         self._do(instructions.WriteConfig(trial))
@@ -287,6 +329,8 @@ class Trials:
         self._scheduler.on_trial_add(self, trial)
         if trial.config is not suggested:
             self._configure(trial, trial.config)
+        if problem is not None:
+            self._refuse(trial, problem)
 
     def _join(self, trial: Trial) -> None:
         self.trials.append(trial)
@@ -346,9 +390,8 @@ class Trials:
         trial.status = RUNNING
         self._record(status_record(trial))
         self.verdicts.started(trial)
+        running.is_restored = bool(restore)
         running.ask("step")
-        if restore:
-            self._do(instructions.CallHook("on_trial_restore", trial))
 
     def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
         """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
@@ -379,6 +422,8 @@ class Trials:
             trial.seed = answer["seed"]
             self._do(instructions.WriteConfig(trial))
         self._do(instructions.CallHook("on_trial_start", running.trial))
+        if running.is_restored:
+            self._do(instructions.CallHook("on_trial_restore", running.trial))
 
     def _on_step(self, running: RunningTrial, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial

@@ -182,7 +182,8 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
     Raises:
         TuneError: if a trial has failed; ends with its traceback.
         ValueError, TypeError: for invalid arguments; before anything starts, where that is possible.
-        UnschedulableError: if a trial can never fit.
+        UnschedulableError: if no trial can ever fit. One of several whose configuration asks for more than there is
+            fails alone.
         KeyboardInterrupt: after Ctrl-C; the experiment can be resumed.
     """
     if isinstance(run_or_experiment, list | tuple):

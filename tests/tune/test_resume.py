@@ -228,6 +228,38 @@ def test_numbers_that_were_nan_are_nan_when_an_experiment_continues(tmp_path, mo
         assert trial.status == "TERMINATED" and scheduler.iterations == list(range(1, 7))
 
 
+class InfiniteAtTimes(Climber):
+    def step(self):
+        return {**super().step(), "height": [math.inf, 2.0, -math.inf, math.nan][self.iteration % 4]}
+
+
+class RecordsHeights(Records):
+    def on_trial_result(self, runner, trial, result):
+        super().on_trial_result(runner, trial, result)
+        self.heights = [*getattr(self, "heights", ()), str(result["height"])]
+        return self.CONTINUE
+
+
+def test_infinite_numbers_are_so_when_an_experiment_continues(tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", 10**9)
+    settings = {"storage_path": tmp_path, "stop": {"training_iteration": 5}, "config": {"rate": 1.0}, "verbose": 0,
+                "tensorboard": False, "metric": "height", "mode": "max", "checkpoint_freq": 1}  # fmt: skip
+    copies = CopiesEverything(tmp_path / "x", tmp_path)
+    [trial] = tune.run(InfiniteAtTimes, name="x", callbacks=[copies], scheduler=RecordsHeights(), **settings).trials
+    expected = ["inf", "2.0", "-inf", "nan", "inf"]
+    assert [str(checkpoint.metrics["height"]) for checkpoint in trial.checkpoints] == expected
+    for path in (tmp_path / "x", *copies.paths[-2:]):
+        scheduler = RecordsHeights()
+        [again] = tune.run(InfiniteAtTimes, name=path.name, resume=True, scheduler=scheduler, **settings).trials
+        for there in (again, *ExperimentAnalysis(path).trials):
+            assert [str(checkpoint.metrics["height"]) for checkpoint in there.checkpoints] == expected
+            assert str(there.last_result["height"]) == str(there.metric_analysis["height"]["last"]) == "inf"
+            if path == tmp_path / "x":
+                assert str(there.metric_analysis["height"]) == str(trial.metric_analysis["height"])
+            else:
+                assert scheduler.heights == expected[:4]
+
+
 def test_a_trial_goes_back_to_its_last_result_with_its_nan(tmp_path):
     context = TrialContext("x_0", "x", str(tmp_path))
     trainable = NaNAtTimes({"rate": 1.0}, context)
@@ -237,9 +269,9 @@ def test_a_trial_goes_back_to_its_last_result_with_its_nan(tmp_path):
     trainable.save()
     trial = Trial("x_0", 0, "x", {}, experiment_dir=tmp_path.parent)
     trial.dirname = tmp_path.name
-    trial.checkpoints = [TrialCheckpoint("checkpoint_000001", 1, {"height": math.nan, "nested/loss": math.nan})]
+    trial.checkpoints = [TrialCheckpoint("checkpoint_000001", 1, {"height": math.nan, "nested/loss": -math.inf})]
     trial.go_back(*roll_back(trial))
-    assert math.isnan(trial.last_result["height"]) and math.isnan(trial.last_result["nested"]["loss"])
+    assert math.isnan(trial.last_result["height"]) and trial.last_result["nested"]["loss"] == -math.inf
     assert trial.last_result["name"] is None and math.isnan(trial.metric_analysis["height"]["last"])
 
 

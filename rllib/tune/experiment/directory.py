@@ -33,7 +33,7 @@ from rllib.runs.safe_files import AppendedFile, numbered, write_whole
 from rllib.storage.file_locks import lock
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import written
-from rllib.tune.experiment.records import apply_record, check_record, with_nan
+from rllib.tune.experiment.records import apply_record, check_record, with_numbers
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.search.domains import Choice, Domain
@@ -246,8 +246,8 @@ def _read_progress(trial: Trial) -> None:
         return
     trial.go_back(earlier, trial.checkpoints)
     # A number that is null in the last result is NaN, so that it does not count with an earlier value.
-    numbers = {*trial.metric_analysis, *(key for checkpoint in trial.checkpoints for key in checkpoint.metrics)}
-    trial.take({**with_nan(last, numbers), "config": trial.config})
+    names = {*trial.metric_analysis, *(key for checkpoint in trial.checkpoints for key in checkpoint.metrics)}
+    trial.take({**with_numbers(last, dict.fromkeys(names, math.nan)), "config": trial.config})
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import cloudpickle
 from rllib.runs.files import drop_results_after, read_results, write_params
 from rllib.runs.safe_files import numbered, remove_whole
 from rllib.storage.foreign_files import copy_inside
-from rllib.tune.experiment.records import with_nan
+from rllib.tune.experiment.records import not_finite, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 
@@ -41,7 +41,8 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
     everything is removed.
 
     Returns:
-        the remaining results and checkpoints, the oldest first. Numbers of the last result that were NaN are NaN again.
+        the remaining results and checkpoints, the oldest first. Numbers of the last result that were NaN or infinite
+        are so again.
     """
     directory = Path(trial.logdir)
     results = read_results(directory)
@@ -50,7 +51,7 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
     last = checkpoints[-1].iteration if checkpoints else 0
     kept = drop_results_after(directory, last)
     if kept and checkpoints:
-        kept[-1] = with_nan(kept[-1], [key for key, value in checkpoints[-1].metrics.items() if value != value])
+        kept[-1] = with_numbers(kept[-1], not_finite(checkpoints[-1].metrics))
     return kept, checkpoints
 
 

@@ -1,7 +1,7 @@
 """Records of trials in the journal: written from trials, and applied to restore them.
 
-JSON has no NaN and no infinity, and null stands for both. A number that is read as null becomes NaN. A null in a result
-becomes NaN only where a number is known to have been: it may have been None, too.
+JSON has no NaN and no infinity. Where a record has numbers alone, null is NaN, and "inf" and "-inf" are infinite. In
+results null stands for all three, and may have been None, too: it becomes the number that is known to have been there.
 """
 
 import math
@@ -13,6 +13,7 @@ import msgspec
 
 from rllib.errors import DamagedFileError
 from rllib.result import as_result
+from rllib.runs.entries import lookup
 from rllib.storage.foreign_files import inside, printable
 from rllib.tune.experiment.journal_values import written
 from rllib.tune.experiment.trial import MetricAnalysis, Trial, TrialCheckpoint
@@ -42,16 +43,29 @@ def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
     return record if iteration is None else {**record, "iteration": iteration}
 
 
-def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
-    """A trial's result, which is in its files, is about to be reported to searcher and scheduler."""
-    return {"type": "result", "id": trial.trial_id, "iteration": iteration}
+def result_record(trial: Trial, metrics: Collection[str]) -> dict[str, Any]:
+    """A trial's last result, which is in its files, is about to be reported to searcher and scheduler.
+
+    It has the metrics that are infinite, which they are not in the files.
+    """
+    record = {"type": "result", "id": trial.trial_id, "iteration": trial.last_result["training_iteration"]}
+    infinite = _infinite(trial.last_result, metrics)
+    return {**record, "infinite": infinite} if infinite else record
 
 
-def ending_record(trial: Trial, with_result: bool) -> dict[str, Any]:
+def ending_record(trial: Trial, metrics: Collection[str], with_result: bool) -> dict[str, Any]:
     """A trial has ended by its last result, which the record has if it was not reported to searcher and scheduler."""
     record = {"type": "ending", "id": trial.trial_id}
+    if not with_result:
+        return record
     last = {key: value for key, value in trial.last_result.items() if key != "config"}
-    return {**record, "last_result": last} if with_result else record
+    return {**record, "last_result": last, "infinite": _infinite(last, metrics)}
+
+
+def _infinite(result: Mapping[str, Any], metrics: Collection[str]) -> dict[str, str]:
+    """Metric -> "inf" or "-inf", of those that are infinite."""
+    values = {metric: lookup(result, metric) for metric in metrics}
+    return {metric: str(value) for metric, value in values.items() if value in (math.inf, -math.inf)}
 
 
 def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +74,8 @@ def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> di
 
 
 def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
-    return {"type": "checkpoint", "id": trial.trial_id, **vars(checkpoint)}
+    record = {"type": "checkpoint", "id": trial.trial_id, **vars(checkpoint)}
+    return {**record, "metrics": _written(checkpoint.metrics)}
 
 
 def removed_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
@@ -74,10 +89,11 @@ def status_record(trial: Trial) -> dict[str, Any]:
         last = {key: value for key, value in trial.last_result.items() if key != "config"}
         record |= {"stopped_by": trial.stopped_by, "error": trial.error, "last_result": last}
     if trial.is_finished:
-        record["metric_analysis"] = trial.metric_analysis
+        record["metric_analysis"] = {key: _written(of_key) for key, of_key in trial.metric_analysis.items()}
     return record
 
 
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}
 # Required fields of each kind of record, and optional ones (NotRequired).
 _FIELDS: dict[str, dict[str, Any]] = {
     "trial": {
@@ -86,8 +102,8 @@ _FIELDS: dict[str, dict[str, Any]] = {
     },
     "config": {"config": Any, "iteration": NotRequired[float]},
     "exploit": {"config": Any, "source": str},
-    "result": {"iteration": float},
-    "ending": {"last_result": NotRequired[dict[str, Any]]},
+    "result": {"iteration": float, "infinite": NotRequired[dict[str, str]]},
+    "ending": {"last_result": NotRequired[dict[str, Any]], "infinite": NotRequired[dict[str, str]]},
     "checkpoint": {"name": str, "iteration": float, "metrics": dict[str, Any]},
     "removed": {"name": str},
     "status": {
@@ -114,19 +130,32 @@ def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None
             raise ValueError(f"there is no trial {record[name]!r}")
 
 
-def as_numbers(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    """Numbers of a record, with NaN in the place of null."""
-    return {key: math.nan if value is None else value for key, value in numbers.items()}
+def _written(numbers: Mapping[str, float]) -> dict[str, float | str]:
+    """Numbers for a record, of which `as_numbers` makes them again."""
+    return {key: str(value) if value in (math.inf, -math.inf) else value for key, value in numbers.items()}
 
 
-def with_nan(result: Mapping[str, Any], names: Collection[str], prefix: str = "") -> dict[str, Any]:
-    """A result of a file, with NaN in the place of null under these "a/b" paths."""
+def as_numbers(numbers: Mapping[str, float | str | None]) -> dict[str, float]:
+    """Numbers of a record, with NaN in the place of null, and infinity by its name."""
+    return {
+        key: math.nan if value is None else _INFINITE[value] if isinstance(value, str) else value
+        for key, value in numbers.items()
+    }
+
+
+def not_finite(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Those of the numbers that files of results have as null."""
+    return {key: value for key, value in numbers.items() if value in (math.inf, -math.inf) or value != value}
+
+
+def with_numbers(result: Mapping[str, Any], numbers: Mapping[str, float], prefix: str = "") -> dict[str, Any]:
+    """A result of a file, with these numbers, by "a/b" path, in the places where it has null."""
     restored = {}
     for key, value in result.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            value = with_nan(value, names, f"{path}/")
-        restored[key] = math.nan if value is None and path in names else value
+            value = with_numbers(value, numbers, f"{path}/")
+        restored[key] = numbers[path] if value is None and path in numbers else value
     return restored
 
 
@@ -182,8 +211,8 @@ def apply_record(
         trial.error = record.get("error") and printable(record["error"])
         stats = {key: as_numbers(of_key) for key, of_key in record.get("metric_analysis", {}).items()}
         if "last_result" in record:
-            last_nan = [key for key, of_key in stats.items() if math.isnan(of_key.get("last", 0))]
-            trial.last_result = as_result({**with_nan(record["last_result"], last_nan), "config": trial.config})
+            last = not_finite({key: of_key.get("last", 0) for key, of_key in stats.items()})
+            trial.last_result = as_result({**with_numbers(record["last_result"], last), "config": trial.config})
         if "metric_analysis" in record:
             trial.analysis = MetricAnalysis()
             trial.analysis._stats = stats

@@ -16,7 +16,7 @@ from rllib.runs.files import read_results
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.files import roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
-from rllib.tune.experiment.records import apply_record, with_nan
+from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
@@ -164,19 +164,24 @@ class Replay:
     def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
-            self._take(trial, result)
+            self._take(trial, result, record)
             self._verdicts.report(self, trial, trial.last_result)
 
-    def _take(self, trial: Trial, result: Mapping) -> None:
-        """Makes a result of a file the trial's last one; a null in the place of the metric was NaN."""
-        metrics = [name for metric in self._verdicts.metrics for name in (metric, *stored_names(metric))]
-        trial.last_result = as_result({**with_nan(result, metrics), "config": trial.config})
+    def _take(self, trial: Trial, result: Mapping, record: Mapping) -> None:
+        """Makes a result of a file the trial's last one; a null in place of a metric was infinite, or else NaN."""
+        infinite = as_numbers(record.get("infinite", {}))
+        numbers = {
+            name: infinite.get(metric, math.nan)
+            for metric in self._verdicts.metrics
+            for name in (metric, *stored_names(metric))
+        }
+        trial.last_result = as_result({**with_numbers(result, numbers), "config": trial.config})
 
     def _replay_ending(self, record: dict, result: None) -> None:
         self._apply(record)
         trial = self.by_id[record["id"]]
         if "last_result" in record:
-            self._take(trial, record["last_result"])
+            self._take(trial, record["last_result"], record)
         self._verdicts.leave(self, trial)
 
     def _replay_config(self, record: dict, result: None) -> None:

@@ -481,7 +481,7 @@ class Trials:
         standing = self.verdicts.standing(trial, result, is_new)
         if standing is not None:
             return standing
-        self._record(result_record(trial, result["training_iteration"]))
+        self._record(result_record(trial, self.verdicts.metrics))
         return self.verdicts.report(self, trial, result)
 
     def _follow(self, running: RunningTrial, decision: str) -> None:
@@ -514,7 +514,7 @@ class Trials:
         trial = running.trial
         trial.is_done()
         running.ending = (TERMINATED, reason)
-        self._record(ending_record(trial, with_result=not self.verdicts.has_judged(trial)))
+        self._record(ending_record(trial, self.verdicts.metrics, with_result=not self.verdicts.has_judged(trial)))
         self.verdicts.leave(self, trial)
         if self._is_function and reason is None:
             self._bury(running)  # the function has returned: there is nothing to close

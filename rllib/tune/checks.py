@@ -50,7 +50,8 @@ def check_mode(mode: str | None) -> str | None:
 
 def check_count(name: str, value) -> None:
     """Refuses anything but a whole number >= 1."""
-    check_number(name, value, ">= 1", least=1, whole=True)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    check(name, value, is_count, "a whole number >= 1")
 
 
 def seconds(given: float | timedelta, name: str) -> float:

@@ -128,6 +128,30 @@ def test_a_seed_repeats_what_a_scheduler_by_name_draws(tmp_path):
         assert type(_seeded(tmp_path, {"scheduler": name}).scheduler) is type(create_scheduler(name))
 
 
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("name", ["pbt", "pb2"])
+def test_a_population_by_name_changes_what_is_searched(tmp_path, name, seed):
+    search = {"lr": "log:1e-4:1e-2", "gamma": "0.9,0.99", "seed": "1,2", "model.fcnet_hiddens": "[8],[16]"}
+    spec = _seeded(tmp_path, {"scheduler": name, "search": search}, seed=seed)
+    scheduler = create_scheduler(spec.scheduler, space=spec.config)
+    changed = scheduler._mutations  # what it would change shows in a whole experiment only
+    assert str(changed["lr"]) == "loguniform(0.0001, 0.01)"
+    assert changed.get("gamma") == ([0.9, 0.99] if name == "pbt" else None)
+    assert not {"seed", "model", "env"} & set(changed)
+
+
+def test_what_a_population_of_a_file_changes_is_said_as_ranges(tmp_path):
+    given = {"lr": "log:1e-4:1e-2", "gamma": [0.9, 0.99], "entropy_coeff": "0,0.01", "model": {"x": "int:1:9"}}
+    pbt = _seeded(tmp_path, {"scheduler": {"name": "pbt", "hyperparam_mutations": given}}).scheduler
+    changed = pbt._mutations
+    assert (str(changed["lr"]), str(changed["model"]["x"])) == ("loguniform(0.0001, 0.01)", "randint(1, 9)")
+    assert (changed["gamma"], changed["entropy_coeff"]) == ([0.9, 0.99], [0, 0.01])
+    bounds = {"lr": "log:1e-4:1e-2", "gamma": [0.9, 0.99]}
+    assert _seeded(tmp_path, {"scheduler": {"name": "pb2", "hyperparam_bounds": bounds}}).scheduler
+    with pytest.raises(ValueError, match="nothing to change"):
+        _seeded(tmp_path, {"scheduler": "pbt", "search": {"env": "A,B"}})
+
+
 def test_a_searcher_without_a_seed_differs_each_time(tmp_path):
     first, second = (_first_suggestions(tmp_path, {"name": "optuna"}, seed=None) for _ in range(2))
     assert first != second

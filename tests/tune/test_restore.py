@@ -232,6 +232,21 @@ def test_a_searcher_without_state_is_said_to_begin_anew(run, caplog, make):
 # ---------------------------------------------------------------------- what is another experiment
 
 
+@pytest.mark.parametrize("resume", [True, "AUTO+ERRORED"])
+def test_an_experiment_is_resumed_without_its_config(run, tmp_path, resume):
+    """As it may be copied from elsewhere; its other settings come from it, too, unless they are given."""
+    space = {"rate": tune.grid_search([1.0, 2.0])}
+    run(Climber, config=space, stop={"training_iteration": 3}, name="x", metric="height", mode="max", checkpoint_freq=1)
+    (tmp_path / "x").rename(tmp_path / "moved")
+    again = run(Climber, name="moved", resume=resume)
+    assert [trial.config["rate"] for trial in again.trials] == [1.0, 2.0] and again.best_config == {"rate": 2.0}
+    more = run(Climber, name="moved", resume=resume, num_samples=2, metric="rate", mode="min")
+    assert [trial.last_result["height"] for trial in more.trials] == [3.0, 6.0, 3.0, 6.0]
+    assert more.best_config == {"rate": 1.0}
+    with pytest.raises(ValueError, match="its configuration has rate, not nothing"):
+        run(Climber, name="moved", resume=resume, config={})
+
+
 def test_a_resumed_experiment_with_another_searcher_says_so(run):
     pytest.importorskip("optuna")
     settings = {"name": "x", "config": {"rate": tune.uniform(0, 1)}, "stop": {"training_iteration": 1},

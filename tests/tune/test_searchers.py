@@ -176,6 +176,28 @@ def test_the_options_of_a_choice_may_be_arrays(name, wrap):
             _begun(searcher, {"a": tune.choice(options)}, num_samples=1)
 
 
+NESTED = [
+    {"name": "a", "lr": tune.loguniform(1e-4, 1e-1), "sizes": [tune.randint(1, 9), 4]},
+    {"name": "b", "net": tune.choice([1, {"width": tune.quniform(0, 1, 0.25), "of": tune.choice([(1, 2), None])}])},
+    {"name": "c", "twice": tune.sample_from(lambda spec: spec.config.k * 2)},
+]
+
+
+@pytest.mark.parametrize("name", ["random", "tpe"])
+def test_a_configuration_that_was_drawn_is_a_point(name):
+    """As the best one of an earlier search is the first of the next."""
+    space = {"opt": tune.choice(NESTED), "k": tune.randint(0, 5)}
+    drawn = _play(_begun(BasicVariant(random_state=0), space, num_samples=12), 12, lambda config: 0)
+    assert {config["opt"]["name"] for config in drawn} == set("abc")
+    searcher = BasicVariant(drawn) if name == "random" else _optuna(name, points_to_evaluate=drawn)
+    assert _play(_begun(searcher, space, num_samples=12), 12, lambda config: 0) == drawn
+    for other in ({"name": "a", "lr": 1.0, "sizes": [2, 4]}, {"name": "a", "lr": 1e-3}, {"name": "d"}):
+        with pytest.raises(ValueError, match=r"points_to_evaluate: opt=.* is not in choice"):
+            points = [{"opt": other}]
+            searcher = BasicVariant(points) if name == "random" else _optuna(name, points_to_evaluate=points)
+            _begun(searcher, space, num_samples=1)
+
+
 def test_optuna_learns_nothing_from_failures_and_nan():
     searcher = _begun(_optuna())
     searcher.suggest("a"), searcher.suggest("b"), searcher.suggest("c")

@@ -27,6 +27,7 @@ from rllib.tune.running.build import prepare
 from rllib.tune.running.tuner import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher, domains
+from rllib.tune.search.space import is_grid
 from rllib.tune.search.wrappers import Seeded
 
 # Largest number of trials of a Pareto front that are printed.
@@ -38,6 +39,8 @@ _RANGES = {
     "logint": domains.lograndint,
     "normal": domains.randn,
 }
+# Arguments of schedulers in which ranges stand.
+_OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 
 
 @click.command("tune", short_help="Search for the settings of an algorithm.")
@@ -54,8 +57,9 @@ _RANGES = {
               "Repeat it, with a --mode for each, for a Pareto front.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["max", "min"]), multiple=True, help="[default: max]")
 @click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping, pbt or pb2.")
-@click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, nsga2, bayesopt, cmaes or "
-              "qmc.")
+@click.option(
+    "--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, nsga2, bayesopt, cmaes or qmc."
+)
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
@@ -196,7 +200,7 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
             config["seed"] = seed  # trials with the same seeds differ less by chance
         else:
             searcher = Seeded(searcher, seed)
-    scheduler = _made(create_scheduler, "scheduler", settings.pop("scheduler", None), seed)
+    scheduler = _made(create_scheduler, "scheduler", settings.pop("scheduler", None), seed, space=config)
     settings["num_samples"] = settings.pop("trials", 1)
     if (experiment := settings.pop("experiment", None)) and "name" not in settings:
         settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
@@ -210,14 +214,22 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     )  # fmt: skip
 
 
-def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None) -> Any:
+def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None, **more: Any) -> Any:
     """Makes a scheduler or searcher of {name: asha, max_t: 20}; with a seed, of a name or None, too."""
     if not isinstance(given, Mapping):
-        return given if seed is None else create(given, default_seed=seed)
+        return given if seed is None else create(given, default_seed=seed, **more)
     if "name" not in given:
         raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
-    settings = dict(given)
-    return create(settings.pop("name"), default_seed=seed, **settings)
+    settings = {name: _ranges_in(value) if name in _OF_RANGES else value for name, value in given.items()}
+    return create(settings.pop("name"), default_seed=seed, **more, **settings)
+
+
+def _ranges_in(value: Any) -> Any:
+    """What a population may change, with ranges for their notation: {lr: log:1e-5:1e-2, gamma: "0.9,0.99"}."""
+    if isinstance(value, Mapping):
+        return {key: _ranges_in(item) for key, item in value.items()}
+    parsed = parse_range(value) if isinstance(value, str) else value
+    return parsed["grid_search"] if is_grid(parsed) else parsed
 
 
 def parse_range(text) -> Any:

@@ -330,14 +330,7 @@ def open_directory(
     if spec.name:
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
-        if storage and spec.name and not _latest_path(results, spec.name):
-            _fetch(joined(storage, spec.name), results)
-        if spec.name:
-            found = _latest_path(results, spec.name)
-        else:  # the newest with this trainable's default name
-            paths = _experiments(results, f"{glob.escape(trainable)}_*")
-            found = max(paths, key=lambda path: path.stat().st_mtime, default=None)
-        if found:
+        if found := path_to_resume(spec, trainable):
             return _copied(_reopened(found, trainable, space), storage)
         if "AUTO" not in str(spec.resume):
             places = f"{results} or {storage}" if storage else results
@@ -346,6 +339,22 @@ def open_directory(
                 'storage_path, or resume="AUTO" to start it where there is none'
             )
     return _copied(_created(results, spec, trainable, space, settings), storage)
+
+
+def path_to_resume(spec: ExperimentSpec, trainable: str) -> Path | None:
+    """The experiment that `resume` continues, which is fetched from remote storage if need be; None without one.
+
+    Args:
+        spec: the experiment's settings.
+        trainable: name of the trainable, by whose default names one without a name is found.
+    """
+    results, storage = spec.results_dir, spec.storage_url
+    if not spec.name:
+        paths = _experiments(results, f"{glob.escape(trainable)}_*")
+        return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+    if storage and not _latest_path(results, spec.name):
+        _fetch(joined(storage, spec.name), results)
+    return _latest_path(results, spec.name)
 
 
 def _copied(directory: ExperimentDirectory, storage: str | None) -> ExperimentDirectory:

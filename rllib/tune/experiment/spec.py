@@ -188,7 +188,8 @@ class ExperimentSpec(RunConfig, TuneConfig):
         max_failures, fail_fast: fields of a FailureConfig; without effect where one is given.
         restore: checkpoint directory, or a file in it, that every trial starts from.
         resume: True or "LOCAL": continue the experiment of this name; "AUTO": if it exists; "ERRORED_ONLY": only its
-            failed trials.
+            failed trials. Without a config, the experiment has its own again, and its other settings where they are
+            left out.
         load_user_code: unpickle the objects that a resumed experiment, or a checkpoint of another run, holds beside
             plain values. That runs code: only for those whose origin you trust. Without it, values of `config` replace
             pickled ones of an experiment.

@@ -104,7 +104,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
 
 def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any, Any, ExperimentSpec]:
     """Searcher and scheduler, and the spec with the metric and mode by which they compare trials."""
-    searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler)
+    searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler, space=space)
     given, spec = spec, _with_objective(spec, (scheduler, searcher), is_algorithm)
     accepted = announce_search(searcher, *_objective_for(searcher, given, spec), space, num_samples=spec.num_samples)
     if accepted is False and holds_domains(space):

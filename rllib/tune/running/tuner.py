@@ -11,7 +11,7 @@ from rllib.errors import DamagedFileError, TuneError
 from rllib.progress import counted
 from rllib.remote.download import folder_at, holds, working_copy
 from rllib.remote.url import is_url, joined, parent_and_name, place_of
-from rllib.tune.experiment.directory import JOURNALS, journal_file, read_records
+from rllib.tune.experiment.directory import JOURNALS, described, journal_file, path_to_resume, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
     Experiment,
@@ -27,7 +27,7 @@ from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
 from rllib.tune.states import ERROR
-from rllib.tune.trainables.resolve import resolve_trainable
+from rllib.tune.trainables.resolve import merged_config, resolve_trainable
 
 logger = logging.getLogger(__name__)
 
@@ -107,24 +107,11 @@ class Tuner:
         else:
             path = storage.absolute()
             storage = path.parent
-        file = journal_file(path)
-        header, read = read_records(file)[0], ValueReader(load_user_code)
-        try:
-            if param_space is None:
-                if not header.get("space"):
-                    raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
-                given.config = read(header["space"])
-            settings = {**_settings_of(header, saved_settings(given), read), **saved_settings(given)}
-        except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
-            raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
-        if resolve_trainable(given.trainable).resources is not None:
-            settings.pop("resources_per_trial", None)
+        given = replace(given, config=None if param_space is None else given.config, load_user_code=load_user_code)
         tuner._spec = replace(
-            make_spec(settings, "Tuner", given),
+            _with_saved_settings(given, path),
             name=path.name,
             storage_path=storage,
-            load_user_code=load_user_code,
-            num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
             resume="ERRORED_ONLY"
             if not resume_unfinished
             else "RESTART_ERRORED"
@@ -144,6 +131,34 @@ class Tuner:
     def get_results(self) -> ResultGrid:
         """Results of a restored experiment, without running it."""
         return ResultGrid(ExperimentAnalysis(self._spec.results_dir / self._spec.name))
+
+
+def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
+    """The spec with the settings of the experiment in a directory, unless it has others; a config of None is none.
+
+    Raises:
+        ValueError: if the experiment is damaged, its search space could not be saved, or holds code that is not loaded.
+    """
+    file = journal_file(path)
+    header, read = read_records(file)[0], ValueReader(given.load_user_code)
+    try:
+        if given.config is None:
+            if not header.get("space"):
+                raise ValueError(f"the search space of {path} could not be saved; give it again (param_space, config)")
+            given = replace(given, config=read(header["space"]))
+        settings = {**_settings_of(header, saved_settings(given), read), **saved_settings(given)}
+    except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
+        raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
+    if resolve_trainable(given.trainable).resources is not None:
+        settings.pop("resources_per_trial", None)
+    num_samples = header["num_samples"] if given.num_samples == 1 else given.num_samples
+    return replace(make_spec(settings, "Tuner", given), num_samples=num_samples)
+
+
+def _has_saved(space: Mapping[str, Any], path: Path) -> bool:
+    """Whether the experiment in a directory has this search space."""
+    header = read_records(journal_file(path))[0]
+    return header.get("described", described(space)) == described(space)
 
 
 def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader) -> dict[str, Any]:
@@ -222,7 +237,12 @@ def run_experiments(experiments, **settings) -> list[Trial]:
 
 
 def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
-    """Runs an experiment, or continues it."""
+    """Runs an experiment, or continues it; one that had a config, and gets none, has its saved settings again."""
+    if spec.resume and spec.config is None:
+        resolved = resolve_trainable(spec.trainable)
+        found = path_to_resume(spec, resolved.name)
+        if found and not _has_saved(merged_config(resolved, None), found):
+            spec = _with_saved_settings(spec, found)
     runner, spec = prepare(spec)
     try:
         runner.run()

@@ -1,5 +1,8 @@
 """Schedulers, which stop, pause and change trials, by name."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rllib.did_you_mean import missing
 from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
@@ -8,6 +11,8 @@ from rllib.tune.schedulers.median_stopping import MedianStoppingRule
 from rllib.tune.schedulers.pb2 import PB2
 from rllib.tune.schedulers.pbt import PopulationBasedTraining, PopulationBasedTrainingReplay
 from rllib.tune.search.base import made_by_name
+from rllib.tune.search.domains import Domain, Float, Integer
+from rllib.tune.search.space import changeable
 
 __all__ = [
     "PB2", "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",
@@ -25,6 +30,10 @@ _SCHEDULERS = {
     "pb2": PB2,
     "pbt_replay": PopulationBasedTrainingReplay,
 }
+# Arguments by which a population is told what it may change, and the domains that it can change.
+_CHANGES = {"pbt": ("hyperparam_mutations", Domain), "pb2": ("hyperparam_bounds", Float | Integer)}
+# Settings that a population leaves as they are, unless it is told otherwise: weights need a network of the same shape.
+_KEPT = ("env", "model", "seed")
 _NOT_BUILT = {
     **dict.fromkeys(("hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
@@ -42,12 +51,16 @@ def __getattr__(name: str):
     raise missing(__name__, name, __all__, _INSTEAD.get(name))
 
 
-def create_scheduler(scheduler, *, default_seed: int | None = None, **kwargs) -> TrialScheduler:
+def create_scheduler(
+    scheduler, *, default_seed: int | None = None, space: Mapping[str, Any] | None = None, **kwargs
+) -> TrialScheduler:
     """Makes the scheduler of a name; returns a given scheduler.
 
     Args:
         scheduler: the name, or a scheduler; None: trials run in their order, each to its end.
         default_seed: seed of a scheduler made by name that draws and whose arguments have none; None: it chooses one.
+        space: the search space; "pbt" and "pb2" change its settings, but for env, model and seed, if their arguments do
+            not say what to change.
         kwargs: arguments of a scheduler made by name.
 
     Raises:
@@ -56,6 +69,10 @@ def create_scheduler(scheduler, *, default_seed: int | None = None, **kwargs) ->
     """
     if isinstance(scheduler, str) and scheduler in _NOT_BUILT:
         raise ValueError(f"There is no scheduler {scheduler!r}: {_NOT_BUILT[scheduler]}. Use 'pbt' or 'asha'.")
+    if isinstance(scheduler, str) and scheduler in _CHANGES and space and "custom_explore_fn" not in kwargs:
+        argument, kind = _CHANGES[scheduler]
+        kept = {key: value for key, value in space.items() if key not in _KEPT}
+        kwargs = {argument: changeable(kept, kind), **kwargs}
     if scheduler is None or isinstance(scheduler, str):
         return made_by_name("scheduler", scheduler or "fifo", _SCHEDULERS, kwargs, default_seed)
     if not callable(getattr(scheduler, "on_trial_result", None)):

@@ -97,7 +97,10 @@ class PopulationBasedTraining(TrialScheduler):
     ):
         super().__init__(metric, mode, time_attr)
         if not hyperparam_mutations and custom_explore_fn is None:
-            raise ValueError("PBT has nothing to change: give it hyperparam_mutations, or custom_explore_fn")
+            raise ValueError(
+                "PBT has nothing to change: give it hyperparam_mutations, or custom_explore_fn. By its name it changes "
+                "the settings that are searched."
+            )
         _check_mutations(hyperparam_mutations or {})
         check_number("quantile_fraction", quantile_fraction, "in [0, 0.5]", least=0, most=0.5)
         check_number("resample_probability", resample_probability, "in [0, 1]", least=0, most=1)

@@ -53,7 +53,11 @@ class Choice(Domain):
         return rng.choice(self.values)
 
     def contains(self, value) -> bool:
-        return position_in(self.values, value) is not None
+        return self.option_of(value) is not None
+
+    def option_of(self, value) -> int | None:
+        """Position of the first option that is equal to the value, or of which it can be drawn; None without one."""
+        return next((index for index, option in enumerate(self.values) if _can_be(option, value)), None)
 
     def __repr__(self):
         return f"choice({self.values!r})"
@@ -268,6 +272,21 @@ def _generator(random_state):
     if hasattr(random_state, "bytes"):  # numpy's RandomState and Generator
         return random.Random(random_state.bytes(8))
     return random.Random(random_state)
+
+
+def _can_be(node, value) -> bool:
+    """Whether a part of a search space is equal to the value, or can be drawn as it."""
+    if isinstance(node, Domain):
+        return node.contains(value)
+    if is_lambda_of_spec(node):
+        return True
+    if isinstance(node, Mapping):
+        is_alike = isinstance(value, Mapping) and node.keys() == value.keys()
+        return is_alike and all(_can_be(node[key], value[key]) for key in node)
+    if type(node) in (list, tuple):
+        is_alike = isinstance(value, type(node)) and len(node) == len(value)
+        return is_alike and all(map(_can_be, node, value))
+    return _is_equal(node, value)
 
 
 def _is_equal(first, second) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 from rllib.tune.checks import check_count
 from rllib.tune.objectives import Metric, Mode, is_several, pairs
 from rllib.tune.search.base import Searcher, metric_value, with_point
-from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal, position_in
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal
 from rllib.tune.search.space import holds_domains, name, rebuilt, resolve, split
 
 _NEEDS = {"tpe": (), "random": (), "nsga2": (), "gp": ("scipy", "torch"), "cmaes": ("cmaes",), "qmc": ("scipy",)}
@@ -478,16 +478,28 @@ def _encoded_point(space, point: Mapping) -> tuple[dict[str, Any], dict[str, Any
             elif domain is None or isinstance(domain, Function):
                 fixed[path] = value
             else:
-                queued[path] = _encoded(domain, value)
+                queued.update(_parameters(domain, value, path))
 
     walk(point, "")
     return queued, fixed
 
 
+def _parameters(node, value, path: str) -> dict[str, Any]:
+    """Optuna's parameters, as `_asked` names them, by which a part of the space is drawn as this value."""
+    if isinstance(node, Choice) and not _is_plain(node):
+        index = node.option_of(value)
+        return {path: index, **_parameters(node.values[index], value, f"{path}/option {index}")}
+    if isinstance(node, Domain):
+        return {} if isinstance(node, Function) else {path: _encoded(node, value)}
+    inner = node.items() if isinstance(node, Mapping) else enumerate(node) if type(node) in (list, tuple) else ()
+    found = (_parameters(child, value[key], f"{path}/{key}") for key, child in inner)
+    return {name: each for of_child in found for name, each in of_child.items()}
+
+
 def _encoded(domain: Domain, value):
-    """The parameter that `_ask` turns into this value."""
+    """The parameter that `_ask` turns into this value; the options of a choice are plain."""
     if isinstance(domain, Choice):
-        return value if _is_plain(domain) else position_in(domain.values, value)
+        return value
     if isinstance(domain, Normal):
         return min(max(statistics.NormalDist(domain.mean, domain.sd).cdf(value), _EDGE), 1 - _EDGE)
     return value if isinstance(domain, Float) and domain.q is None else round(value / domain.q)

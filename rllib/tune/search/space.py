@@ -142,6 +142,27 @@ def holds_domains(node, or_grids: bool = True) -> bool:
     return any(holds_domains(child, or_grids) for child in _children(node))
 
 
+def changeable(space: Mapping, kind=Domain) -> dict[str, Any]:
+    """The settings of a space that can be changed while a trial runs, nested as they are there.
+
+    Args:
+        space: the search space.
+        kind: class of domains; Domain also stands for grids, of which there are the lists.
+    """
+    found: dict[str, Any] = {}
+    for key, node in space.items():
+        options = node["grid_search"] if is_grid(node) else node.values if isinstance(node, Choice) else ()
+        if isinstance(node, Function) or any(map(holds_domains, options)):
+            continue
+        if is_grid(node):
+            found |= {key: list(options)} if kind is Domain else {}
+        elif isinstance(node, Mapping):
+            found |= {key: inner} if (inner := changeable(node, kind)) else {}
+        elif isinstance(node, kind):
+            found[key] = node
+    return found
+
+
 def options_of(node) -> list:
     """Values of a part of a space in which each option of its grids and choices occurs.
 

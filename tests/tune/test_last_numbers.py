@@ -1,10 +1,12 @@
 """What a searcher learns of trials whose last result has no number."""
 
+import itertools
 import math
 
 import pytest
 
 from rllib import tune
+from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter
 
 
@@ -23,6 +25,24 @@ class Learning(BasicVariant):
 def results_of(config):
     for result in config["results"]:
         tune.report(result)
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "hyperband"])
+@pytest.mark.parametrize("every", [3, 99])
+def test_the_longest_time_holds_for_results_without_the_metric(run, scheduler, every):
+    """As of an evaluation that comes with every third result, or never."""
+
+    def endless(config):
+        for number in itertools.count(1):
+            tune.report({"other": number, **({"evaluation": {"loss": 1.0}} if number % every == 0 else {})})
+
+    settings = {"scheduler": create_scheduler(scheduler, max_t=5), "metric": "evaluation/loss", "mode": "min"}
+    if every == 99:
+        with pytest.raises(ValueError, match=r"have no metric 'evaluation/loss'.*Trials cannot be compared by it"):
+            run(endless, **settings)
+        return
+    (trial,) = run(endless, **settings).trials
+    assert trial.last_result["other"] == 5 and trial.stopped_by == "the scheduler"
 
 
 @pytest.mark.parametrize("wrap", [lambda search: search, lambda search: ConcurrencyLimiter(search, 1)])

@@ -51,7 +51,8 @@ class Verdicts:
             is_new: False for the trial's last result before an interruption, which may have been judged.
         """
         if not self._is_comparable(result):
-            return "CONTINUE"
+            is_at_end = getattr(self.scheduler, "is_at_end", lambda result: False)
+            return "STOP" if is_at_end(result) else "CONTINUE"
         iteration = result.get("training_iteration", 0)
         judged, decision = self._verdicts.get(trial.trial_id, (0, "CONTINUE"))
         if is_new and trial.trial_id not in self._behind:

@@ -86,6 +86,9 @@ class AsyncHyperBandScheduler(TrialScheduler):
         self._num_stopped += 1
         return self.STOP
 
+    def is_at_end(self, result: Mapping) -> bool:
+        return self._stop_last and self.has_reached(result, self.max_t)
+
     def debug_string(self) -> str:
         rungs = "; ".join(
             f"bracket {s}: "

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rllib.runs.entries import lookup
 from rllib.tune.checks import check_mode
 from rllib.tune.search.base import joined_objective, metric_value
 from rllib.tune.states import PENDING
@@ -122,6 +123,15 @@ class TrialScheduler:
         if math.isnan(value):
             return None
         return value if self.mode == "max" else -value
+
+    def is_at_end(self, result: Mapping) -> bool:
+        """Whether a trial ends with this result whatever its metric is; asked of results that lack the metric."""
+        return False
+
+    def has_reached(self, result: Mapping, time: float) -> bool:
+        """Whether the time_attr of a result is this time or later; False if it is missing."""
+        value = lookup(result, self.time_attr)
+        return value is not None and value >= time
 
     def progress(self, result: Mapping) -> float:
         """The time_attr of a result.

@@ -159,6 +159,9 @@ class HyperBandScheduler(TrialScheduler):
         for trial in [trial for trial in runner.trials if trial.trial_id in ended - {reporting}]:
             runner.stop_trial(trial)
 
+    def is_at_end(self, result: Mapping) -> bool:
+        return self._stop_last and self.has_reached(result, self.max_t)
+
     def debug_string(self) -> str:
         shown = ", ".join(
             f"s={bracket.s}: {counted(len(bracket.live), 'trial')}, {len(bracket.scores)} wait at "

@@ -112,6 +112,8 @@ class Nested(tune.Stopper):
 def test_what_cannot_begin_anew_is_refused(run):
     search = Uncopyable()
     settings = {"config": {"rate": 1.0}, "search_alg": search, "stop": {"training_iteration": 1}}
+    with pytest.raises(ValueError, match="cannot stand in an option"):  # one that does not begin uses nothing
+        run(Climber, **{**settings, "config": {"rate": tune.choice([tune.grid_search([1.0])])}})
     run(Climber, **settings)
     with pytest.raises(ValueError, match=r"search_alg: this Uncopyable was used .* Make a new one"):
         run(Climber, **settings)

@@ -45,14 +45,15 @@ def begin_anew(spec: ExperimentSpec) -> None:
         use, name = _uses.get(id(part)), type(part).__name__
         if use is not None and use.user is not None and (user := use.user()) is not None and user.is_running:
             raise ValueError(f"{setting}: an experiment that runs is using this {name}. Make one for each experiment.")
-        if use is not None and use.before is None:
+        if use is not None and use.before is None and use.user is not None:
             raise ValueError(
                 f"{setting}: this {name} was used by another experiment, whose trials it holds, and cannot be set back "
                 f"since it could not be copied before ({use.problem!s:.200}). Make a new one for each experiment."
             )
     for _, part in parts:
         is_restored = vars(part).pop("_is_restored", False)
-        if (use := _uses.get(id(part))) is not None and not is_restored:
+        use = _uses.get(id(part))
+        if use is not None and use.before is not None and not is_restored:
             attributes = _copied(part, use.before)
             vars(part).clear()
             vars(part).update(attributes)

@@ -225,7 +225,7 @@ def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None, **
 
 
 def _ranges_in(value: Any) -> Any:
-    """What a population may change, with ranges for their notation: {lr: log:1e-5:1e-2, gamma: "0.9,0.99"}."""
+    """Replaces the notation of ranges in what a population may change: {lr: log:1e-5:1e-2, gamma: "0.9,0.99"}."""
     if isinstance(value, Mapping):
         return {key: _ranges_in(item) for key, item in value.items()}
     parsed = parse_range(value) if isinstance(value, str) else value

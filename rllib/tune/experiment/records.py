@@ -144,7 +144,7 @@ def as_numbers(numbers: Mapping[str, float | str | None]) -> dict[str, float]:
 
 
 def not_finite(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Those of the numbers that files of results have as null."""
+    """Picks the numbers that files of results have as null: NaN and infinite ones."""
     return {key: value for key, value in numbers.items() if value in (math.inf, -math.inf) or value != value}
 
 

@@ -17,7 +17,7 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, t
 
 
 class _Use:
-    """What is known of an object that an experiment has used.
+    """Record of an object that an experiment has used.
 
     Attributes:
         before: its attributes before the first experiment; None: they could not be copied, for `problem`.

@@ -44,6 +44,7 @@ from rllib.storage.checkpoint import (
     read_manifest,
     write_checkpoint,
 )
+from rllib.storage.local_path import local_path
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -161,7 +162,7 @@ class Policy:
             CheckpointError: (a ValueError) if it is missing, cut off, holds no policy, or holds code of yours that is
                 not loaded.
         """
-        path = Path(checkpoint_path).absolute()
+        path = local_path(checkpoint_path)
         if path.parent.name == "policies" and not (path / MANIFEST).exists():
             policies = cls.from_checkpoint(path.parents[1], load_user_code=load_user_code)
             if isinstance(policies, dict) and path.name in policies:

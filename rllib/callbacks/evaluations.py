@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from rllib.acting.evaluate_policy import evaluate_policy
 from rllib.callbacks.base import BaseCallback, EventCallback, close, ends
 from rllib.env.vec_env.given import as_vec_env
+from rllib.storage.local_path import local_path
 
 
 class EvalCallback(EventCallback):
@@ -58,7 +58,7 @@ class EvalCallback(EventCallback):
         self.eval_env = as_vec_env(eval_env)
         self.n_eval_episodes, self.eval_freq = n_eval_episodes, eval_freq
         self.deterministic, self.render, self.warn = deterministic, render, warn
-        self.log_path = None if log_path is None else Path(log_path, "evaluations")
+        self.log_path = None if log_path is None else local_path(log_path) / "evaluations"
         self.best_model_save_path = best_model_save_path
         self.best_mean_reward = self.last_mean_reward = -math.inf
         self.evaluations_timesteps: list[int] = []
@@ -68,7 +68,7 @@ class EvalCallback(EventCallback):
 
     def _init_callback(self) -> None:
         if self.best_model_save_path is not None:
-            Path(self.best_model_save_path).mkdir(parents=True, exist_ok=True)
+            local_path(self.best_model_save_path).mkdir(parents=True, exist_ok=True)
         if self.log_path is not None:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
         if self.callback_on_new_best is not None:
@@ -120,7 +120,7 @@ class EvalCallback(EventCallback):
         if self.verbose:
             print("New best mean reward!")
         if self.best_model_save_path is not None:
-            self.model.save(Path(self.best_model_save_path, "best_model"))
+            self.model.save(local_path(self.best_model_save_path) / "best_model")
         return self.callback_on_new_best is None or not ends(self.callback_on_new_best.on_step())
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from rllib.callbacks.base import BaseCallback, EventCallback
+from rllib.storage.local_path import local_path
 
 
 class CheckpointCallback(BaseCallback):
@@ -40,10 +41,10 @@ class CheckpointCallback(BaseCallback):
         self.save_replay_buffer, self.save_vecnormalize = save_replay_buffer, save_vecnormalize
 
     def _init_callback(self) -> None:
-        Path(self.save_path).mkdir(parents=True, exist_ok=True)
+        local_path(self.save_path).mkdir(parents=True, exist_ok=True)
 
     def _path(self, kind: str = "") -> Path:
-        return Path(self.save_path, f"{self.name_prefix}_{kind}{self.num_timesteps}_steps")
+        return local_path(self.save_path) / f"{self.name_prefix}_{kind}{self.num_timesteps}_steps"
 
     def _on_step(self) -> bool:
         if self.n_calls % self.save_freq == 0:

@@ -15,6 +15,7 @@ from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
+from rllib.storage.local_path import local_path
 
 
 class PlaceType(click.ParamType):
@@ -49,7 +50,7 @@ def latest(path: Path | str) -> Path:
 
 def beside(checkpoint: Path, name: str) -> Path:
     """The path of a new file beside a checkpoint; in the current directory for the copy of one at a URL."""
-    checkpoint = checkpoint.absolute()
+    checkpoint = local_path(checkpoint)
     return Path.cwd() / name if is_copy(checkpoint) else checkpoint.with_name(name)
 
 

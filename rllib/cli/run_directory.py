@@ -24,6 +24,7 @@ from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, remove_whole, write_whole
 from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
+from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class RunDirectory:
         Raises:
             Mistake: if it is no run's directory, has no checkpoint, or is being trained.
         """
-        url = place if is_url(place) else storage and joined(storage, place.absolute().name)
+        url = place if is_url(place) else storage and joined(storage, local_path(place).name)
         with storage_input():
             path = working_copy(place, results, SPEC) if is_url(place) else place
         if not (path / SPEC).is_file():

@@ -12,6 +12,7 @@ from rllib.acting.agent_player import SeatedPlayers
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, user_input
+from rllib.storage.local_path import local_path
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class SeatedAlgorithms:
     def _named(self, text: str) -> tuple[str | None, str]:
         """The agent that --against names, or None, and the checkpoint with its policy."""
         name, is_pair, rest = text.partition("=")
-        is_agent = is_pair and (name in self._agents if self._agents else not Path(text).exists())
+        is_agent = is_pair and (name in self._agents if self._agents else not local_path(text).exists())
         return (name, rest) if is_agent else (None, text)
 
     def _left(self, seats: dict[str, Any], text: str) -> list[str]:
@@ -119,9 +120,9 @@ class SeatedAlgorithms:
 
     def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent":
         name, policy_id = text, None
-        if not Path(text).exists() and ":" in text:
+        if not local_path(text).exists() and ":" in text:
             name, _, policy_id = text.rpartition(":")
-        path = latest(Path(name)).absolute()
+        path = latest(local_path(name))
         if path not in self._opened:
             with user_input():
                 self._opened[path] = self._stack.enter_context(acting_algorithm(path, self._load_user_code))

@@ -1,6 +1,7 @@
 """Specifications of runs: from a YAML file, the command line, or both, where the command line takes precedence."""
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -203,7 +204,8 @@ def find_file(name: str) -> Path:
     """
     stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
     env, _, algorithm = stem.rpartition("-")
-    for path in (Path(name), TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
+    given = Path(os.path.expanduser(name))
+    for path in (given, TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path
     known = [example_name(path) for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if path.parent.name != "tune"]

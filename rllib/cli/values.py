@@ -1,15 +1,30 @@
 """Parses values that users type: YAML, in files and in key=value arguments."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
 from rllib.did_you_mean import nearest
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
+
+
+class LocalPath(click.Path):
+    """A path on this machine (Path), which stays relative where it is; "~" is the home directory.
+
+    Shells expand "~" at the beginning of a word alone, and so not in --results-dir=~/results.
+    """
+
+    def __init__(self, **options):
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value, param, ctx):
+        return super().convert(os.path.expanduser(value), param, ctx)
 
 
 class _Loader(yaml.SafeLoader):

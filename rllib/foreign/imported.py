@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rllib.storage.local_path import local_path
+
 
 @dataclass(frozen=True)
 class ImportedModel:
@@ -26,6 +28,6 @@ class ImportedModel:
 
 def refuse_used(directory: str | os.PathLike) -> None:
     """Raises a ValueError if an import would write over something."""
-    path = Path(directory)
+    path = local_path(directory)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already, and an import writes a new directory: give another one")

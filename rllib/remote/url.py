@@ -18,7 +18,7 @@ _LOGIN = re.compile(r"(?P<scheme>://)[^/\s:]*:[^/\s]*@|(?P<http>https?://)[^/\s]
 def place_of(given: str | os.PathLike) -> Path | str:
     """The place that a path or a URL names: a Path on this machine, or a URL (str) of remote storage.
 
-    `file:///PATH` is the path on this machine.
+    `file:///PATH` is the path on this machine. "~" is the home directory; a relative path stays relative.
 
     Raises:
         ValueError: for a URL that names no folder, a chain of several protocols, or a URL that was made a Path.
@@ -31,7 +31,7 @@ def place_of(given: str | os.PathLike) -> Path | str:
     if _CHAIN.match(text):
         raise ValueError(f"{shown(text)} chains several protocols; give one, as in s3://BUCKET/PATH")
     if not (match := _URL.fullmatch(text)):
-        return Path(text)
+        return Path(os.path.expanduser(text))
     protocol, path = match["protocol"].lower(), match["path"].rstrip("/")
     if protocol in _LOCAL:
         if not match["path"].startswith("/"):

@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 
 from rllib.replay.gpu import GPU
+from rllib.storage.local_path import local_path
 
 MEMORY, DISK = "memory", "disk"
 # Where DISK looks for a disk, after $TMPDIR.
@@ -32,7 +33,9 @@ def storage_problem(storage) -> str | None:
         storage: MEMORY, DISK, GPU or a directory.
     """
     known = (MEMORY, DISK, GPU)
-    if isinstance(storage, str) and (storage in known or (os.path.isdir(storage) and _is_writable(storage))):
+    if isinstance(storage, str) and (
+        storage in known or (os.path.isdir(place := local_path(storage)) and _is_writable(place))
+    ):
         return None
     return (
         f"storage={storage!r} must be 'memory', 'gpu', 'disk' (a temporary directory that is on a disk), or the name "
@@ -47,7 +50,7 @@ def directory_of(storage: str) -> str | None:
         ValueError: for DISK, if no temporary directory is on a disk and can be written to.
     """
     if storage != DISK:
-        return None if storage == MEMORY else storage
+        return None if storage == MEMORY else str(local_path(storage))
     places = [place for place in (os.environ.get("TMPDIR"), *PLACES) if place]
     for place in places:
         if os.path.isdir(place) and _is_writable(place) and not _is_in_memory(place):
@@ -110,7 +113,7 @@ def _reserve(file, size: int) -> None:
         file.write(bytes(min(_ZEROS, size - start)))
 
 
-def _is_writable(directory: str) -> bool:
+def _is_writable(directory: str | os.PathLike) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 

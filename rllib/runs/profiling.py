@@ -6,11 +6,11 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from rllib import spans
 from rllib.spans import IDLE, WAIT, Lane, read_lanes
+from rllib.storage.local_path import local_path
 
 DRIVER = "driver"
 ITERATION = "iteration"
@@ -196,7 +196,7 @@ class Profile:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the timeline as a Chrome trace, for ui.perfetto.dev or chrome://tracing."""
-        Path(path).write_text(json.dumps({"traceEvents": list(self._events()), "displayTimeUnit": "ms"}))
+        local_path(path).write_text(json.dumps({"traceEvents": list(self._events()), "displayTimeUnit": "ms"}))
 
     def _events(self) -> Iterable[dict]:
         # Processes of one machine share a clock; several machines share only the time of day.

@@ -3,10 +3,11 @@
 import os
 import sys
 from ctypes.util import find_library
-from pathlib import Path
 from typing import Self
 
 import numpy as np
+
+from rllib.storage.local_path import local_path
 
 # The 256 colours of a GIF are chosen frame by frame: a common choice would need all frames at once.
 _PALETTES = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
@@ -54,7 +55,7 @@ class VideoFile:
     """
 
     def __init__(self, path: str | os.PathLike, fps: float):
-        self.path = Path(path)
+        self.path = local_path(path)
         if self.path.suffix not in _ENCODINGS:
             raise ValueError(f"{path} has none of the endings of videos: {', '.join(_ENCODINGS)}")
         try:

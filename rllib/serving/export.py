@@ -40,6 +40,7 @@ from rllib.serving.exported_policy import (
     ExportError,
     Port,
 )
+from rllib.storage.local_path import local_path
 from rllib.storage.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx"]
@@ -157,7 +158,7 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
 
 
 def _with_suffix(path: str | os.PathLike, suffix: str) -> Path:
-    path = Path(path)
+    path = local_path(path)
     return path if path.suffix else path.with_suffix(suffix)
 
 

@@ -34,6 +34,7 @@ from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.encoding import UserCode, decode, encode, import_path
 from rllib.storage.file_locks import DirectoryLock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
+from rllib.storage.local_path import local_path
 from rllib.storage.signatures import signature, wrote
 from rllib.storage.tensor_file import TensorFile, tensors_of
 
@@ -103,7 +104,7 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
         TypeError: for a value that can be written neither as JSON nor by cloudpickle.
         OSError: naming the path and the cause, such as a full disk; an existing checkpoint is unchanged.
     """
-    path = Path(path).absolute()
+    path = local_path(path)
     _refuse_to_replace(path)
     files = _serialised(tree)
     try:
@@ -314,7 +315,7 @@ def read_checkpoint(
     Raises:
         CheckpointError: (a ValueError) if it is missing, truncated, modified, no checkpoint, or of a newer format.
     """
-    path = Path(path).absolute()
+    path = local_path(path)
     manifest = read_manifest(path)
     wanted = (*([only] if isinstance(only, str) else only), "user_code/")
     files = {
@@ -382,7 +383,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     Raises:
         CheckpointError: if there is none, or it is of a newer format.
     """
-    path = Path(path).absolute()
+    path = local_path(path)
     if not path.is_dir():
         raise CheckpointError(_missing(path))
     try:
@@ -424,7 +425,7 @@ def checkpoint_at(path: str | os.PathLike) -> Path:
     Raises:
         CheckpointError: if the path is neither.
     """
-    path = Path(path).absolute()
+    path = local_path(path)
     if path.is_dir() and not (path / MANIFEST).exists() and (newest := newest_checkpoint(path)):
         return newest
     read_manifest(path)

@@ -36,7 +36,7 @@ _CAN_DESCEND = os.open in os.supports_dir_fd
 
 
 def inside(directory: Path, name: str, what: str) -> Path:
-    """The path DIRECTORY/NAME.
+    """The path DIRECTORY/NAME. Only the name is checked: the user has chosen the directory, which may have "..".
 
     Raises:
         ValueError: if it is outside of the directory, since the name is absolute or has "..", if a part of it is too
@@ -44,15 +44,15 @@ def inside(directory: Path, name: str, what: str) -> Path:
     """
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"{what} is called {name!r:.60}, which is no file's name")
-    path = Path(os.path.normpath(directory / name))
-    if path == directory or not path.is_relative_to(directory):
+    within = Path(os.path.normpath(name))
+    if within.anchor or not within.parts or within.parts[0] == os.pardir:
         raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
-    longest = max(len(os.fsencode(part)) for part in path.relative_to(directory).parts)
+    longest = max(len(os.fsencode(part)) for part in within.parts)
     if longest > _LONGEST_NAME_BYTES:
         raise ValueError(
             f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
         )
-    return path
+    return directory / within
 
 
 def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:

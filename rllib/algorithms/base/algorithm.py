@@ -15,7 +15,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +74,7 @@ from rllib.progress import counted
 from rllib.result import ENV_TASK, LEARNERS, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
+from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-        self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
+        self.directory = local_path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
         self._told_no_episode = self._told_filters_stay = False
         self._told_claimed_cores = False

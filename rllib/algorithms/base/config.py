@@ -12,7 +12,6 @@ and hands a frozen copy to the algorithm; what lies below the algorithm receives
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
@@ -30,6 +29,7 @@ from rllib.config.sections import Merged, NotYet, above, at_least, section, sect
 from rllib.config.setting_types import shortened
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.runs.run_log import refuse_earlier_run
+from rllib.storage.local_path import local_path
 from rllib.web.sockets import host_and_port
 
 # Defaults that are dicts; every config gets a copy.
@@ -264,7 +264,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         """
         config = frozen(type(self), self, env)
         if config.log_dir is not None:
-            refuse_earlier_run(Path(config.log_dir))
+            refuse_earlier_run(local_path(config.log_dir))
         return config._algorithm_class()(config=config)
 
     build_algo = build

@@ -22,6 +22,7 @@ from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import CheckpointError, UserCode, checkpoint_at, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
+from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
 
@@ -312,7 +313,7 @@ def checkpoint_named(path: str | os.PathLike) -> Path:
     Raises:
         CheckpointError: if a file of that library is there, or a directory without a checkpoint.
     """
-    given = Path(path)
+    given = local_path(path)
     places = [given, given.with_suffix("") if given.suffix == ".zip" else given.with_name(f"{given.name}.zip")]
     if found := next(filter(Path.is_dir, places), None):
         return checkpoint_at(found)
@@ -350,8 +351,9 @@ def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str]]
     saved = config.get("log_dir")
     if not isinstance(saved, str) or not config.get("tensorboard_groups"):
         return None, {}
-    name = numbered_name(Path(saved))
-    return (Path(saved), {"log_dir": next_directory(Path(saved).parent, name)}) if name else (None, {})
+    before = local_path(saved)
+    name = numbered_name(before)
+    return (before, {"log_dir": next_directory(before.parent, name)}) if name else (None, {})
 
 
 def environment_class(code: UserCode) -> type | UserCode:

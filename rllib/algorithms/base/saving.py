@@ -44,6 +44,7 @@ from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damage, write_checkpoint
 from rllib.storage.encoding import encode
+from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
 
@@ -167,9 +168,9 @@ class Saving:
         if onnx:
             # Serving stands above the algorithms, so it is named, not imported; and it loads torch.
             importlib.import_module("rllib.serving.export").export_policy(
-                self, Path(export_dir) / "model.onnx", "onnx", policy_id=policy_id
+                self, local_path(export_dir) / "model.onnx", "onnx", policy_id=policy_id
             )
-            return Path(export_dir)
+            return local_path(export_dir)
         return write_checkpoint(export_dir, self._policy_files(policy_id, self._network(policy_id)))
 
     def export_policy_checkpoint(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:

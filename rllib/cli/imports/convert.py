@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import EXIT_FAILURE, Mistake, reported
+from rllib.cli.values import LocalPath
 from rllib.from_ray.conversion import Converted, convert, difference
 
 
 @click.command("convert", short_help="Show a program for Ray with rllib's imports.")
-@click.argument("files", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
+@click.argument("files", type=LocalPath(exists=True), nargs=-1, required=True)
 @click.option("--write", is_flag=True, help="Edit the files, instead of showing the difference.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(files, write, verbose) -> None:

@@ -1,17 +1,16 @@
 """`rllib import-ray`: a checkpoint of Ray RLlib as a run of this library."""
 
-from pathlib import Path
-
 import click
 
 from rllib.cli.failures import reported, user_input
 from rllib.cli.imports.taken_over import output_option, refuse_missing, settings_of, take_over, verbose_option
+from rllib.cli.values import LocalPath
 from rllib.foreign.ray_checkpoints.model import environment_of, import_ray
 from rllib.sample_batch import DEFAULT_POLICY
 
 
 @click.command("import-ray", short_help="Take over a checkpoint of Ray RLlib.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=LocalPath())
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--env", metavar="ENV", help="Environment that it was trained in [default: the one that it names].")
 @click.option("--policy", default=DEFAULT_POLICY, metavar="ID", help="Which one, where CHECKPOINT holds several.")

@@ -1,7 +1,5 @@
 """`rllib import-sb3`: a model of Stable-Baselines3 as a run of this library."""
 
-from pathlib import Path
-
 import click
 
 from rllib.cli.failures import reported
@@ -13,14 +11,15 @@ from rllib.cli.imports.taken_over import (
     take_over,
     verbose_option,
 )
+from rllib.cli.values import LocalPath
 from rllib.foreign.sb3.model import import_sb3
 
 
 @click.command("import-sb3", short_help="Take over a model of Stable-Baselines3.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=LocalPath())
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @env_option
-@click.option("--vecnormalize", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("--vecnormalize", metavar="FILE", type=LocalPath(),
               help="The file that VecNormalize.save wrote.")  # fmt: skip
 @output_option
 @verbose_option

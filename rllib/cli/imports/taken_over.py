@@ -9,11 +9,11 @@ from rllib.cli.failures import Mistake, user_input, writing
 from rllib.cli.run_directory import SPEC, RunDirectory
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import typed
-from rllib.cli.values import is_assignment, parse_assignments
+from rllib.cli.values import LocalPath, is_assignment, parse_assignments
 from rllib.foreign.imported import ImportedModel, refuse_used
 from rllib.progress import counted
 
-output_option = click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The directory, a "
+output_option = click.option("-o", "--output", required=True, type=LocalPath(), help="The directory, a "
                              "new one.")  # fmt: skip
 env_option = click.option("--env", metavar="ENV", help="Environment that the model was trained in; without it the "
                           "policy can act, and not learn.")  # fmt: skip

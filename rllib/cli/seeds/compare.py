@@ -4,13 +4,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.values import LocalPath
 from rllib.progress import counted
 from rllib.runs.drawing import RETURN, STEPS, title_of
 from rllib.runs.measures import (
@@ -31,7 +31,7 @@ _THRESHOLDS = 11
 
 
 @click.command("compare", short_help="Compare algorithms over several seeds.")
-@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=LocalPath())
 @click.option("--measure", type=click.Choice([*_AVERAGES, _IMPROVEMENT, _PROFILE]), default="iqm", show_default=True,
               help="Interquartile mean, mean or median of the scores, probability of improvement of each DIR over the "
               "others, or share of runs that are better than each of some scores.")  # fmt: skip

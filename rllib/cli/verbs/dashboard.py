@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported
+from rllib.cli.values import LocalPath
 
 
 @click.command("dashboard", short_help="Look at runs in the browser.")
-@click.argument("directory", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", default="results", type=LocalPath())
 @click.option("--host", default="127.0.0.1", show_default=True, help="Interface to listen on. Any other than this "
               "machine's own needs a token; one is made if none is given.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=8265, show_default=True, help="0 takes a free one.")

@@ -1,6 +1,7 @@
 """`rllib dataset`: what is in recorded steps, whether they can be right, and other formats of them."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,7 @@ def _spaces_of(env: str) -> tuple[dict[str, Any], int | None]:
 def convert(sources, target, format_, top, take, split, normalized_actions, verbose) -> None:
     """Read all SRC, and write their episodes into one file DST, or to minari:NAMESPACE/NAME-v0."""
     with reported(verbose):
+        target = os.path.expanduser(target)
         with user_input():
             if not target.startswith(PREFIX):
                 checked_format(format_ or format_of(target))

@@ -18,7 +18,7 @@ from rllib.cli.policy_table import policy_table
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.seeds.folder import checkpoints_of_seeds
 from rllib.cli.user_code import load_user_code_option, typed
-from rllib.cli.values import parse_mapping
+from rllib.cli.values import LocalPath, parse_mapping
 from rllib.cli.verbs.record import write_steps
 from rllib.progress import counted
 from rllib.runs.measures import interval, iqm
@@ -39,9 +39,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--config", metavar="MAPPING", help="Settings to change, as JSON or YAML.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Play nothing, and estimate the return from these recorded steps."
-)
+@click.option("--data", type=LocalPath(), help="Play nothing, and estimate the return from these recorded steps.")
 @click.option("--estimators", default="is,wis,dm,dr", show_default=True, help="With --data: how to estimate.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @load_user_code_option("CHECKPOINT")

@@ -8,9 +8,11 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
+from rllib.cli.values import LocalPath
 from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
 from rllib.serving.loaded_policy import load_policy, policy_ids
+from rllib.storage.local_path import local_path
 
 EXIT_CHECK_FAILED = 3
 # Format of the weights without a program.
@@ -27,7 +29,7 @@ class DiffersError(click.ClickException):
 @click.argument("checkpoint", type=PLACE)
 @click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
               help="safetensors: the weights by name, without the program.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
+@click.option("-o", "--output", type=LocalPath(), help="The file [default: beside the checkpoint].")
 @click.option("--policy", help="Which one, where CHECKPOINT holds several.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
 @load_user_code_option("CHECKPOINT")
@@ -38,7 +40,7 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     actions in the environment's own units, with filter, mask and memory inside, and need no rllib.
     """
     with reported(verbose):
-        checkpoint = latest(checkpoint).absolute()
+        checkpoint = local_path(latest(checkpoint))
         suffix = WEIGHTS_SUFFIX if format_ == WEIGHTS else FORMATS[format_].suffix
         output = output or _beside(checkpoint, policy, suffix)
         if format_ == WEIGHTS:

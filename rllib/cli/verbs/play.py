@@ -18,6 +18,7 @@ from rllib.cli.seats import SeatedAlgorithms, Seating, seat_options
 from rllib.cli.user_code import load_user_code_option
 from rllib.env.episodes import Episode
 from rllib.runs.video import VideoFile, draw_without_display, has_display
+from rllib.storage.local_path import local_path
 
 
 def acting_options(command: Callable) -> Callable:
@@ -53,7 +54,7 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
 
 def video_of(checkpoint: Path) -> Path:
     """Default path of a checkpoint's video: beside the checkpoint."""
-    return beside(checkpoint, f"{checkpoint.absolute().name}.mp4")
+    return beside(checkpoint, f"{local_path(checkpoint).name}.mp4")
 
 
 def show(

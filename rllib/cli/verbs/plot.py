@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.cli.values import LocalPath
 from rllib.runs.drawing import WIDTH
 from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
 
 
 @click.command("plot", short_help="Draw runs and experiments.")
-@click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), multiple=True, help="A .html, .png or .svg file; may "
+@click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=LocalPath())
+@click.option("-o", "--out", type=LocalPath(), multiple=True, help="A .html, .png or .svg file; may "
               "repeat.")  # fmt: skip
 @click.option("--metric", multiple=True, help="Result key or a/b path  [default: the experiment's own, else "
               "episode_reward_mean]; repeat it for a Pareto front.")  # fmt: skip

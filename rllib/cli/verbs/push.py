@@ -18,6 +18,7 @@ from rllib.cli.failures import Mistake, reported, storage_input, user_input
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import load_user_code_option
+from rllib.cli.values import LocalPath
 from rllib.remote import hub
 from rllib.remote.model_card import CARD, CURVE, RESULTS, VIDEO, Published, card, command_of, results_json
 from rllib.remote.url import is_url
@@ -27,6 +28,7 @@ from rllib.runs.safe_files import write_whole
 from rllib.runs.video import VideoFile, draw_without_display
 from rllib.storage.checkpoint import MANIFEST, read_manifest
 from rllib.storage.foreign_files import copy_inside, inside, read_inside
+from rllib.storage.local_path import local_path
 
 # Largest picture that is published.
 _LARGEST_CURVE_BYTES = 2**24
@@ -40,7 +42,7 @@ _LARGEST_CURVE_BYTES = 2**24
 @click.option("--video/--no-video", default=True, help="Record an episode [default: where it can be].")
 @click.option("--private", is_flag=True, help="Make a new repository visible to its owners alone.")
 @click.option("--message", default="Publish a policy", show_default=True, help="Of the commit.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the files into this directory instead.")
+@click.option("-o", "--output", type=LocalPath(), help="Write the files into this directory instead.")
 @click.option("--with-code", is_flag=True, help="Publish the pickled code of CHECKPOINT, too.")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
@@ -66,7 +68,8 @@ def command(
             else:
                 hub.check_id(repository)
         run = None if is_url(checkpoint) else _run_of(checkpoint)
-        checkpoint = latest(checkpoint).absolute()
+        # The user may name a link; links that are in what he names are not followed.
+        checkpoint = latest(checkpoint if is_url(checkpoint) else local_path(checkpoint).resolve())
         with tempfile.TemporaryDirectory(prefix="rllib-") as directory:
             with user_input():
                 copy = Path(directory, "checkpoint")  # the run may remove its own meanwhile
@@ -90,7 +93,7 @@ def command(
 
 def _run_of(checkpoint: Path) -> Path | None:
     """Directory of the run of a checkpoint, or the run that was named; None if it lies in none."""
-    places = (checkpoint, checkpoint.absolute().parent)
+    places = (checkpoint, local_path(checkpoint).parent)
     return next((place for place in places if (place / "result.json").is_file()), None)
 
 
@@ -176,6 +179,6 @@ def _recorded(algorithm: Algorithm, path: Path) -> bytes | None:
 
 def _write(files: Mapping[str, Path | bytes], output: Path) -> None:
     for name, content in files.items():
-        path = inside(output.absolute(), name, "a file")
+        path = inside(local_path(output), name, "a file")
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content if isinstance(content, bytes) else content.read_bytes(), is_synced=False)

@@ -1,5 +1,6 @@
 """`rllib record`: episodes of a trained policy as a video, or its steps as data to learn from."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rllib.algorithms.base.recorded.acting import ActingPlan, recorded_steps
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.seats import Seating
+from rllib.cli.values import LocalPath
 from rllib.cli.verbs.play import acting_options, show, video_of
 from rllib.offline.writing.minari_sets import PREFIX, check_name
 from rllib.offline.writing.rolling import new_run_id
@@ -22,7 +24,7 @@ _OF_VIDEOS = ("output", "fps")
 
 @click.command("record", short_help="Write a video of a trained policy, or its steps as data.")
 @click.argument("checkpoint", type=PLACE)
-@click.option("-o", "--output", type=click.Path(path_type=Path),
+@click.option("-o", "--output", type=LocalPath(),
               help="File of the video, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
 @click.option("--to", metavar="PATH", help="Write the steps as data instead: a file (.parquet, .json, .npz, .hdf5), a "
               "directory, or minari:NAMESPACE/NAME-v0.")  # fmt: skip
@@ -132,7 +134,7 @@ def _target(to: str, format_: str | None) -> str:
     if to.startswith(PREFIX):
         check_name(to.removeprefix(PREFIX))
         return to
-    path = Path(to).expanduser()
+    path = Path(os.path.expanduser(to))
     if path.suffix.lower() in SUFFIXES or (path.suffix and not path.is_dir() and format_ is not None):
         checked_format(format_ or format_of(path))
         if path.exists():

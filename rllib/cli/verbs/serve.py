@@ -11,7 +11,7 @@ import msgspec
 from rllib.cli.checkpoints import PLACE, latest
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.user_code import load_user_code_option
-from rllib.cli.values import parse_assignments
+from rllib.cli.values import LocalPath, parse_assignments
 from rllib.remote.url import is_url
 from rllib.serving.learning.progress import prepare_directory
 from rllib.serving.learning.settings import LearningSettings
@@ -19,6 +19,7 @@ from rllib.serving.loaded_policy import policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import checkpoint_at
+from rllib.storage.local_path import local_path
 from rllib.web.sockets import is_loopback, listen
 
 TOKEN_VARIABLE = "RLLIB_SERVE_TOKEN"
@@ -36,9 +37,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--token", envvar=TOKEN_VARIABLE, help=f"That requests carry [default: ${TOKEN_VARIABLE}].")
 @click.option("--watch", is_flag=True, help="Take up newer checkpoints of the run as they appear.")
 @click.option("--learn", is_flag=True, help="Learn from the rewards that clients give (POST /reward).")
-@click.option(
-    "--learn-to", type=click.Path(path_type=Path), help="Checkpoints of --learn [default: CHECKPOINT_learned]."
-)
+@click.option("--learn-to", type=LocalPath(), help="Checkpoints of --learn [default: CHECKPOINT_learned].")
 @click.option("--set", "words", multiple=True, metavar="SETTING=VALUE", help="Of the algorithm that learns.")
 @click.option("--canary-share", type=click.FloatRange(0, 0.5, min_open=True), default=0.1, show_default=True,
               help="Share of the episodes in which a candidate acts.")  # fmt: skip
@@ -82,7 +81,7 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
                 flag = "--watch is for a run on this machine" if settings["watch"] else "--learn needs --learn-to here"
                 raise Mistake(f"{checkpoint} is served from a copy, so that {flag}")
             checkpoint = latest(checkpoint)
-        asked = ServingSettings(source=os.fspath(checkpoint.absolute()), token=token, **settings)
+        asked = ServingSettings(source=os.fspath(local_path(checkpoint)), token=token, **settings)
         if learn:
             asked = _learning(asked, **given)
         elif given["learn_to"] or given["words"]:
@@ -112,7 +111,7 @@ def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeo
         checkpoint = checkpoint_at(asked.path)
         if len(policy_ids(checkpoint)) > 1:
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
-        directory = (learn_to or asked.path.with_name(asked.path.name + "_learned")).absolute()
+        directory = local_path(learn_to or asked.path.with_name(asked.path.name + "_learned"))
         prepare_directory(directory, checkpoint)
     except ValueError as error:  # a CheckpointError as well
         raise Mistake(str(error)) from error

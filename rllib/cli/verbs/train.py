@@ -30,7 +30,7 @@ from rllib.cli.seeds.processes import gpus_of
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
+from rllib.cli.values import LocalPath, is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.remote.url import shown
@@ -120,7 +120,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "its newest checkpoint; KEY=VALUE, --stop, --checkpoint-freq and --keep-checkpoints-num may "
               "change.")  # fmt: skip
 @click.option("--name", "--experiment-name", help="Name of the run's directory [default: ALGO_ENV_DATE].")
-@click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
+@click.option("--results-dir", "--local-dir", type=LocalPath(file_okay=False), default="results",
               show_default=True, help="Directory in which runs get their own.")  # fmt: skip
 @storage_option("each run")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,7 @@ from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.values import LocalPath, is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
@@ -68,7 +67,7 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
               "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
-@click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
+@click.option("--results-dir", type=LocalPath(file_okay=False), default="results", show_default=True,
               help="Directory in which experiments get their own.")  # fmt: skip
 @storage_option("each experiment")
 @load_user_code_option("FILE, or the experiment that is continued,")
@@ -125,7 +124,7 @@ def search(
         runner.run()
     finally:
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
-        _show(analysis, flag)
+        _show(analysis, spec.name_of(runner.directory.path), flag)
     raise_for_failures(analysis, with_traceback=False)
     if runner.directory.lacking:
         sys.exit(EXIT_FAILURE)
@@ -251,15 +250,14 @@ def parse_range(text) -> Any:
     return domains.grid_search(values) if len(values) > 1 else values[0]
 
 
-def _show(analysis: ExperimentAnalysis, flag: str) -> None:
-    """Prints the best trial and the commands that follow, with `flag` where they load user code."""
+def _show(analysis: ExperimentAnalysis, name: str, flag: str) -> None:
+    """Prints the best trial of the experiment NAME, and the commands that follow, with `flag` to load user code."""
     directory = _short(analysis.experiment_path)
     click.echo(f"results     {directory}")
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
     if unfinished:
-        name = shlex.quote(Path(analysis.experiment_path).name)
         click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; to resume, repeat the "
-                   f"command with --name {name} --resume{flag}")  # fmt: skip
+                   f"command with --name {shlex.quote(name)} --resume{flag}")  # fmt: skip
     if is_several(analysis.default_metric):
         _show_front(analysis, flag)
         click.echo(f"plot        rllib plot {directory}")

@@ -6,14 +6,16 @@ import click
 
 from rllib.cli.failures import Mistake, reported, storage_input
 from rllib.cli.run_directory import SPEC
+from rllib.cli.values import LocalPath
 from rllib.remote.download import refuse_hub
 from rllib.remote.mirror import upload
 from rllib.remote.url import is_url, place_of, shown
+from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, lock_held
 
 
 @click.command("upload", short_help="Bring a run's copy in remote storage up to date.")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=LocalPath())
 @click.argument("url", metavar="URL")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(run: Path, url: str, verbose: bool) -> None:
@@ -32,7 +34,7 @@ def command(run: Path, url: str, verbose: bool) -> None:
         with storage_input():
             place = place_of(url)
             if not is_url(place):
-                raise Mistake(f"{shown(url)} is no URL of remote storage, like s3://BUCKET/runs/{run.absolute().name}")
+                raise Mistake(f"{shown(url)} is no URL of remote storage, like s3://BUCKET/runs/{local_path(run).name}")
             refuse_hub(place)
             upload(run, place)
         click.echo(f"storage  {shown(place)}")

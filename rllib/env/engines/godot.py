@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 from rllib.env.engines.godot_game import DEFAULT_PORT, GodotGame
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.storage.local_path import local_path
 
 # Marks sensors whose values are images, written in hexadecimal.
 _IMAGE = "2d"
@@ -70,7 +71,7 @@ class GodotEnv(MultiAgentEnv):
         elif port is not None:
             raise ValueError("give the port of a running game, or the program of one to start, which gets a free port")
         else:
-            path = os.path.abspath(program)
+            path = str(local_path(program))
             if not (os.path.isfile(path) and os.access(path, os.X_OK)):
                 raise ValueError(f"{path} is no program: give the file that Godot has exported for this system")
             command = [path, f"--env_seed={seed}", *([] if show_window else ["--disable-render-loop", "--headless"])]

@@ -4,6 +4,7 @@ The package mlagents_envs is not among the requirements (docs/project/decisions/
 release that runs here will do.
 """
 
+import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,11 +63,12 @@ class Unity3DEnv(MultiAgentEnv):
             ) from error
         self._action_tuple = ActionTuple
         first = port if port is not None else EDITOR_PORT if file_name is None else PROGRAM_PORT
+        program = None if file_name is None else os.path.expanduser(file_name)
         workers = range(_MOST_WORKERS if file_name is not None else 1)
         for worker_id in workers:
             try:
                 self.unity_env = UnityEnvironment(
-                    file_name=file_name, worker_id=worker_id, base_port=first, seed=seed, no_graphics=no_graphics,
+                    file_name=program, worker_id=worker_id, base_port=first, seed=seed, no_graphics=no_graphics,
                     timeout_wait=timeout_wait,
                 )  # fmt: skip
                 break

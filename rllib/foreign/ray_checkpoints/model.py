@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
@@ -16,6 +15,7 @@ from rllib.foreign.ray_checkpoints.networks import TAKEN, network_of
 from rllib.policy import FILTER_PREFIX
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
+from rllib.storage.local_path import local_path
 
 # Settings that say how to learn, by the names of Ray 2.6 and 2.60. Those here are the same, or are known as aliases.
 _WORDS = (
@@ -59,7 +59,7 @@ def import_ray(
     """
     refuse_used(directory)
     with naming_damage(checkpoint):
-        found = read_ray_checkpoint(Path(checkpoint), policy_id)
+        found = read_ray_checkpoint(local_path(checkpoint), policy_id)
         name = _algorithm_of(found)
         network = network_of(name, found)
         filtered = None if found.filter is None else filter_of(found.filter, str(found.path))
@@ -99,7 +99,7 @@ def _algorithm_of(found: RayCheckpoint) -> str:
 def environment_of(checkpoint: str | os.PathLike, policy_id: str = DEFAULT_POLICY) -> str:
     """Name of the environment that a checkpoint was trained in; raises as `import_ray` if it does not say it."""
     with naming_damage(checkpoint):
-        return _named_environment(read_ray_checkpoint(Path(checkpoint), policy_id))
+        return _named_environment(read_ray_checkpoint(local_path(checkpoint), policy_id))
 
 
 def _named_environment(found: RayCheckpoint) -> str:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -21,6 +20,7 @@ from rllib.foreign.sb3.vec_normalize import Normalization
 from rllib.policy import FILTER_PREFIX
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
+from rllib.storage.local_path import local_path
 
 _SPACES = ("observation_space", "action_space")
 
@@ -55,7 +55,7 @@ def import_sb3(
         OSError: if a file cannot be read or written.
     """
     refuse_used(directory)
-    saved = read_model(Path(model))
+    saved = read_model(local_path(model))
     for name in _SPACES:
         if not isinstance(saved.data.get(name), dict):
             raise DamagedFileError(f"{saved.path} is no model of Stable-Baselines3: it does not say its {name}")
@@ -63,7 +63,7 @@ def import_sb3(
         name = algorithm_of(saved)
         network = network_of(name, saved, type_of(saved.data["action_space"]))
         settings, left_out = settings_of(name, saved)
-    normalization = None if vecnormalize is None else Normalization(Path(vecnormalize))
+    normalization = None if vecnormalize is None else Normalization(local_path(vecnormalize))
     made = get_algorithm_config(name)
     for each in (settings, network.settings, normalization.settings if normalization else {}, _place(saved, env)):
         made.update_from_dict(each)

@@ -15,6 +15,7 @@ import numpy as np
 from rllib.offline.writing.open_files import StepFile, draft_of
 from rllib.offline.writing.step_formats import JSON, open_steps
 from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
+from rllib.storage.local_path import local_path
 
 MAX_FILE_SIZE = 64 << 20
 MAX_FILE_SECONDS = 60.0
@@ -60,7 +61,7 @@ class RollingWriter:
         max_file_seconds: float = MAX_FILE_SECONDS,
         packed: Collection[str] = PACKED,
     ):
-        self._directory = Path(os.fspath(directory).removeprefix("file://")).expanduser()
+        self._directory = local_path(os.fspath(directory).removeprefix("file://"))
         self._directory.mkdir(parents=True, exist_ok=True)
         self._format, self._metadata, self._packed = format_, metadata, packed
         self._max_bytes, self._max_rows, self._max_s = max_file_size, max_rows_per_file, max_file_seconds

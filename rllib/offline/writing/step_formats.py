@@ -15,6 +15,7 @@ from rllib.offline.formats.packages import package
 from rllib.offline.writing.column_files import write_hdf5, write_npz, write_parquet
 from rllib.offline.writing.minari_sets import PREFIX, write_minari
 from rllib.offline.writing.open_files import ColumnsFile, LinesFile, StepFile
+from rllib.storage.local_path import local_path
 
 JSON, PARQUET, NPZ, HDF5 = "json", "parquet", "npz", "hdf5"
 _OPEN = {
@@ -111,7 +112,7 @@ def write_steps(
     if os.fspath(path).startswith(PREFIX):
         write_minari(os.fspath(path).removeprefix(PREFIX), columns, starts, metadata)
         return
-    file = open_steps(Path(path), checked_format(format_ or format_of(path)), metadata)
+    file = open_steps(local_path(path), checked_format(format_ or format_of(path)), metadata)
     is_by_line = isinstance(file, LinesFile)
     ranges = itertools.pairwise(starts.tolist()) if is_by_line else [(0, starts[-1])]
     try:

@@ -299,8 +299,9 @@ def for_header(value) -> dict[str, Any] | None:
 def _latest_path(results: Path, name: str) -> Path | None:
     """The last experiment of this name; None without one."""
     found = {}
-    for path in _experiments(results, f"{glob.escape(name)}*"):
-        if match := re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name):
+    place = inside(results, name, "the experiment's directory")  # the name may have "/"
+    for path in _experiments(place.parent, f"{glob.escape(place.name)}*"):
+        if match := re.fullmatch(re.escape(place.name) + r"(?:_(\d+))?", path.name):
             found[int(match.group(1) or 1)] = path
     return found[max(found)] if found else None
 
@@ -331,14 +332,14 @@ def open_directory(
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
         if found := path_to_resume(spec, trainable):
-            return _copied(_reopened(found, trainable, space), storage)
+            return _copied(_reopened(found, trainable, space), spec)
         if "AUTO" not in str(spec.resume):
             places = f"{results} or {storage}" if storage else results
             raise ValueError(
                 f"there is no experiment {spec.name or trainable!r} in {places} to resume. Give its name and "
                 'storage_path, or resume="AUTO" to start it where there is none'
             )
-    return _copied(_created(results, spec, trainable, space, settings), storage)
+    return _copied(_created(results, spec, trainable, space, settings), spec)
 
 
 def path_to_resume(spec: ExperimentSpec, trainable: str) -> Path | None:
@@ -353,15 +354,15 @@ def path_to_resume(spec: ExperimentSpec, trainable: str) -> Path | None:
         paths = _experiments(results, f"{glob.escape(trainable)}_*")
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
     if storage and not _latest_path(results, spec.name):
-        _fetch(joined(storage, spec.name), results)
+        _fetch(joined(storage, spec.name), (results / spec.name).parent)
     return _latest_path(results, spec.name)
 
 
-def _copied(directory: ExperimentDirectory, storage: str | None) -> ExperimentDirectory:
+def _copied(directory: ExperimentDirectory, spec: ExperimentSpec) -> ExperimentDirectory:
     """The directory, of which a copy is kept below a URL if there is one."""
-    if storage:
+    if spec.storage_url:
         try:
-            directory.keep_copy(joined(storage, directory.path.name))
+            directory.keep_copy(joined(spec.storage_url, spec.name_of(directory.path)))
         except BaseException:
             directory.journal.close()
             raise
@@ -376,14 +377,14 @@ def _fetch(url: str, results: Path) -> None:
 
 def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
     name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    numbers = numbered(results / name)  # NAME, NAME_2, ...
-    path = next(path for path in numbers if _is_free(path, spec.storage_url))
-    if spec.name and path.name != name:
+    numbers = numbered(inside(results, name, "the experiment's directory"))  # NAME, NAME_2, ...
+    path = next(path for path in numbers if _is_free(path, spec))
+    if spec.name and path != inside(results, name, "the experiment's directory"):
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
     header = {
         "id": secrets.token_hex(3)[:5],
-        "name": path.name,
+        "name": spec.name_of(path),
         "trainable": trainable,
         "space": for_header(space),
         "described": described(space),
@@ -395,10 +396,10 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     return ExperimentDirectory.create(path, header)
 
 
-def _is_free(path: Path, storage: str | None) -> bool:
+def _is_free(path: Path, spec: ExperimentSpec) -> bool:
     """Whether a new experiment can have this path, and its name in remote storage."""
     is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-    return is_free and not (storage and RemoteFolder(joined(storage, path.name)).names())
+    return is_free and not (spec.storage_url and RemoteFolder(joined(spec.storage_url, spec.name_of(path))).names())
 
 
 def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:

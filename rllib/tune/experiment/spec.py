@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.did_you_mean import nearest
 from rllib.remote.url import place_of
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.loggers import callbacks_of
@@ -236,7 +237,12 @@ class ExperimentSpec(RunConfig, TuneConfig):
     def results_dir(self) -> Path:
         """Directory on this machine in which the experiment's directory is made, absolute."""
         given = self.local_dir if self.storage_url else self.storage_path or self.local_dir
-        return Path(place_of(given or os.environ.get("RLLIB_RESULTS_DIR", "results"))).expanduser().absolute()
+        return local_path(place_of(given or os.environ.get("RLLIB_RESULTS_DIR", "results")))
+
+    def name_of(self, path: Path) -> str:
+        """Name of the experiment in a directory: its path below `results_dir`, which may have "/"."""
+        results = self.results_dir  # another one if the program has changed its directory meanwhile
+        return path.relative_to(results).as_posix() if path.is_relative_to(results) else path.name
 
     @property
     def checkpoints(self) -> CheckpointConfig:

@@ -14,6 +14,7 @@ from rllib.progress import counted
 from rllib.result import as_result
 from rllib.runs.entries import flatten, is_number, lookup, settings_by_path
 from rllib.runs.files import read_results
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import no_number
 from rllib.tune.experiment.directory import journal_file, read_journal
 from rllib.tune.experiment.trial import Trial
@@ -46,7 +47,7 @@ class ExperimentAnalysis:
         default_metric: Metric | None = None,
         default_mode: Mode | None = None,
     ):
-        path = Path(experiment_path).absolute() if experiment_path is not None else None
+        path = local_path(experiment_path) if experiment_path is not None else None
         if trials is None:
             file = path if path.is_file() else journal_file(path)
             path = file.parent

@@ -33,6 +33,7 @@ from rllib.runs.entries import flatten, is_number, lookup, numbers_of_seeds
 from rllib.runs.files import read_goals, read_params, read_results
 from rllib.runs.measures import interval, iqm
 from rllib.runs.safe_files import write_whole
+from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import journal_file, logarithmic, read_records
 from rllib.tune.experiment.trial import short
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs, pareto_front
@@ -102,7 +103,7 @@ def plot(
             is not within 2 ... 40.
         ImportError: if matplotlib is not installed.
     """
-    path = Path(path)
+    path = local_path(path)
     kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
@@ -130,7 +131,7 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
         ValueError: if there is no directory, or no result.json in it.
     """
     runs = []
-    for directory in map(Path, directories):
+    for directory in map(local_path, directories):
         if not directory.is_dir():
             raise ValueError(f"There is no directory {directory}")
         found = sorted(directory.rglob("result.json"), key=_numeric_order)
@@ -166,7 +167,7 @@ def read_objective(*directories: str | os.PathLike) -> tuple[Metric | None, Mode
         ValueError: if they were compared by different metrics.
     """
     found = {}
-    for directory in map(Path, directories):
+    for directory in map(local_path, directories):
         header = _header(directory) or _header(directory.resolve().parent) or {}
         if header.get("metric"):
             metric, mode = checked_objective(header["metric"], header.get("mode"))

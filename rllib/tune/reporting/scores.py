@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib.runs.drawing import RETURN, STEPS
+from rllib.storage.local_path import local_path
 from rllib.tune.reporting.plots import Run, points_of, read_runs, runs_of_seeds, varying
 from rllib.tune.search.base import metric_value
 
@@ -49,7 +50,7 @@ def score_methods(
             more than their seed, or runs that end before `at` or have no metric up to there; if methods have different
             tasks; or if a scale is of no task, or not rising.
     """
-    places = [Path(each).resolve() for each in directories]
+    places = [local_path(each).resolve() for each in directories]
     if twice := [each for each in places if places.count(each) > 1]:
         raise ValueError(f"{twice[0].name} is given twice; a method is compared with others")
     if within := [(inner, outer) for inner in places for outer in places if outer in inner.parents]:

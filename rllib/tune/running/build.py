@@ -15,6 +15,7 @@ from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key
 from rllib.runs.entries import settings_by_path
 from rllib.storage.foreign_files import inside
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, seconds
 from rllib.tune.experiment.callbacks import Callbacks
 from rllib.tune.experiment.directory import ExperimentDirectory, for_header, open_directory
@@ -93,7 +94,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
-        pool = TrialPool(trainable_class, directory.path.name, spec, total)
+        pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
         belong_to(given, runner)
     except BaseException:
@@ -215,7 +216,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     checked_objective(spec.metric, spec.mode)
-    check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
+    check("restore", spec.restore, not spec.restore or local_path(spec.restore).exists(), "a path that exists")
     is_remote = spec.local_dir is not None and is_url(place_of(spec.local_dir))
     check("local_dir", spec.local_dir, not is_remote, "a directory of this machine; storage_path takes URLs")
     if spec.storage_url:

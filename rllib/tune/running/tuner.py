@@ -11,6 +11,7 @@ from rllib.errors import DamagedFileError, TuneError
 from rllib.progress import counted
 from rllib.remote.download import folder_at, holds, working_copy
 from rllib.remote.url import is_url, joined, parent_and_name, place_of
+from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, described, journal_file, path_to_resume, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
@@ -105,7 +106,7 @@ class Tuner:
             storage, name = parent_and_name(storage)
             path = working_copy(joined(storage, name), replace(given, storage_path=storage).results_dir, JOURNALS)
         else:
-            path = storage.absolute()
+            path = local_path(storage)
             storage = path.parent
         given = replace(given, config=None if param_space is None else given.config, load_user_code=load_user_code)
         tuner._spec = replace(
@@ -250,7 +251,7 @@ def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
         if runner.interrupted:
             logger.warning(
                 "interrupted; continue with tune.run(..., name=%r, resume=True), or look at it with "
-                "tune.ExperimentAnalysis(%r)", runner.directory.path.name, str(runner.directory.path)
+                "tune.ExperimentAnalysis(%r)", spec.name_of(runner.directory.path), str(runner.directory.path)
             )  # fmt: skip
         raise
     analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)

@@ -18,10 +18,10 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rllib.runs.entries import encode, is_number, read_number, written_number
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
 from rllib.tune.schedulers.base import TrialScheduler, whole_again
 from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal, position_in
@@ -429,7 +429,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
 
     def __init__(self, policy_file: str | os.PathLike):
         super().__init__()
-        path = Path(policy_file).expanduser()
+        path = local_path(policy_file)
         if not path.is_file():
             raise ValueError(
                 f"There is no policy file {path}. PBT writes pbt_policy_TRIAL.txt for every changed trial."

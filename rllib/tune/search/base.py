@@ -8,13 +8,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
 from rllib.runs.entries import encode
 from rllib.runs.safe_files import write_whole
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import number_in
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs
 from rllib.tune.search.domains import Domain
@@ -81,11 +81,11 @@ class Searcher:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the state to a file."""
-        write_whole(Path(path), encode(self.get_state()))
+        write_whole(local_path(path), encode(self.get_state()))
 
     def restore(self, path: str | os.PathLike) -> None:
         """Reads the state from a file that `save` wrote."""
-        self.set_state(json.loads(Path(path).read_bytes()))
+        self.set_state(json.loads(local_path(path).read_bytes()))
         self._is_restored = True  # so the next experiment begins with this state (running/fresh.py)
 
     def score(self, result: Mapping | None) -> float | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rllib.storage.local_path import local_path
 from rllib.tune.checks import check_count
 from rllib.tune.objectives import Metric, Mode, is_several, pairs
 from rllib.tune.search.base import Searcher, metric_value, with_point
@@ -385,7 +386,7 @@ def _journal_path(storage):
     is_path = isinstance(storage, os.PathLike) or (isinstance(storage, str) and "://" not in storage)
     if not is_path:
         return storage
-    path = Path(storage).expanduser().absolute()
+    path = local_path(storage)
     if path.is_dir():
         raise ValueError(f"storage={str(storage)!r} is a directory; give the path of a journal file, as in study.log")
     return path

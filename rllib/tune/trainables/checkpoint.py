@@ -26,6 +26,7 @@ from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import numbered
 from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
+from rllib.storage.local_path import local_path
 from rllib.storage.tensor_file import DTYPES, TensorFile, tensors_of
 from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
@@ -54,7 +55,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, load_user_code: bool = False):
-        self.path, self._load_user_code = str(path), load_user_code
+        self.path, self._load_user_code = os.path.expanduser(path), load_user_code
 
     def __fspath__(self) -> str:
         return self.path
@@ -62,7 +63,7 @@ class Checkpoint:
     @classmethod
     def from_directory(cls, path: str | Path) -> "Checkpoint":
         """A checkpoint of the files in a directory, which are copied when it is reported."""
-        if not Path(path).is_dir():
+        if not local_path(path).is_dir():
             raise ValueError(f"a checkpoint is a directory, and {path} is none")
         return cls(path)
 
@@ -79,9 +80,10 @@ class Checkpoint:
         Raises:
             DamagedFileError: if it holds a link, which is not followed.
         """
-        path, source = path or tempfile.mkdtemp(prefix="checkpoint_"), Path(self.path).resolve()
-        copy_inside(source.parent, source.name, Path(path))
-        return str(path)
+        target = tempfile.mkdtemp(prefix="checkpoint_") if path is None else os.path.expanduser(path)
+        source = Path(self.path).resolve()
+        copy_inside(source.parent, source.name, Path(target))
+        return target
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
@@ -140,7 +142,7 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
 
 def checkpoint_of(path: str | Path) -> Path:
     """The checkpoint directory in which a path lies, such as a file of `save_checkpoint`; else the path itself."""
-    path = Path(path).expanduser().absolute()
+    path = local_path(path)
     return next((place for place in (path, *path.parents) if (place / METADATA).is_file()), path)
 
 

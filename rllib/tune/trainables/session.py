@@ -22,6 +22,7 @@ from typing import Any
 
 from rllib.runs.files import ResultFiles, write_params
 from rllib.runs.safe_files import numbered
+from rllib.storage.local_path import local_path
 from rllib.tune.trainables.checkpoint import Checkpoint, temporary_directory
 
 logger = logging.getLogger(__name__)
@@ -258,7 +259,7 @@ class Track:
             return self
         now = datetime.now()
         name = trial_name or f"{now:%Y-%m-%d_%H-%M-%S}-{now.microsecond:06}"
-        parent = Path(log_dir or "results").expanduser().absolute() / experiment_name
+        parent = local_path(log_dir or "results") / experiment_name
         directory = next(path for path in numbered(parent / name) if not path.exists())
         activate(TrialContext(directory.name, directory.name, str(directory), experiment_name),
                  _TrackedRun(directory, trial_config or {}))  # fmt: skip

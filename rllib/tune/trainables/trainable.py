@@ -15,6 +15,7 @@ from typing import Any
 from rllib.config import absent
 from rllib.did_you_mean import explains
 from rllib.storage.foreign_files import inside
+from rllib.storage.local_path import local_path
 from rllib.tune.trainables import checkpoint as checkpoints
 from rllib.tune.trainables import session
 from rllib.tune.trainables.session import TrialContext
@@ -184,7 +185,7 @@ class Trainable:
 
     def save(self, checkpoint_dir: str | Path | None = None) -> str:
         """Writes a checkpoint directory in one step; returns its path."""
-        place = Path(checkpoint_dir or Path(self.logdir) / f"checkpoint_{self._iteration:06d}").absolute()
+        place = local_path(checkpoint_dir or Path(self.logdir) / f"checkpoint_{self._iteration:06d}")
         temporary = checkpoints.temporary_directory(place.parent)
         try:
             own = self.save_checkpoint(str(temporary))
@@ -226,7 +227,7 @@ class Trainable:
             self.load_checkpoint(checkpoints.read_dict(checkpoint_path, may_load))
         else:
             within = metadata.get("path", ".")
-            path = Path(checkpoint_path).absolute()
+            path = local_path(checkpoint_path)
             self.load_checkpoint(str(path if within == "." else inside(path, within, "what a checkpoint holds")))
         self._count_from(metadata.get("iteration", 0), metadata.get("time_total_s", 0.0), metadata.get("totals"))
 

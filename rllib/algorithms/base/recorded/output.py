@@ -10,6 +10,7 @@ from rllib.evaluation.offline.recorder import Output
 from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED, metadata_of
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import JSON
+from rllib.storage.local_path import local_path
 
 
 def output_of(
@@ -42,7 +43,7 @@ def output_of(
     if config.output == LOG_DIR:
         path = directory / "output"
     else:
-        path = directory if callable(config.output) else Path(config.output_path()).expanduser().absolute()
+        path = directory if callable(config.output) else local_path(config.output_path())
     if not callable(config.output):
         path.mkdir(parents=True, exist_ok=True)  # an error here is better than one in a worker
     return Output(

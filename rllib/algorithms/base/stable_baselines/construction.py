@@ -19,6 +19,7 @@ from rllib.config.config_object import ConfigObject
 from rllib.config.stable_baselines3 import settings_from_sb3
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.vec_env.given import settings_of
+from rllib.storage.local_path import local_path
 
 # Words whose value may be a function of the remaining share of a run.
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
@@ -147,7 +148,7 @@ def _shared_among_workers(config: Any, count: int) -> Any:
 
 def next_directory(given: Any, algorithm: str) -> str:
     """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
-    paths = (Path(given, f"{algorithm}_{number}") for number in itertools.count(1))
+    paths = (local_path(given) / f"{algorithm}_{number}" for number in itertools.count(1))
     return str(next(path for path in paths if not path.exists()))
 
 

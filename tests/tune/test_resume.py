@@ -357,3 +357,28 @@ def test_twenty_ppo_trials_go_on_after_their_driver_was_killed(tmp_path, how):
             continued += 1
     assert continued
     assert analysis.best_config["lr"] and len(analysis.dataframe()) == 20
+
+
+class EndsAll(tune.Stopper):
+    """Ends the experiment, as a time budget does, after the first result."""
+
+    is_over = False
+
+    def __call__(self, trial_id, result):
+        EndsAll.is_over = True
+        return False
+
+    def stop_all(self):
+        return EndsAll.is_over
+
+
+@pytest.mark.parametrize("stop", [{"training_iteration": 1}, "all"])
+def test_an_experiment_with_nothing_left_to_do_says_so(tmp_path, monkeypatch, caplog, stop):
+    monkeypatch.setattr(EndsAll, "is_over", False)
+    settings = {"name": "x", "storage_path": tmp_path, "verbose": 0, "config": {"rate": 1.0}}
+    (before,) = tune.run(Climber, stop=EndsAll() if stop == "all" else stop, **settings).trials
+    assert "nothing was left" not in caplog.text
+    monkeypatch.setattr(EndsAll, "is_over", False)
+    (trial,) = tune.run(Climber, stop={"training_iteration": 9}, resume=True, **settings).trials
+    assert trial.status == "TERMINATED" and trial.last_result["height"] == before.last_result["height"]
+    assert "nothing was left to resume: the experiment's 1 trial had ended" in caplog.text

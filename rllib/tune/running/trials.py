@@ -21,9 +21,11 @@ time, the process is ended and the trial gets its status. Schedulers command tri
 import itertools
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rllib.progress import counted
 from rllib.result import Result
 from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment import stoppers
@@ -99,6 +101,7 @@ class Trials:
         self._takeovers = Takeovers(self.running, is_function, self._do, self._warn_once)
         self._exhausted = False  # the searcher suggests no more
         self._is_closing = False  # nothing starts any more
+        self._has_started = False  # a trial, since this driver began
         self._names_checked = False  # of what stop, metric and checkpoints ask of results
         self._warned: set[str] = set()
         self._unfit: list[Trial] = []  # have failed, since they can never start
@@ -211,6 +214,18 @@ class Trials:
         if self.is_over and not self.trials and not self._is_closing:
             name = type(self._searcher).__name__
             self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
+        elif self.is_over and not self._is_closing and not self._has_started:
+            self._warn_once("none", self._nothing_left())
+
+    def _nothing_left(self) -> str:
+        """A sentence for an experiment that was resumed, and whose trials had all ended."""
+        ends = Counter(trial.stopped_by or ("it failed" if trial.status == ERROR else "done") for trial in self.trials)
+        (most, number), *_ = ends.most_common(1)
+        return (
+            f"nothing was left to resume: the experiment's {counted(len(self.trials), 'trial')} had ended ({number} "
+            f"because: {most}). A trial that has ended does not continue, also with another stop or time budget; more "
+            "samples add trials, and its checkpoint can begin another experiment."
+        )
 
     def _end_if_it_hangs(self, running: RunningTrial, elapsed_s: float, unanswered_s: float | None) -> None:
         """Counts time by steps, as `time_total_s` does: setup may take the trial's time once more.
@@ -372,6 +387,7 @@ class Trials:
 
         A function could not be saved when it was paused: it repeats what came after its own last checkpoint.
         """
+        self._has_started = True
         held = trial.resources.total()
         for name, quantity in held.items():
             self.used[name] = self.used.get(name, 0.0) + quantity

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import alone
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.cli.failures import Mistake, storage_input
 from rllib.offline.stream import Unread
@@ -64,9 +65,8 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         load_user_code: as for Algorithm.from_checkpoint, which raises the same errors.
         overrides: further settings to change.
     """
-    alone = dict.fromkeys(("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker"), 0)
-    overrides = {**alone, "num_cpus_per_learner": "auto", "output": None, **overrides}
     settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
+    overrides = {**alone(settings), "num_cpus_per_learner": "auto", "output": None, **overrides}
     if settings.get("num_gpus") and not _has_gpu():
         overrides |= {"num_gpus": 0, "learner_collective": "auto"}
         replay = settings.get("replay_buffer_config", {})

@@ -36,8 +36,21 @@ from rllib.web.sockets import host_and_port
 _EMPTY: dict = {}
 _SAMPLING = {"type": "StochasticSampling"}
 
+# Numbers of other processes, and settings that need some of them -> value that needs none.
+_PROCESSES = ("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker")
+_NEED_PROCESSES = {"evaluation_parallel_to_training": False, "num_aggregation_workers": 0, "sample_async": False}
+
 # Share of train_batch_size by which whole fragments of a fixed length may exceed it, as in Ray.
 _BATCH_TOLERANCE = 0.1
+
+
+def alone(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes by which an algorithm of these settings does everything in its own process."""
+    changes = dict.fromkeys(_PROCESSES, 0)
+    changes |= {name: value for name, value in _NEED_PROCESSES.items() if settings.get(name)}
+    if settings.get("evaluation_duration") == "auto":  # as long as the training beside it
+        changes["evaluation_duration"] = AlgorithmConfig.settings["evaluation_duration"].default
+    return changes
 
 
 class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDataConfig):
@@ -278,9 +291,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         Raises:
             as `build`.
         """
-        config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0).reporting(log_dir=None)
-        config.resources(num_gpus_per_worker=0)
-        with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
+        config = self.copy(copy_frozen=False).update_from_dict(alone(self.to_dict())).reporting(log_dir=None)
+        with config.build(env) as algorithm:
             # The algorithm has no workers; those that are made of the settings may have a GPU.
             device = "cuda" if self.num_gpus_per_worker else None
             return replace(algorithm._rollout_settings, acting_device=device), algorithm.policy.weights.copy()

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import Space
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import alone
 from rllib.algorithms.base.from_checkpoint import read_state
 from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.env.external.exchange import Turn
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 
 # Settings that belong to the run whose checkpoint it was, and not to learning from served episodes.
 _REPLACED: dict[str, Any] = {
-    "env_wrappers": None, "num_rollout_workers": 0, "num_envs_per_worker": 1, "evaluation_interval": None,
-    "evaluation_num_workers": 0, "evaluation_parallel_to_training": False, "evaluation_videos": 0, "log_dir": None,
-    "store_buffer_in_checkpoints": False, "sample_async": False, "batch_mode": "truncate_episodes", "profile": False,
+    "env_wrappers": None, "num_envs_per_worker": 1, "evaluation_interval": None, "evaluation_videos": 0,
+    "log_dir": None, "store_buffer_in_checkpoints": False, "batch_mode": "truncate_episodes", "profile": False,
     "gym_env_vectorize_mode": "sync", "clip_rewards": False, "num_cpus_per_learner": "auto",
 }  # fmt: skip
 
@@ -115,7 +115,8 @@ class Trainer:
         self._original = read_state(path, load_user_code)["config.json"]
         factory = ServedEpisodesFactory(str(policy.metadata["env"]), policy.action_space, policy.observation_space)
         names = self._original.keys()
-        replaced = {name: value for name, value in _REPLACED.items() if name in names and name not in overrides}
+        own = {**_REPLACED, **alone(self._original)}
+        replaced = {name: value for name, value in own.items() if name in names and name not in overrides}
         self._kept = {"env": None, "observation_space": None, "action_space": None, **replaced}.keys()
         spaces = {"observation_space": None, "action_space": None}
         changes = {**replaced, **spaces, **overrides, "env": factory}

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.config import alone
+from rllib.algorithms.base.config import AlgorithmConfig, alone
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.cli.failures import Mistake, storage_input
 from rllib.offline.stream import Unread
@@ -63,18 +63,20 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
     Args:
         checkpoint: its directory.
         load_user_code: as for Algorithm.from_checkpoint, which raises the same errors.
-        overrides: further settings to change.
+        overrides: further settings to change, which take precedence.
     """
     settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
-    overrides = {**alone(settings), "num_cpus_per_learner": "auto", "output": None, **overrides}
+    own = {**alone(settings), "num_cpus_per_learner": "auto", "output": None}
     if settings.get("num_gpus") and not _has_gpu():
-        overrides |= {"num_gpus": 0, "learner_collective": "auto"}
+        own |= {"num_gpus": 0, "learner_collective": "auto"}
         replay = settings.get("replay_buffer_config", {})
         if replay.get("storage") == GPU:
-            overrides["replay_buffer_config"] = {**replay, "storage": MEMORY}
+            own["replay_buffer_config"] = {**replay, "storage": MEMORY}
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
-        overrides |= _without_data(checkpoint)
-    return Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+        own |= _without_data(checkpoint)
+    given = AlgorithmConfig().places(overrides)  # under names of any era
+    own = {name: value for name, value in own.items() if name not in given}
+    return Algorithm.from_checkpoint(checkpoint, {**own, **overrides}, load_user_code=load_user_code)
 
 
 def _without_data(checkpoint: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.files.python_file import python_keys
 from rllib.cli.files.zoo import is_zoo, zoo_keys
 from rllib.cli.tuned_examples import TUNED_EXAMPLES, example_name
-from rllib.cli.values import merged, merged_stops, read_file, refuse_unknown, stop_keys
+from rllib.cli.values import merged, merged_stops, nested, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.search.space import holds_domains
@@ -129,12 +129,16 @@ def is_search(keys: Mapping[str, Any]) -> bool:
 
 
 def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two specifications; `above` takes precedence, also over a setting or stop key under another of its names.
+    """Merges two specifications; `above` takes precedence, also over a setting or stop key under another of its names,
+    and over what `below` searches.
 
     Raises:
         TypeError: if a setting that both have is given twice on one side, under two names.
+        ValueError: if `above` gives a setting two values, or a value and what to search.
     """
-    keys, name = merged(below, above), above.get("algorithm") or below.get("algorithm")
+    name = above.get("algorithm") or below.get("algorithm")
+    below = _not_replaced(below, above, name)
+    keys = merged(below, above)
     if isinstance(below.get("stop"), Mapping) and isinstance(above.get("stop"), Mapping):
         keys["stop"] = merged_stops(below["stop"], above["stop"])
     lower, upper = below.get("config"), above.get("config")
@@ -144,7 +148,61 @@ def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
             under, over = config.places(lower), config.places(upper)
             if any(under[setting] != over[setting] for setting in under.keys() & over.keys()):
                 keys["config"] = merged(config.overrides(**lower), config.overrides(**upper))
+        if isinstance(table := upper.get("policy_mapping_fn"), Mapping):  # whose first pattern that fits counts
+            both = keys["config"]["policy_mapping_fn"]
+            keys["config"]["policy_mapping_fn"] = {**table, **{key: both[key] for key in both if key not in table}}
     return keys
+
+
+def _not_replaced(below: Mapping[str, Any], above: Mapping[str, Any], algorithm: str | None) -> Mapping[str, Any]:
+    """The keys `below` without what stands at another place there than in `above`, which takes precedence.
+
+    A setting may have a value in `config` or be searched, and `env` and `seed` are keys as well as settings. The key
+    `seed` is that of a search, and the setting of its trials.
+    """
+    given, searched = (above.get(key) if isinstance(above.get(key), Mapping) else {} for key in ("config", "search"))
+    has_env = "env" in {**given, **searched}
+    if twice := [*_searched(above, given, algorithm), *(["env"] if has_env and "env" in above else [])]:
+        raise ValueError(f"{' and '.join(twice)}: there are two values, or a value and what to search. Give one.")
+    kept = {key: value for key, value in below.items() if key != "env" or not has_env}
+    if isinstance(below.get("config"), Mapping):
+        own = [key for key in ("env", "seed") if key in above]
+        kept["config"] = {key: value for key, value in below["config"].items() if key not in own}
+    if outdone := _searched(below, {**nested(searched), **given}, algorithm):
+        kept["search"] = {key: value for key, value in below["search"].items() if key not in outdone}
+    return kept
+
+
+def _searched(keys: Mapping[str, Any], config: Mapping[str, Any], algorithm: str | None) -> list[str]:
+    """Names in `search` of these keys that are settings, or parts of settings, to which a config gives values."""
+    search = keys.get("search")
+    if not isinstance(search, Mapping):
+        return []
+    given = set(_paths(config, algorithm))
+    return [
+        key
+        for key in search
+        for path in _paths(nested({key: None}), algorithm)
+        if any(path[: len(other)] == other or other[: len(path)] == path for other in given)
+    ]
+
+
+def _paths(config: Mapping[str, Any], algorithm: str | None) -> Iterator[tuple[str, ...]]:
+    """(setting, part, ...) of each value of a config, by the setting's present name."""
+    names = {}
+    with contextlib.suppress(ValueError):  # an unknown algorithm is reported when the config is made
+        if algorithm:
+            names = {name: setting for setting, (_, name) in get_algorithm_config(algorithm).places(config).items()}
+    for name, value in config.items():
+        yield from _parts((names.get(name, name),), value)
+
+
+def _parts(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from _parts((*path, str(key)), part)
+    else:
+        yield path
 
 
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
@@ -155,6 +213,10 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
     """
     keys = merged_keys(below, above)
     _refuse_missing(keys, where)
+    if isinstance(above.get("config"), Mapping) and "seed" in above["config"]:
+        if "seed" in above:
+            raise ValueError(f"seed: there are two values, {above['seed']} and {above['config']['seed']}. Give one.")
+        keys.pop("seed", None)
     for key in ("trials", "checkpoint_at_end"):  # keys of a search with a single run
         keys.pop(key, None)
     config = keys.get("config")

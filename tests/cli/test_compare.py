@@ -33,6 +33,13 @@ def test_methods_are_compared_at_the_last_steps_that_all_have_reached(rllib_comm
     assert other == "other  iqm 12 [12, 12]  of 4 runs"
 
 
+def test_directories_of_one_name_are_named_by_what_differs(rllib_command, tmp_path):
+    for place in ("ppo", "dqn"):
+        write(tmp_path / place / "all", [1, 2])
+    result = rllib_command("compare", tmp_path / "ppo" / "all", tmp_path / "dqn" / "all")
+    assert [line.split()[0] for line in result.output.splitlines()[1:]] == ["ppo/all", "dqn/all"]
+
+
 def test_the_score_lies_on_the_line_between_results(rllib_command, two):
     found = json.loads(rllib_command("compare", *two, "--at", 250, "--measure", "mean", "--json").output)
     assert found["timesteps_total"] == 250

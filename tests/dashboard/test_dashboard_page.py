@@ -87,6 +87,16 @@ def test_the_table_sorts_filters_and_compares(browser, results, runs, serve):
     assert browser.evaluate(f"[...{_rows('differences')}].map((e) => e.firstChild.textContent)") == ["lr"]
 
 
+def test_columns_of_runs_of_one_name_say_what_differs(browser, results, serve):
+    for folder, lr in (("ppo", 0.1), ("dqn", 0.2)):
+        run = RunOnDisk(results / folder, "seed_0", lr=lr)
+        run.report(1.0)
+        run.end()
+    browser.open(serve(results).server.url + _hash("compare", ("id", "ppo/seed_0"), ("id", "dqn/seed_0")))
+    heads = "[...document.querySelectorAll('[data-testid=differences] th')].map((e) => e.textContent.trim()).join()"
+    browser.wait(f"{READY} && {heads} === 'Setting,ppo/seed_0,dqn/seed_0'")
+
+
 def test_one_run(browser, results, runs, serve):
     url = serve(results).server.url
     browser.open(url + _hash("run", ("id", "done")))

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from rllib import tune
 from rllib.cli import command
 from rllib.runs.drawing import episode_quantiles, return_curve
 from rllib.tune.experiment.directory import described, logarithmic
-from rllib.tune.reporting.plots import Run, parallel, plot, read_runs, runs_of_seeds
+from rllib.tune.reporting.plots import Run, names_apart, parallel, plot, read_runs, runs_of_seeds
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
 
@@ -139,6 +140,31 @@ def test_single_results_over_seeds_are_a_point_with_its_interval(tmp_path):
 def test_curves_over_seeds_lie_at_whole_steps(tmp_path):
     page = plot(_runs(seeds=3, length=200), tmp_path / "p.html", "ret", kinds="curves").read_text()
     assert "1,250" in texts_of(page) and "1250" not in texts_of(page)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("differing", [1, 9])
+def test_experiments_with_seeds_are_named_by_what_differs(tmp_path, seeds, differing):
+    for place, rate in (("a/search", 0.1), ("b/search", 0.2)):
+        settings = {f"setting_{number}": rate for number in range(differing)}
+        runs = [Run(f"seed_{seed}", run.results, {**run.params, "lr": 1, **settings}) for seed, run in
+                enumerate(_runs((rate,), seeds))]  # fmt: skip
+        _write(tmp_path / place, runs)
+    plot(read_runs(tmp_path / "a", tmp_path / "b"), tmp_path / "p.html", "ret", kinds="curves")
+    text = " ".join(texts_of((tmp_path / "p.html").read_text()))
+    last = "/seed_0" if seeds == 1 else ""
+    names = ["setting_0=0.1", "setting_0=0.2"] if differing == 1 else [f"{each}/search{last}" for each in "ab"]
+    assert all(text.count(name) == 1 for name in names), text
+
+
+def test_directories_are_named_by_what_differs():
+    def names(*places):
+        return names_apart([Path("/results", place) for place in places])
+
+    assert names("ppo", "dqn") == ["ppo", "dqn"]
+    assert names("ppo/seed_0", "dqn/seed_0", "dqn/seed_1") == ["ppo/seed_0", "dqn/seed_0", "seed_1"]
+    assert names("x/a/s", "x/b/s", "y/b/s") == ["a/s", "x/b/s", "y/b/s"]
+    assert names("a", "a") == ["a", "a"] and names("s", "b/s") == ["results/s", "b/s"]
 
 
 def test_names_of_many_runs_say_how_many_there_are(tmp_path):

@@ -7,7 +7,7 @@ import click
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.values import LocalPath
 from rllib.runs.drawing import WIDTH
-from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
+from rllib.tune.reporting.plots import KINDS, names_apart, plot, read_objective, read_runs
 
 
 @click.command("plot", short_help="Draw runs and experiments.")
@@ -39,7 +39,7 @@ def command(directories, out, metric, mode, x, kinds, goal, width) -> None:
         if metric is None:
             metric, own_mode = read_objective(*directories)
             mode = mode or own_mode
-        title = ", ".join(directory.resolve().name for directory in directories[:3])
+        title = ", ".join(names_apart([directory.resolve() for directory in directories])[:3])
         if len(directories) > 3:
             title += f" and {len(directories) - 3} more"
         for path in out or [Path("plot.html")]:

@@ -2,7 +2,7 @@
 
 import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
-import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
+import { age, apart, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
 import { idsOf, seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
@@ -10,6 +10,7 @@ import { Table } from "./table.js";
 
 const main = document.getElementById("main");
 const MOST_COMPARED = 20;
+const MOST_IN_COLUMN = 36; // letters of a name
 // What was chosen, sorted and typed in each table, while the page is open.
 const memory = new Map();
 const remembered = (name) => memory.get(name) || memory.set(name, { filter: "" }).get(name);
@@ -296,7 +297,9 @@ function differences(all) {
   const keys = [...new Set(tables.flatMap((table) => [...table.keys()]))].filter((key) => new Set(tables.map((table) => table.get(key))).size > 1);
   if (!keys.length) return h("p", { class: "muted" }, all.length > 1 ? "None: all settings are equal, the seed included." : "There is only one run.");
   const isShared = (key) => tables.every((table) => table.has(key));
-  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", details.row.name.split("/").at(-1).slice(0, 36))));
+  const ends = apart(all.map((details) => details.row.name));
+  const isShort = new Set(ends.map((name) => name.slice(0, MOST_IN_COLUMN))).size === new Set(ends).size;
+  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", isShort ? ends[number].slice(0, MOST_IN_COLUMN) : ends[number])));
   const table = (rows, testid) => h("div", { class: "panel scroll" }, h("table", { dataset: { testid } }, h("thead", {}, names.cloneNode(true)),
     h("tbody", {}, rows.map((key) => h("tr", {}, h("td", { class: "wrap" }, key), tables.map((values) => h("td", { class: "wrap mono" }, values.get(key) ?? h("span", { class: "muted" }, "–"))))))));
   const [shared, others] = [keys.filter(isShared), keys.filter((key) => !isShared(key))];
@@ -313,7 +316,7 @@ async function viewTune(query, isCurrent) {
   const head = h("div", {});
   const params = [...new Set(trials().flatMap((row) => Object.keys(row.params)))];
   const own = params.slice(0, 8).map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
-  const prefix = (row) => row.name.split("/").at(-1);
+  const prefix = (row) => row.name.startsWith(`${id}/`) ? row.name.slice(id.length + 1) : row.name;
   const name = { ...COLUMNS[0], title: "Trial", cell: (row) => [h("a", { href: link("run", row.id) }, prefix(row)), flags(row)] };
   const keep = new Set(["status", "steps", "best", "last", "spark", "updated"]);
   const table = new RunTable(`tune ${id}`, [name, ...own, ...COLUMNS.filter((column) => keep.has(column.key))], trials, "best");

@@ -89,6 +89,7 @@ export class Chart {
     this.title = title;
     this.height = height;
     this.series = [];
+    this.isRead = false; // whether the series have arrived
     this.settings = { x: "timesteps_total", smoothing: 0, log: false };
     this.plot = h("svg", { class: "chart", role: "img", height });
     this.note = h("p", { class: "muted" });
@@ -109,6 +110,7 @@ export class Chart {
    */
   show(series, settings) {
     this.series = series;
+    this.isRead = true;
     this.settings = settings;
     this.draw();
   }
@@ -137,7 +139,7 @@ export class Chart {
     const isEmpty = !(extent.y[1] >= extent.y[0]);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.plot.setAttribute("aria-label", isEmpty ? `${this.title}: no numbers` : this.describe());
-    this.note.textContent = !isEmpty ? "" : log && this.lines.length
+    this.note.textContent = !isEmpty ? "" : !this.isRead ? "Loading …" : log && this.lines.length
       ? "No number above 0 for a logarithmic axis." : "No numbers yet.";
     this.note.hidden = !isEmpty;
     if (isEmpty) {

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,11 +58,12 @@ class Run:
     """A run: its results and settings.
 
     Attributes:
-        name: name in the legend.
+        name: name in the legend; of several that are read at once, by what differs in their paths.
         results: the oldest first.
         params: "a/b" path -> value of its settings.
         goals: result key -> threshold at which it stops.
         experiment: header of the journal, if it is a trial of an experiment; else None.
+        place: its directory; None: unknown.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Run:
     params: Mapping[str, Any] = field(default_factory=dict)
     goals: Mapping[str, float] = field(default_factory=dict)
     experiment: Mapping[str, Any] | None = None
+    place: Path | None = None
 
 
 def plot(
@@ -130,19 +133,29 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
     Raises:
         ValueError: if there is no directory, or no result.json in it.
     """
-    runs = []
-    for directory in map(local_path, directories):
+    runs, places = [], []
+    for given in directories:
+        directory = local_path(given)
         if not directory.is_dir():
-            raise ValueError(f"There is no directory {directory}")
+            raise ValueError(f"There is no directory {os.fspath(given)}")
         found = sorted(directory.rglob("result.json"), key=_numeric_order)
         if not found:
-            raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
+            raise ValueError(f"There is no result.json in {os.fspath(given)} or below it: no run, no experiment")
         headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
         for place in (file.parent for file in found):
             header = headers[place.resolve().parent]
             goals = read_goals(place) or _goals_of(header)
             runs.append(Run(place.name, read_results(place), read_params(place), goals, header))
-    return runs
+            places.append(place)
+    return [replace(run, name=name, place=place) for run, name, place in zip(runs, names_apart(places), places)]
+
+
+def names_apart(places: Sequence[Path]) -> list[str]:
+    """Names of directories: the shortest end of each one's path that no other one of them has."""
+    ends = [place.parts for place in places]
+    taken = Counter(end[-count:] for end in set(ends) for count in range(1, len(end) + 1))
+    counts = [next((n for n in range(1, len(end)) if taken[end[-n:]] == 1), len(end)) for end in ends]
+    return ["/".join(end[-count:]) for end, count in zip(ends, counts)]
 
 
 def _goals_of(header: Mapping[str, Any] | None) -> dict[str, float]:
@@ -306,14 +319,27 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
         key = _text(_settings(run)) if run.params else run.name
         groups.setdefault(key, []).append(index)
     curves = []
-    for members in groups.values():
+    names = _names_of_groups([[runs[index] for index in members] for members in groups.values()])
+    for members, own_name in zip(groups.values(), names):
         run = runs[members[0]]
         name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in differing)
-        name = name if 0 < len(differing) <= _MOST_IN_NAME else run.name
+        name = name if 0 < len(differing) <= _MOST_IN_NAME else own_name
         if len(groups) == 1 and len(members) > 1:
             name = f"{run.name} and {len(members) - 1} more"
         curves.append(seeds_as_one(name, [of_seed for index in members for of_seed in points[index]]))
     return curves
+
+
+def _names_of_groups(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Names of groups of runs that differ in the seed only: of a folder, if one holds the group alone, or of a run."""
+    if any(run.place is None for group in groups for run in group):
+        return [group[0].name for group in groups]
+    folders = [{run.place.parent for run in group} for group in groups]
+    places = []
+    for group, own in zip(groups, folders):
+        holds_it_alone = len(own) == 1 and not any(own & other for other in folders if other is not own)
+        places.append(group[0].place.parent if len(group) > 1 and holds_it_alone else group[0].place)
+    return names_apart(places)
 
 
 def seeds_as_one(name: str, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> Curve:

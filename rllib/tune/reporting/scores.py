@@ -9,7 +9,7 @@ import numpy as np
 
 from rllib.runs.drawing import RETURN, STEPS
 from rllib.storage.local_path import local_path
-from rllib.tune.reporting.plots import Run, points_of, read_runs, runs_of_seeds, varying
+from rllib.tune.reporting.plots import Run, names_apart, points_of, read_runs, runs_of_seeds, varying
 from rllib.tune.search.base import metric_value
 
 
@@ -56,7 +56,7 @@ def score_methods(
     if within := [(inner, outer) for inner in places for outer in places if outer in inner.parents]:
         inner, outer = within[0]
         raise ValueError(f"{inner.relative_to(outer.parent)} lies in {outer.name}, whose runs would count for both")
-    by_method = {_name(path, directories): _by_task(path) for path in map(Path, directories)}
+    by_method = {name: _by_task(Path(each)) for name, each in zip(names_apart(places), directories)}
     tasks = list(next(iter(by_method.values())))
     for method, runs in by_method.items():
         if runs.keys() != set(tasks):
@@ -109,12 +109,6 @@ def final_scores(*directories: str | os.PathLike, metric: str = RETURN, x: str =
     curves = [curve_of(run, metric, x) for run in read_runs(*directories)]
     at = min(places[-1] for places, _ in curves)
     return float(at), np.array([np.interp(at, *curve) for curve in curves])
-
-
-def _name(path: Path, directories: Sequence[str | os.PathLike]) -> str:
-    """The directory's name; its whole path if another one has the same name."""
-    names = [Path(each).resolve().name for each in directories]
-    return path.resolve().name if names.count(path.resolve().name) == 1 else str(path)
 
 
 def _by_task(directory: Path) -> dict[str, list[Run]]:

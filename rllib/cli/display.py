@@ -20,6 +20,7 @@ from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
+from rllib.cli.failures import as_typed
 from rllib.progress import counted, elapsed, number
 from rllib.runs.entries import lookup
 from rllib.sample_batch import DEFAULT_POLICY
@@ -125,6 +126,7 @@ class PanelDisplay(QuietDisplay):
         self._result: Mapping = {}
         self._progress = 0.0
         self._returns: list[float] = []
+        self._evaluated: float | None = None  # return of the newest evaluation
         self._notes: list[threading.Thread] = []
         self._open_terminal = contextlib.ExitStack()
 
@@ -140,6 +142,7 @@ class PanelDisplay(QuietDisplay):
         value = result.get("episode_reward_mean")
         if value is not None and value == value:
             self._returns.append(value)
+        self._evaluated = _evaluated(result, self._evaluated)
         now = time.monotonic()
         self._clock_s, self._counts_from = result["time_total_s"], now
         if now - self._drawn_at >= _REFRESH_INTERVAL_S:
@@ -186,6 +189,8 @@ class PanelDisplay(QuietDisplay):
         yield from self._return_rows(mean.rjust(digits), width)
         if "episode_cost_mean" in result:
             yield "cost", cost.rjust(digits)
+        if self._evaluated is not None:
+            yield "", f"{number(self._evaluated).rjust(digits)}  in the newest evaluation"
         yield "length", length.rjust(digits)
         pace = f"{rate} /s in iteration {iteration}"
         fits = digits + 2 + len(pace) <= width
@@ -340,7 +345,7 @@ class LogToDisplay(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.note(self.format(record))
+        self._display.note(as_typed(self.format(record)))
 
 
 @contextlib.contextmanager
@@ -366,13 +371,20 @@ def line_of(result: Mapping) -> str:
     external = result.get("external")
     cost = f"  cost {number(result['episode_cost_mean'], 2):>9}" if "episode_cost_mean" in result else ""
     clients = f"  clients {external['clients']:>4}  lost {external['episodes_lost']:>4}" if external else ""
+    value = _evaluated(result)
+    evaluated = "" if value is None else f"  evaluation {number(value, 2):>9}"
     return (
         f"iter {result['training_iteration']:>5}  {elapsed(result['time_total_s']):>7}"
         f"  {number(result.get('timesteps_total'), 0):>11} steps"
         f"  {number(result.get('num_env_steps_sampled_throughput_per_sec'), 0):>8} /s"
         f"  return {number(result.get('episode_reward_mean'), 2):>9}"
-        f"  length {number(result.get('episode_len_mean')):>7}{cost}{clients}"
+        f"  length {number(result.get('episode_len_mean')):>7}{cost}{clients}{evaluated}"
     )
+
+
+def _evaluated(result: Mapping, before: float | None = None) -> float | None:
+    """The return of the evaluation in a result; `before` if it has none."""
+    return result.get("evaluation", {}).get("episode_reward_mean", before)
 
 
 def phase_shares(result: Mapping) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """Exit codes and messages of commands: 0 done, 1 failed, 2 the user's mistake, 130 interrupted."""
 
+import ast
 import re
+import shlex
 import signal
 import sys
 import traceback
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import yaml
 
 from rllib.storage.foreign_files import printable
 
@@ -20,6 +23,27 @@ _LIBRARY = Path(__file__).parents[1]
 _OWN = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
 # A frame of a traceback with its lines of code, which are indented further.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line \d+.*\n(?:    .*\n)*', re.MULTILINE)
+
+
+# What the library advises programs to write, and what one types instead where a command has that option.
+_LOADING = (
+    (r"(?:\w+\.from_checkpoint\(path\), or )?from_checkpoint\(path, load_user_code=True\)", "--load-user-code"),
+    (r"load_user_code=True(?: \(in [^)]*\))?(?:, or rllib \w+ --load-user-code)?", "--load-user-code"),
+    (r", or give these settings yourself: from_checkpoint\(.*\)(?=\.)|; or give it again, in [^.]*(?=\.)", ""),
+)
+_SECTION = re.compile(
+    r"\.(environment|rollouts|framework|training|resources|learners|evaluation|multi_agent|offline_data|exploration"
+    r"|checkpointing|debugging|fault_tolerance|reporting)(?=\()"
+)
+# How a command takes settings.
+_TAKES_SETTINGS = {
+    "train": lambda settings: " ".join(shlex.quote(f"{name}={text}") for name, text in settings.items()),
+    "tune": lambda settings: " ".join(shlex.quote(f"{name}={text}") for name, text in settings.items()),
+    "serve": lambda settings: " ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in settings.items()),
+    "evaluate": lambda settings: (
+        "--config " + shlex.quote(f"{{{', '.join(f'{name}: {text}' for name, text in settings.items())}}}")
+    ),
+}
 
 
 class Mistake(click.ClickException):
@@ -74,7 +98,7 @@ def reported(verbose: bool) -> Iterator[None]:
     except click.ClickException as error:
         if verbose:
             traceback.print_exc()
-        error.message = printable(error.message)
+        error.message = printable(as_typed(error.message))
         error.show()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
@@ -96,7 +120,69 @@ def _show(error: Exception, verbose: bool) -> None:
         shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
         click.echo(printable(_FRAME.sub(_unless_own, "".join(shown.format()))).rstrip(), err=True)
     else:
-        click.echo(printable(f"Error: {type(error).__name__}: {error}"), err=True)
+        click.echo(printable(as_typed(f"Error: {type(error).__name__}: {error}")), err=True)
+
+
+def as_typed(message: str) -> str:
+    """A message of the library whose advice is in the words of the command that runs: `.training(lr=1e-3)` as
+    lr=1e-3, `load_user_code=True` as --load-user-code. What the command cannot be told is left as it is.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return message
+    message = re.sub(r"^(\w+)(Config .*)Its describe\(\) lists", r"\1\2rllib config \1 lists", message)
+    if any(parameter.name == "load_user_code" for parameter in context.command.params):
+        for pattern, typed in _LOADING:
+            message = re.sub(pattern, typed, message)
+    form = _TAKES_SETTINGS.get(context.command.name or "")
+    found = "" if form is None else message
+    parts, end = [], 0
+    for section in _SECTION.finditer(found):
+        stop = _end_of_call(message, section.end())
+        if end <= section.start() < section.end() < stop and (settings := _settings_in(message[section.end() : stop])):
+            parts += [message[end : section.start()], form(settings)]
+            end = stop
+    return "".join([*parts, message[end:]])
+
+
+def _end_of_call(text: str, start: int) -> int:
+    """Place behind the parenthesis that closes the one at `start`; `start` if none does."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return start
+
+
+def _settings_in(arguments: str) -> dict[str, str]:
+    """Setting -> value, as it is typed, of a call's arguments such as "(lr=1e-3)"; {} if they cannot be typed."""
+    try:
+        call = ast.parse(f"f{arguments}", mode="eval").body
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        if call.args:  # .environment("CartPole-v1")
+            given = {"env": call.args[0], **given}
+        return {name: _as_yaml(value) for name, value in given.items()}
+    except (SyntaxError, ValueError, TypeError):
+        return {}
+
+
+def _as_yaml(node: ast.expr) -> str:
+    """A literal of Python in the YAML that users type; raises a ValueError for code."""
+    match node:
+        case ast.Name(id=name) if name.isupper():  # stands for what the user has
+            return name
+        case ast.Constant(value=str(text)) if re.fullmatch(r"[\w./*-]+", text) and yaml.safe_load(text) == text:
+            return text
+        case ast.Constant(value=value) if value is ...:
+            return "..."
+        case ast.List() | ast.Tuple():
+            return f"[{', '.join(map(_as_yaml, node.elts))}]"
+        case ast.Dict():
+            entries = zip(node.keys, node.values)
+            return f"{{{', '.join(f'{_as_yaml(key)}: {_as_yaml(value)}' for key, value in entries)}}}"
+    text = repr(ast.literal_eval(node))
+    return {"True": "true", "False": "false", "None": "null"}.get(text, text)
 
 
 def _unless_own(frame: re.Match) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 SPEC = "run.json"
 SEEDS = "seeds.json"  # of the folder of several seeds (seeds/folder.py)
 BEST = "best.json"
+PROFILE = "profile.json"
 # Origins of the return by which a checkpoint is the best.
 _TRAINING, _EVALUATION = "training", "evaluation"
 # Without a number of iterations, the state is saved after the first iteration and then when a run is twice as old as
@@ -139,7 +141,7 @@ class RunDirectory:
     def resume_command(self) -> str:
         """The command that continues the run, and its copy; without the login of a URL."""
         storage = f" --storage-path {shown(parent_and_name(self.url)[0])}" if self.url else ""
-        return f"rllib train --resume {self.path}{storage}"
+        return f"rllib train --resume {shlex.quote(str(self.path))}{storage}"
 
     def begin(self, spec: RunSpec, params: Mapping, title: str) -> None:
         """Opens the files for writing, without results of iterations after the newest checkpoint.
@@ -293,7 +295,7 @@ def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -
             raise Mistake(f"{folder.url} exists already; give this run another --name, or --resume {folder.url}")
     if spec.name and (path := results / _file_name(spec.name)).exists():
         go_on = (
-            f", or resume it: rllib train --resume {path}"
+            f", or resume it: rllib train --resume {shlex.quote(str(path))}"
             if any((path / name).exists() for name in (SPEC, SEEDS))
             else ""
         )

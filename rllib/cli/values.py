@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,18 @@ def parse_stop(words: Iterable[str]) -> dict[str, Any]:
         else:
             thresholds.update(parse_assignments([word], "--stop episode_reward_mean=475"))
     return thresholds
+
+
+@contextmanager
+def hint_at_stop(config: Mapping[str, Any]) -> Iterator[None]:
+    """Adds to a refusal of a setting that is the name of a stop criterion how one gives several criteria."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        meant = [f"--stop {key}={config[key]}" for key in config if key in (*_SHORT_STOP_KEYS, *_ALL_STEPS)]
+        if not meant or getattr(error, "__notes__", None):
+            raise
+        raise type(error)(f"{error} Each criterion needs a --stop of its own: {' '.join(meant)}.") from error
 
 
 def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -218,7 +218,12 @@ def test_other_data_to_evaluate_on_is_not_said_to_be_learned_from(caplog):
     assert "it repeats them" not in caplog.text
 
 
-def test_nothing_is_said_of_episodes_where_none_is_sampled(caplog):
-    with caplog.at_level("INFO", "rllib"), config(data=SMALL).build() as algorithm:
+@pytest.mark.parametrize("interval", [None, 1])
+def test_a_run_on_recorded_steps_says_once_that_it_plays_no_episodes(caplog, interval):
+    settings = config(data=SMALL).environment("CartPole-v1")
+    settings.evaluation(evaluation_interval=interval, evaluation_duration=1)
+    with caplog.at_level("INFO", "rllib"), settings.build() as algorithm:
+        algorithm.train()
         algorithm.train()
     assert "no episode has finished" not in caplog.text
+    assert caplog.text.count("plays no episodes, so the reward keys stay NaN") == (interval is None)

@@ -50,6 +50,8 @@ def main():
         with (run / "result.json").open("a") as file:
             file.write(json.dumps(result) + "\n")
         (run / f"checkpoint_{t:06}").mkdir()
+    if "--profile" in sys.argv:
+        (run / "profile.json").write_text("{}")
 
 
 main()

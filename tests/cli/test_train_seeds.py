@@ -53,6 +53,11 @@ def test_each_seed_is_a_run_of_its_own_and_the_last_line_has_their_return(rllib_
     assert "seed 4   done" in result.output and "resume" not in result.output
 
 
+def test_the_profiles_of_the_seeds_are_named_at_the_end(rllib_command, stand_in):
+    result = rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=2", "--profile")
+    assert "profiles    results/all/seed_*/profile.json (open one in ui.perfetto.dev)" in result.output
+
+
 def test_a_seed_that_fails_does_not_take_the_others_with_it(rllib_command, stand_in, tmp_path):
     stand_in("FAILING", 1)
     result = rllib_command(*TRAIN, "--seeds", 3, "--stop", "iterations=3")

@@ -190,7 +190,7 @@ def test_an_algorithm_of_ones_own_is_trained_resumed_evaluated_and_searched(tmp_
     assert code == 0 and checkpoint in output, output
 
     code, output = rllib("evaluate", checkpoint, "--episodes", "1")
-    assert code == 2 and "load_user_code=True" in output, output
+    assert code == 2 and "Use --load-user-code if you trust" in output, output
     code, output = rllib("evaluate", checkpoint, "--episodes", "1", "--load-user-code")
     assert code == 0, output
 

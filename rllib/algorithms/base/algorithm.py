@@ -857,8 +857,18 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         result.update(perf=perf, config=self.config.to_dict())
 
     def _log_no_episode_yet(self, result: Result) -> None:
-        is_known = self._told_no_episode or self.config.is_offline
-        if not is_known and math.isnan(result["episode_reward_mean"]):
+        """Says once why there is no return; metrics.py warns of episodes that seem to have no end."""
+        if not math.isnan(result["episode_reward_mean"]):
+            return
+        if self.config.is_offline:
+            if not (self._told_no_episode or self.config.evaluation_interval):
+                self._told_no_episode = True
+                logger.info(
+                    "this run learns from recorded steps and plays no episodes, so the reward keys stay NaN. "
+                    ".evaluation(evaluation_interval=10) plays some, in the environment, after every tenth iteration."
+                )
+            return
+        if not self._told_no_episode:
             self._told_no_episode = True
             logger.info(
                 "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake
 from rllib.cli.folders import Folders
-from rllib.cli.run_directory import RunDirectory
+from rllib.cli.run_directory import PROFILE, RunDirectory
 from rllib.cli.seeds.folder import SETTINGS, SeedFolder
 from rllib.cli.seeds.panel import display_of
 from rllib.cli.seeds.processes import SeedRun, Share, State, command_of, shares, train_side_by_side
@@ -174,6 +174,8 @@ def _show(folder: SeedFolder, runs: Sequence[SeedRun], flag: str) -> None:
             click.echo(f"failed      seed {run.seed}: {run.error} ({run.log})")
     place = shlex.quote(str(folder.path))
     click.echo(f"results     {place}")
+    if any((run.path / PROFILE).is_file() for run in runs):
+        click.echo(f"profiles    {place}/seed_*/{PROFILE} (open one in ui.perfetto.dev)")
     if any(run.state is not State.DONE for run in runs):
         click.echo(f"resume      rllib train --resume {place}{flag}")
     scored = [run for run in runs if run.state is not State.FAILED and run.result]

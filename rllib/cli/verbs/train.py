@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import shlex
 import signal
 import sys
 import traceback
@@ -20,17 +21,25 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class,
 from rllib.algorithms.base.wiring import gpu_claims
 from rllib.cli.checkpoints import PLACE
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
-from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
-from rllib.cli.run_directory import RunDirectory, refuse_used_name
+from rllib.cli.run_directory import PROFILE, RunDirectory, refuse_used_name
 from rllib.cli.seeds import training as seed_training
 from rllib.cli.seeds.folder import SeedFolder
 from rllib.cli.seeds.processes import gpus_of
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import LocalPath, is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
+from rllib.cli.values import (
+    LocalPath,
+    hint_at_stop,
+    is_assignment,
+    iteration_goal,
+    parse_assignments,
+    parse_mapping,
+    parse_stop,
+)
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.remote.url import shown
@@ -442,7 +451,19 @@ def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
         config = _config(spec, flags)
         if spec.external:
             _open_to_clients(config, spec.external, display)
+        _refuse_unreachable(spec.stop, config)
         return config.build()
+
+
+def _refuse_unreachable(stop: Mapping[str, float], config) -> None:
+    """Raises a Mistake for a stop criterion that a run on recorded steps never reaches, so that it would not end."""
+    of_episodes = [key for key in stop if key.startswith("episode_")]
+    if len(of_episodes) == len(stop) > 0 and getattr(config, "is_offline", False):
+        raise Mistake(
+            f"--stop {of_episodes[0]}={stop[of_episodes[0]]:g} is never reached: a run on recorded steps plays no "
+            f"episodes. Use --stop evaluation/{of_episodes[0]}={stop[of_episodes[0]]:g} with evaluation_interval=1, or "
+            "--stop iterations=100."
+        )
 
 
 def _config(spec: RunSpec, flags: _Flags):
@@ -451,7 +472,8 @@ def _config(spec: RunSpec, flags: _Flags):
     config = get_algorithm_config(spec.algorithm)
     if spec.env is not None:
         config.environment(spec.env)
-    config.update_from_dict({**spec.config, "profile": True} if flags.profile else spec.config)
+    with hint_at_stop(spec.config):
+        config.update_from_dict({**spec.config, "profile": True} if flags.profile else spec.config)
     if spec.seed is not None:
         config.debugging(seed=spec.seed)
     return config
@@ -474,9 +496,10 @@ def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):
     try:
         with user_input():
             _refuse_log_dir(changed)
-            return get_algorithm_class(spec.algorithm).from_checkpoint(
-                run.checkpoint, {**changed, "profile": flags.profile}, load_user_code=flags.load_user_code
-            )
+            with hint_at_stop(changed):
+                return get_algorithm_class(spec.algorithm).from_checkpoint(
+                    run.checkpoint, {**changed, "profile": flags.profile}, load_user_code=flags.load_user_code
+                )
     except BaseException:
         run.log.close()
         raise
@@ -555,9 +578,9 @@ def _train(
             run.log.finish()
             run.save(algorithm, iteration)
             if flags.profile:
-                profile, path = algorithm.profile(), run.path / "profile.json"
+                profile, path = algorithm.profile(), run.path / PROFILE
                 profile.save(path)
-                outcome.profile = f"{profile}\nprofile     {path} (open it in ui.perfetto.dev)"
+                outcome.profile = f"{as_typed(str(profile))}\nprofile     {path} (open it in ui.perfetto.dev)"
             algorithm.stop()
     except KeyboardInterrupt:  # the second, or one during the start: nothing more is saved
         interrupts.seen = interrupts.seen or signal.SIGINT
@@ -594,6 +617,8 @@ def _show(outcome: _Outcome) -> None:
             f"{why} after {counted(result['training_iteration'], 'iteration')}, {counted(steps, 'step')}, "
             f"{elapsed(seconds)} ({number(mean_rate(steps, seconds), 0)} steps/s on average)"
         )
+    if result and result.get("longest_running_episode") and not result.get("episodes_total"):
+        click.echo("return      none: no episode has ended; rllib check-env says whether the environment ends them")
     if outcome.profile:
         click.echo(outcome.profile)
     click.echo(f"results     {run.path}")
@@ -608,6 +633,6 @@ def _show(outcome: _Outcome) -> None:
     if run.best:
         click.echo(f"best        {run.best}")
     if outcome.is_played_here:
-        click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
+        click.echo(f"evaluate    rllib evaluate {shlex.quote(str(run.best or run.checkpoint))}{outcome.flag}")
     if outcome.signal:
         click.echo(f"resume      {run.resume_command}{outcome.flag}")

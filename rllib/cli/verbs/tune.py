@@ -16,7 +16,16 @@ from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import LocalPath, is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.values import (
+    LocalPath,
+    hint_at_stop,
+    is_assignment,
+    nested,
+    parse_assignments,
+    parse_stop,
+    parse_value,
+    stop_keys,
+)
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
@@ -115,7 +124,8 @@ def search(
         Mistake: for settings that are unknown or do not fit together.
         TuneError: if a trial has failed.
     """
-    with user_input(), _hint_at_search(settings.get("config") or {}):
+    config = settings.get("config") or {}
+    with user_input(), hint_at_stop(config), _hint_at_search(config):
         spec = _spec(settings, folders, resume, quiet)
         names = spec.config.get("env"), spec.trainable
         flag = flag_for(*(name if isinstance(name, str) else "" for name in names))

@@ -1,13 +1,21 @@
 """Every value comes back as it was, through real JSON text."""
 
+import enum
 import json
 import math
 import subprocess
 import sys
 from collections import OrderedDict
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +30,7 @@ from rllib.storage.encoding import (
     space_from_json,
     space_to_json,
 )
+from rllib.storage.foreign_files import WRONG_FORM
 
 
 def through_json(value):
@@ -71,6 +80,73 @@ trees = st.recursive(
 @given(trees)
 def test_plain_values_of_all_kinds_come_back_identical(value):
     assert identical(through_json(value), value)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Word(enum.StrEnum):
+    ONE = "one"
+
+
+class Bits(enum.Flag):
+    LOW = 1
+    HIGH = 2
+
+
+OF_LIBRARIES = {
+    repr(value): value
+    for value in (
+        Path("/data"), PurePosixPath("a/b"), PureWindowsPath("C:/a"), date(2020, 1, 1), time(1, 2, 3, 4),
+        datetime(2020, 1, 1, 2, tzinfo=UTC), datetime(2020, 1, 1, 2), timedelta(-1, 5, 7), range(3, 9, 2), range(0),
+        slice(None, 2), slice(1, 9, -1), 1j, complex(-0.0, math.inf), Decimal("1.50"), Decimal("NaN"), Fraction(-1, 3),
+        UUID(int=5), np.dtype("f4"), np.dtype(">i8"), np.dtype(bool), int, float, dict, np.float32, torch.float32,
+        torch.bfloat16, torch.device("cpu"), torch.device("cuda:1"), Colour.RED, Word.ONE, Bits.HIGH,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_LIBRARIES)
+def test_values_of_pythons_and_numpys_types_are_data(name):
+    value = OF_LIBRARIES[name]
+    for nested in (value, [value], {"a": (value,)}, {value: 1} if value.__hash__ else value):
+        found = through_json(nested)
+        assert type(found) is type(nested) and repr(found) == repr(nested)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        slice([1], object()),
+        np.dtype([("a", "f4")]),
+        np.dtype(object),
+        datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")),
+        Bits.LOW | Bits.HIGH,
+        eval,
+    ],
+)
+def test_what_these_kinds_cannot_hold_is_not_changed_in_silence(value):
+    pickled = {}
+    assert next(iter(encode(value, "here", pickled))) in ("$pickle", "$import")
+
+
+@pytest.mark.parametrize(
+    "kind, content",
+    [
+        ("type", "eval"), ("type", "os.system"), ("dtype", "O"), ("dtype", "f4,f4"), ("torch_dtype", "load"),
+        ("torch_device", "meta"), ("fraction", "1e999999999"), ("path", ["a"]), ("range", ["a"]), ("date", "x"),
+        ("import", "os:system"), ("slice", 1), ("complex", "x"), ("timedelta", [10**12, 0, 0]),
+    ],
+)  # fmt: skip
+def test_what_no_value_has_written_is_refused(kind, content):
+    with pytest.raises(WRONG_FORM):
+        decode({"$plain": {kind: content}})
+
+
+@pytest.mark.parametrize("path", ["antigravity:Colour", "os:environ", f"{__name__}:OF_LIBRARIES", "os.path:x.y", "a"])
+def test_an_enumeration_that_is_not_imported_is_code(path):
+    assert decode({"$enum": [path, "RED"]}) == UserCode(path) and "antigravity" not in sys.modules
 
 
 def test_the_state_of_random_generators_comes_back():

@@ -14,6 +14,8 @@ Values that JSON supports are written unchanged. Any other value is a dict with 
 | OrderedDict of a torch state         | {"$ordered": {"items": [[key, value], ...], "metadata": ...}}               |
 | array in a separate file             | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
 | ByArguments of the library           | {"$object": {"class": "module:qualname", "arguments": {...}}}               |
+| path, date, range, Decimal, dtype    | {"$plain": {"date": "2020-01-01"}}, and further kinds of plain_values.py   |
+| member of an enumeration             | {"$enum": ["module:qualname", "NAME"]}                                      |
 | class or function that has a name    | {"$import": "module:qualname"}                                              |
 | anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
 """
@@ -26,12 +28,14 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from rllib.storage.by_arguments import ByArguments, is_library_path
 from rllib.storage.pickle_scan import refuse_collisions
+from rllib.storage.plain_values import enum_member, enum_path, plain_value, written_plain
 from rllib.storage.tensor_file import DTYPES
 
 # Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
@@ -90,6 +94,8 @@ class _Encoder:
         self._pickled, self._arrays = pickled, arrays
 
     def value(self, value, place: str):
+        if (member := enum_path(value)) is not None:
+            return {"$enum": member}
         if value is None or isinstance(value, (bool, str)):
             return value
         if type(value) is int:
@@ -117,6 +123,8 @@ class _Encoder:
             return {"$space": space_to_json(value)}
         if isinstance(value, ByArguments) and is_library_path(kind := importable_path(type(value)) or ""):
             return {"$object": {"class": kind, "arguments": self.value(value.arguments(), place)}}
+        if (plain := written_plain(value)) is not None:
+            return {"$plain": plain}
         path = importable_path(value)
         if path is not None:
             return {"$import": path}
@@ -126,7 +134,7 @@ class _Encoder:
         return {"$pickle": place}
 
     def _dict(self, value: dict, place: str) -> dict:
-        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+        if all(isinstance(key, str) and not isinstance(key, Enum) and not key.startswith("$") for key in value):
             return {key: self.value(item, _within(place, key)) for key, item in value.items()}
         return {"$dict": self._pairs(value, place)}
 
@@ -182,6 +190,11 @@ class _Decoder:
         match kind:
             case "$import" | "$pickle":
                 return self._load(kind[1:], content) if self._load else UserCode(content)
+            case "$plain":
+                ((of, written),) = content.items()
+                return plain_value(of, written)
+            case "$enum":
+                return self._member(*content)
             case "$float":
                 return float(content)
             case "$tuple":
@@ -209,6 +222,12 @@ class _Decoder:
                     raise ValueError(f"its spaces have more than {MOST_NUMBERS:,} numbers")
                 return space_from_json(content)
         raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+
+    def _member(self, path: str, name: str):
+        """A member of an enumeration that is imported already; of another one it is the user's code."""
+        if (member := enum_member(path, name)) is not None:
+            return member
+        return self._load("import", path)[name] if self._load else UserCode(path)
 
     def _object(self, path: str, arguments: dict):
         made = import_path(path) if is_library_path(path) else None

@@ -1,10 +1,14 @@
 """Settings that `Tuner.restore` continues with, and resumed experiments that are refused."""
 
+import datetime
+import enum
 import json
 import threading
+from decimal import Decimal
 from pathlib import Path
 
 import climber
+import numpy as np
 import pytest
 
 from rllib import tune
@@ -187,6 +191,53 @@ def test_a_setting_that_cannot_be_pickled_is_asked_for_again(tmp_path, caplog):
     assert "stop could not be pickled" in caplog.text and "give it again" in caplog.text
     (result,) = restored.fit()
     assert result.metrics["height"] == 4
+
+
+class Colour(enum.Enum):
+    RED, BLUE = 1, 2
+
+
+def once(config):
+    tune.report({"it": 1})
+    if Path(config["fails"]).exists():
+        raise RuntimeError("once")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Path("/data"),
+        Colour.RED,
+        range(3),
+        np.dtype("f4"),
+        {"at": [datetime.date(2020, 1, 1), Decimal("1.5")]},
+        tune.grid_search([Path("a"), Colour.BLUE]),
+        tune.choice([Colour.BLUE, Colour.BLUE]),
+    ],
+    ids=repr,
+)
+def test_values_of_pythons_types_are_restored_without_loading_code(tmp_path, caplog, value):
+    (tmp_path / "fails").touch()
+    space = {"fails": str(tmp_path / "fails"), "value": value}
+    settings = {"run_config": tune.RunConfig(name="x", storage_path=tmp_path, verbose=0)}
+    before = tune.Tuner(once, param_space=space, **settings).fit()
+    assert "holds code" not in caplog.text
+    (tmp_path / "fails").unlink()
+    after = tune.Tuner.restore(tmp_path / "x", once, resume_errored=True).fit()
+    assert not after.errors and [each.config for each in after] == [each.config for each in before]
+
+
+def own(config):
+    return 1
+
+
+@pytest.mark.parametrize("value", [len, own, lambda: 1, Climber], ids=["len", "own", "lambda", "class"])
+def test_code_in_a_configuration_is_named_when_the_experiment_begins(tmp_path, caplog, value):
+    space = {"fails": str(tmp_path / "fails"), "value": value}
+    tune.run(once, config=space, name="x", storage_path=tmp_path, verbose=0)
+    assert caplog.text.count("this experiment holds code") == 1 and "load_user_code=True" in caplog.text
+    tune.run(once, config=space, name="x", storage_path=tmp_path, verbose=0, resume=True)
+    assert caplog.text.count("this experiment holds code") == 1
 
 
 def test_a_restored_tuner_may_leave_unfinished_trials(tmp_path):

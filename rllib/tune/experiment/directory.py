@@ -32,7 +32,7 @@ from rllib.runs.files import read_results
 from rllib.runs.safe_files import AppendedFile, numbered, write_whole
 from rllib.storage.file_locks import lock
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
-from rllib.tune.experiment.journal_values import written
+from rllib.tune.experiment.journal_values import code_in, written
 from rllib.tune.experiment.records import apply_record, check_record, with_numbers
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
@@ -46,6 +46,8 @@ JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
 # Time between two writes of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
+# Number of places of code that a warning names.
+_MOST_NAMED = 5
 # Description of a range of numbers in a search space (domains.py).
 _RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
 
@@ -382,11 +384,19 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     if spec.name and path != inside(results, name, "the experiment's directory"):
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
+    records = {"config": for_header(space), **settings}
+    if code := [f"{key}: {name}" for key, record in records.items() for name in code_in(record)]:
+        more = f" and {len(code) - _MOST_NAMED} more" if len(code) > _MOST_NAMED else ""
+        logger.warning(
+            "this experiment holds code, which is loaded from no file unasked (%s%s). To continue it, give the same "
+            "settings again: to tune.run(..., resume=True), or as param_space, tune_config and run_config of "
+            "Tuner.restore; or load_user_code=True", ", ".join(code[:_MOST_NAMED]), more,
+        )  # fmt: skip
     header = {
         "id": secrets.token_hex(3)[:5],
         "name": spec.name_of(path),
         "trainable": trainable,
-        "space": for_header(space),
+        "space": records["config"],
         "described": described(space),
         "settings": settings,
         "metric": spec.metric,

@@ -21,6 +21,7 @@ from rllib.errors import DamagedFileError
 from rllib.runs.entries import plain
 from rllib.storage.encoding import decode, encode, import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM, printable
+from rllib.storage.plain_values import enum_path, written_plain
 from rllib.tune import schedulers
 from rllib.tune import search as searchers
 from rllib.tune.experiment import stoppers
@@ -60,6 +61,25 @@ def written(value) -> dict[str, Any]:
         for place, each in code.items()
     }
     return {"config": value, "exact": exact, **({"pickle": entries} if entries else {})}
+
+
+def code_in(record: Mapping[str, Any] | None) -> list[str]:
+    """Names of the code that a record of `written` holds, each with its place if it was pickled."""
+    if record is None or "exact" not in record:
+        return []
+    pickled = [f"{place} ({entry['name']})".strip() for place, entry in record.get("pickle", {}).items()]
+    return [*_imports_in(record["exact"]), *pickled]
+
+
+def _imports_in(data) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        if isinstance(path := data.get("$import"), str):
+            yield path
+        data = data.values()
+    elif not isinstance(data, list):
+        return
+    for item in data:
+        yield from _imports_in(item)
 
 
 class ValueReader:
@@ -171,7 +191,9 @@ def _is_exact(value) -> bool:
         return all(map(_is_exact, (*value.keys(), *value.values())))
     if type(value) in (list, tuple, *_COLLECTIONS):
         return all(map(_is_exact, _COLLECTIONS.get(type(value), iter)(value)))
-    return type(value) in _PLAIN or callable(value) or (_is_own(value) and _is_exact(vars(value)))
+    if type(value) in _PLAIN or callable(value) or (_is_own(value) and _is_exact(vars(value))):
+        return True
+    return enum_path(value) is not None or written_plain(value) is not None
 
 
 def _from_data(value):

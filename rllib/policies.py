@@ -1,21 +1,43 @@
 """PolicySpec: what a policy of several agents is made of, and in which settings it differs from the run.
 
-    config.multi_agent(
-        policies={"fast": PolicySpec(config={"lr": 1e-3}), "slow": None, "random": RandomPolicy},
-        policy_mapping_fn={"runner_*": "fast", "walker": "slow", "*": "random"},
-    )
+config.multi_agent(
+    policies={"fast": PolicySpec(config={"lr": 1e-3}), "slow": None, "random": RandomPolicy},
+    policy_mapping_fn={"runner_*": "fast", "walker": "slow", "*": "random"},
+)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gymnasium import Space
 
 from rllib.hand_written import HandWrittenPolicy, HeuristicPolicy, RandomPolicy
+from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import ByArguments
 
 __all__ = ["HandWrittenPolicy", "HeuristicPolicy", "PolicySpec", "RandomPolicy"]
+
+T = TypeVar("T")
+
+
+def of_only_policy(by_policy: Mapping[str, T], name: str, others: str) -> T:
+    """Entry of the only policy of a run, or of the one that has the default name of an only policy.
+
+    Args:
+        by_policy: policy id -> the same of each policy.
+        name: of the attribute by which it is asked for.
+        others: how it is asked for by policy id.
+
+    Raises:
+        ValueError: if there are several policies, or none.
+    """
+    if DEFAULT_POLICY in by_policy:
+        return by_policy[DEFAULT_POLICY]
+    if len(by_policy) == 1:
+        return next(iter(by_policy.values()))
+    having = ", ".join(map(repr, by_policy)) or "none"
+    raise ValueError(f"{name} is that of the only policy, but there are {len(by_policy)}: {having}. Use {others}.")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rllib.config.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
+from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatch
 
@@ -73,7 +74,7 @@ class APPO(IMPALA):
     @property
     def target_policy(self) -> Policy:
         """The target network of the only policy."""
-        return self.target_of(DEFAULT_POLICY)
+        return of_only_policy(self.learners, "target_policy", "target_of(POLICY_ID)").targets["policy"].policy
 
     def make_learner(self, policy_id: str) -> Learner:
         config = self.config_of(policy_id)

@@ -69,6 +69,7 @@ from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
+from rllib.policies import of_only_policy
 from rllib.sample_batch import COST_DISCOUNTS, DEFAULT_POLICY, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class SAC(Constrained, OffPolicyActorCritic):
     @property
     def temperature(self) -> Temperature:
         """The temperature of the only policy."""
-        return self.temperatures[DEFAULT_POLICY]
+        return of_only_policy(self.temperatures, "temperature", "temperatures[POLICY_ID]")
 
     def _make_temperature(self, policy_id: str) -> Temperature:
         config = self.config_of(policy_id)

@@ -9,6 +9,7 @@ from rllib.config import absent
 from rllib.did_you_mean import explains
 from rllib.env.factories.registry import EnvContext
 from rllib.env.streams.base import EnvironmentStream
+from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -79,7 +80,7 @@ class Worker:
     @property
     def policy(self) -> Policy:
         """The only policy."""
-        return self.policies[DEFAULT_POLICY]
+        return of_only_policy(self.policies, "policy", "policies[POLICY_ID]")
 
     @property
     def policy_settings(self) -> "PolicySettings":

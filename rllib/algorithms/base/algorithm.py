@@ -68,6 +68,7 @@ from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.offline.dataset import Dataset
+from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
@@ -653,12 +654,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     @property
     def policy(self) -> Policy:
         """The only policy."""
-        return self.policies[DEFAULT_POLICY]
+        return of_only_policy(self.policies, "policy", "policies[POLICY_ID]")
 
     @property
     def learner(self) -> Learner:
         """The learner of the only policy."""
-        return self.learners[DEFAULT_POLICY]
+        return of_only_policy(self.learners, "learner", "learners[POLICY_ID]")
 
     @property
     def num_updates(self) -> int:

@@ -34,6 +34,7 @@ from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
+from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
@@ -340,7 +341,7 @@ class OffPolicy(SamplingAhead):
     @property
     def replay(self):
         """The replay of the only policy."""
-        return self.replays[DEFAULT_POLICY]
+        return of_only_policy(self.replays, "replay", "replays[POLICY_ID]")
 
     def target_of(self, policy_id: str) -> Policy:
         """The target network of a policy, of a learner with a TargetCopy of the module "policy"."""

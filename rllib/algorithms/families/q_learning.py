@@ -33,6 +33,7 @@ from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
 from rllib.models.policy_spec import PolicySpec
+from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
@@ -181,7 +182,7 @@ class QLearning(OffPolicy):
     @property
     def target(self) -> Policy:
         """The target network of the only policy."""
-        return self.target_of(DEFAULT_POLICY)
+        return of_only_policy(self.learners, "target", "target_of(POLICY_ID)").targets["policy"].policy
 
     def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):

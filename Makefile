@@ -1,6 +1,8 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
-#   make train      trains PPO on CartPole until it is solved, and says where the results are
-#   make test       lint and the quick tests, at most four at a time; it ends with what was skipped, and why
+#   make train      installs what training needs, trains PPO on CartPole until it is solved, and says where the results are
+#   make test       installs what the tests need, too; lint and the quick tests, at most four at a time; it ends with what was
+#                   skipped, and why
+#   make venv       what make test installs alone, so that parts of the tests can run
 #   make faults     all tests of the runtime, with the longer ones, and damage at random for all that reads files or requests
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed, then 100 clients of a run that are
 #                   killed while it is restarted and their connections are cut (SEED=n repeats both)
@@ -26,16 +28,18 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput multi_agent_throughput tensor_environments \
 	environment_processes external scale serving as_ray
 
-.PHONY: train test extras faults soak learning ray engines docs types benchmark gpu wheel release-check release-extras clean
+.PHONY: train test venv extras faults soak learning ray engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
-train: $(VENV)/installed
+train: $(VENV)/trains
 	@$(BIN)/rllib train -f tuned_examples/ppo/cartpole.yaml
 
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
 		-m "not learning and not slow and not ray"
+
+venv: $(VENV)/installed
 
 # jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
 EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
@@ -98,12 +102,20 @@ benchmark: $(VENV)/installed
 gpu: $(VENV)/installed
 	@$(BIN)/python benchmarks/gpu.py
 
-# torch is named so that the pinned release is taken, not the newest that the range admits.
-$(VENV)/installed: pyproject.toml constraints.txt
+# A virtual environment for make train, with pip's progress, since it may take minutes. torch is named so that the pinned
+# release is taken, not the newest that the range admits.
+$(VENV)/trains: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + \
 		". Say which: make PYTHON=/path/to/python3.11") if sys.version_info < (3, 11) else None'
-	@echo "Installing into $(VENV): about a minute the first time ..."
+	@echo "Installing rllib into $(VENV): half a minute the first time, most of it torch ..."
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
+		"$$(grep '^torch==' constraints.txt)" -e '.[plot]'
+	@touch $@
+
+# The same one with all that the tests need. It follows, so that neither undoes what the other has installed.
+$(VENV)/installed: $(VENV)/trains
+	@echo "Installing what the tests need into $(VENV): about a minute the first time ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)" -e '.[test]'
 	@touch $@

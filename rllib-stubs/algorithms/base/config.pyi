@@ -10,6 +10,7 @@ from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, Never, Self, TypeVar
 import numpy as np
 C = TypeVar("C")
+def alone(settings: Mapping[str, Any]) -> dict[str, Any]: ...
 
 class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDataConfig):
     algo_class: type | str | None

@@ -3,7 +3,7 @@
 import functools
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rllib.config import absent
@@ -58,8 +58,9 @@ class AskedWorkers:
 
     def foreach_env_runner(
         self,
-        func: Callable,
+        func: Callable | str,
         *,
+        kwargs: Mapping[str, Any] | None = None,
         local_env_runner: bool = True,
         remote_worker_ids: Iterable[int] | None = None,
         healthy_only: bool = True,
@@ -70,6 +71,8 @@ class AskedWorkers:
         """`foreach_worker`, by the name of Ray 2.10 and later.
 
         Args:
+            func: function of a worker, or the name of a method of it.
+            kwargs: further arguments.
             healthy_only, mark_healthy: without effect, since workers that have died are replaced before any is asked.
             timeout_seconds, return_obj_refs: refused if they ask for anything.
 
@@ -82,6 +85,10 @@ class AskedWorkers:
                 f"foreach_env_runner({given}) cannot be used: all answers are waited for, at most as long as "
                 "sample_timeout_s allows. Leave it out, or use .rollouts(sample_timeout_s=...)."
             )
+        if isinstance(func, str):
+            func = operator.methodcaller(func, **(kwargs or {}))
+        elif kwargs:
+            func = functools.partial(func, **kwargs)
         return self.foreach_worker(func, local_worker=local_env_runner, remote_worker_ids=remote_worker_ids)
 
     def num_remote_workers(self) -> int:

@@ -4,6 +4,8 @@ import copyreg
 import sys
 from typing import Any
 
+from rllib.from_ray.lookup import find
+
 # Packages whose code is not the program's.
 _OURS = ("rllib", "runtime")
 # Modules that handle objects of any kind: copies, pickles, annotations, debuggers. They may compare, hash and show a
@@ -56,7 +58,8 @@ class Absent:
     """A name of Ray that is not here.
 
     It may be imported, assigned, named in annotations, derived from, copied and pickled, and repr() shows it. Whatever
-    needs its value raises NotServedError: calling it, reading an attribute, comparing, hashing, testing and formatting
+    needs its value raises NotServedError: calling it, reading an attribute (other than those names that are here of a
+    module, which it may be, too), comparing, hashing, testing and formatting
     it, arithmetic, and making an object of a class that derives from it. Nothing is an instance of it.
 
     Args:
@@ -104,6 +107,9 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):  # asked for by copy, inspect, typing and the like
             raise AttributeError(f"{self._path} is not here, and has no {name}")
+        # It may stand for a module, of which there is no list: `from ray.rllib.algorithms.ppo import ppo`.
+        if self._path.rpartition(".")[2].islower() and (ours := find(self._path, name)) is not None:
+            return ours.load()
         raise self._error()
 
     def __setattr__(self, name: str, value):

@@ -76,10 +76,34 @@ SAMPLE_TIMER = "sample"
 SYNCH_WORKER_WEIGHTS_TIMER = "synch_weights"
 TRAINING_ITERATION_TIMER = "training_iteration"
 
-# Of Tune
+# Losses
+ENTROPY_KEY = "entropy"
+POLICY_LOSS_KEY = "policy_loss"
+VF_LOSS_KEY = "vf_loss"
+
+# Of Tune: keys of results, and those that functions report by themselves
+DEFAULT_METRIC = "_metric"
 DONE = "done"
+EPISODES_THIS_ITER = "episodes_this_iter"
+EXPERIMENT_TAG = "experiment_tag"
+HOSTNAME = "hostname"
+MEAN_ACCURACY = "mean_accuracy"
+MEAN_LOSS = "mean_loss"
+NODE_IP = "node_ip"
+PID = "pid"
 SHOULD_CHECKPOINT = "should_checkpoint"
+TIME_THIS_ITER_S = "time_this_iter_s"
+TIMESTAMP = "timestamp"
+TIMESTEPS_THIS_ITER = "timesteps_this_iter"
 TIMESTEPS_TOTAL = "timesteps_total"
 TIME_TOTAL_S = "time_total_s"
 TRAINING_ITERATION = "training_iteration"
 TRIAL_ID = "trial_id"
+
+# Files of a trial
+EXPR_ERROR_FILE = "error.txt"
+EXPR_ERROR_PICKLE_FILE = "error.pkl"
+EXPR_PARAM_FILE = "params.json"
+EXPR_PARAM_PICKLE_FILE = "params.pkl"
+EXPR_PROGRESS_FILE = "progress.csv"
+EXPR_RESULT_FILE = "result.json"

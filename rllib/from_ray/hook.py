@@ -79,7 +79,7 @@ def _value(module: str, name: str):
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     path = f"{module}.{name}"
-    if present_path(path) in modules() or _source(present_path(path)):
+    if present_path(path) in modules() or _source(path):
         return _module(path)
     example = _example(module)
     if example is not None and hasattr(example, name):
@@ -102,16 +102,17 @@ def _similar(module: str, name: str) -> str | None:
 
 
 def _source(module: str) -> Path | None:
-    """The file of a module of Ray's examples; None if there is none."""
+    """The file of a module of Ray's examples, where it lies today or by the path that is asked for; None: none."""
     if not module.startswith(_EXAMPLES):
         return None
     for root in _roots():
-        place = root.joinpath(*module.split(".")[1:])
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if file.is_file():
-                return file
-        if place.is_dir():
-            return place
+        for path in dict.fromkeys((present_path(module), module)):
+            place = root.joinpath(*path.split(".")[1:])
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if file.is_file():
+                    return file
+            if place.is_dir():
+                return place
     return None
 
 
@@ -136,7 +137,7 @@ _examples: dict[str, types.ModuleType | None] = {}
 def _example(module: str) -> types.ModuleType | None:
     """The module that a file of examples makes; the file is run once, when a name is first asked for."""
     if module not in _examples:
-        file = _source(present_path(module))
+        file = _source(module)
         if file is None or file.is_dir():
             return None
         is_package = file.name == "__init__.py"

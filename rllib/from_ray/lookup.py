@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rllib.from_ray.names import FOUND, MOVED, WHERE_BUILT
+from rllib.from_ray.names import FOUND, MOVED, WHERE_BUILT, is_of_tensorflow
 
 
 class Ours(NamedTuple):
@@ -31,14 +31,19 @@ def present_path(path: str) -> str:
 def find(module: str, name: str) -> Ours | None:
     """The place here of a name in a module of Ray; None if it is not here.
 
-    A class is found as well by a path that the table does not have, if one class of its package is called so: Ray has
-    moved most classes at least once, and kept their names.
+    A name is found as well by a path that the table does not have, if it is called so in one place of its package: Ray
+    has moved most classes and functions at least once, and kept their names. A module that is called as its package is
+    (`ray.rllib.algorithms.ppo.ppo`) has the names of its package.
     """
     module = present_path(module)
-    if ours := row(module).get(name):
-        return ours
-    if not name[:1].isupper():
-        return None
+    package, _, last = module.rpartition(".")
+    for place in (module, package) if package.rpartition(".")[2] == last else (module,):
+        if ours := row(place).get(name):
+            return ours
+    if not name[:1].isupper() and ("." not in module or is_of_tensorflow(module)):
+        return (
+            None  # `ray` itself holds too many for one of this name to be meant, and helpers for TensorFlow are others
+        )
     alike = _by_name(".".join(module.split(".")[:2])).get(name, set())
     return next(iter(alike)) if len(alike) == 1 else None
 

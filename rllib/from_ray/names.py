@@ -2,8 +2,8 @@
 
 "Theirs=Ours" is a name that is called otherwise here; "*" stands for all that our module exports. The first module of a
 row is the counterpart of Ray's module, which `import ray.x as y` gives after `rllib convert`. Names of all eras stand
-side by side, from 0.8 to 2.60. A name that has moved between Ray's modules is found by any of its paths: a class of the
-same package that stands in another row is the same class (lookup.py).
+side by side, from 0.8 to 2.60. A name that has moved between Ray's modules is found by any of its paths, if one row of
+the same package has it (lookup.py).
 """
 
 from rllib.algorithms.base.registry import absent
@@ -34,7 +34,10 @@ _CORE_CONSTANTS = """
     COMPONENT_RL_MODULE DEFAULT_AGENT_ID DEFAULT_MODULE_ID DEFAULT_POLICY_ID
 """
 _TUNE_RESULT = """
-    DONE EPISODE_REWARD_MEAN EPISODES_TOTAL SHOULD_CHECKPOINT TIMESTEPS_TOTAL TIME_TOTAL_S TRAINING_ITERATION TRIAL_ID
+    DEFAULT_METRIC DONE EPISODE_REWARD_MEAN EPISODES_THIS_ITER EPISODES_TOTAL EXPERIMENT_TAG EXPR_ERROR_FILE
+    EXPR_ERROR_PICKLE_FILE EXPR_PARAM_FILE EXPR_PARAM_PICKLE_FILE EXPR_PROGRESS_FILE EXPR_RESULT_FILE HOSTNAME
+    MEAN_ACCURACY MEAN_LOSS NODE_IP PID SHOULD_CHECKPOINT TIME_THIS_ITER_S TIMESTEPS_THIS_ITER TIMESTEPS_TOTAL TIMESTAMP
+    TIME_TOTAL_S TRAINING_ITERATION TRIAL_ID
 """
 # Ray's folder below ray.rllib.algorithms -> our module, and the algorithms that it has.
 _ALGORITHMS = {
@@ -93,8 +96,8 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.util.actor_pool": {"runtime.util.actor_pool": "ActorPool"},
     "ray.util.annotations": {_ANNOTATIONS: "PublicAPI DeveloperAPI Deprecated"},
     "ray.util.debug": {_ANNOTATIONS: "log_once"},
-    "ray.util.joblib": {"runtime.util.joblib": "register_ray=register_runtime"},
-    "ray.util.multiprocessing": {"runtime.util.multiprocessing": "Pool AsyncResult"},
+    "ray.util.joblib": {"runtime.util.joblib": "register_ray"},
+    "ray.util.multiprocessing": {"runtime.util.multiprocessing": "Pool AsyncResult TimeoutError"},
     "ray.util.placement_group": {
         "runtime.util.placement_group": "placement_group placement_group_table remove_placement_group "
         "get_placement_group get_current_placement_group",
@@ -143,7 +146,10 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.tune.tuner": {"rllib.tune": "Tuner"},
     "ray.air": {"rllib.tune": "RunConfig CheckpointConfig FailureConfig Checkpoint"},
     "ray.air.config": {"rllib.tune": "RunConfig CheckpointConfig FailureConfig"},
-    "ray.air.constants": {_CONSTANTS: "TRAINING_ITERATION"},
+    "ray.air.constants": {
+        _CONSTANTS: "EXPR_ERROR_FILE EXPR_ERROR_PICKLE_FILE EXPR_PARAM_FILE EXPR_PARAM_PICKLE_FILE EXPR_PROGRESS_FILE "
+        "EXPR_RESULT_FILE TIMESTAMP TIME_THIS_ITER_S TRAINING_ITERATION"
+    },
     "ray.air.integrations.mlflow": {"rllib.tune": "MLflowLoggerCallback"},
     "ray.air.integrations.wandb": {"rllib.tune": "WandbLoggerCallback", _CONSTANTS: "WANDB_ENV_VAR"},
     "ray.air.session": {
@@ -179,7 +185,7 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.rllib.callbacks.callbacks": {"rllib": "RLlibCallback=DefaultCallbacks"},
     "ray.rllib.callbacks.utils": {"rllib": "make_callback=make_multi_callbacks"},
     "ray.rllib.core": {_CONSTANTS: _CORE_CONSTANTS},
-    "ray.rllib.core.learner.learner": {_CONSTANTS: "DEFAULT_OPTIMIZER"},
+    "ray.rllib.core.learner.learner": {_CONSTANTS: "DEFAULT_OPTIMIZER ENTROPY_KEY POLICY_LOSS_KEY VF_LOSS_KEY"},
     "ray.rllib.env": {
         "rllib.env": "EnvContext ExternalEnv ExternalMultiAgentEnv MultiAgentEnv PettingZooEnv ParallelPettingZooEnv"
     },
@@ -414,6 +420,11 @@ MISSING: dict[str, str] = {
     "ray.util.state": "the command `runtime` shows what happens in a session (docs/scale/runtime.md)",
     "ray.workflow": "there are no workflows that survive their program",
 }
+
+
+def is_of_tensorflow(module: str) -> bool:
+    """Whether a module of Ray belongs to its networks in TensorFlow, whose helpers have names of those for torch."""
+    return reason_for(module) == _TENSORFLOW
 
 
 def reason_for(path: str) -> str | None:

@@ -51,3 +51,8 @@ class RuntimeBackend(MultiprocessingBackend):
 def register_runtime() -> None:
     """Makes the backend "runtime" known to joblib."""
     joblib.register_parallel_backend("runtime", RuntimeBackend)
+
+
+def register_ray() -> None:
+    """Makes the same backend known as "ray", for programs of Ray."""
+    joblib.register_parallel_backend("ray", RuntimeBackend)

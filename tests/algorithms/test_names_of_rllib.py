@@ -225,6 +225,8 @@ def test_workers_are_asked_in_rllibs_words(algo):
     assert workers.foreach_policy(lambda policy, policy_id: policy_id) == ["default_policy"]
     assert workers.foreach_worker_with_id(lambda index, worker: index) == [0]
     assert workers.foreach_env_runner(lambda worker: worker.worker_index) == [0]
+    assert workers.foreach_env_runner("foreach_env", kwargs={"function": str}) == workers.foreach_env(str)
+    assert workers.foreach_env_runner(lambda worker, more: worker.worker_index + more, kwargs={"more": 3}) == [3]
     assert workers.num_remote_workers() == workers.num_healthy_remote_workers() == 0
     worker = workers.local_worker()
     assert worker.for_policy(lambda policy: policy.is_recurrent()) is False

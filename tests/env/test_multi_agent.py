@@ -438,3 +438,9 @@ def test_ways_to_name_one():
     for given in (Scripted, lambda config: Scripted(), "tests.env.test_multi_agent:Scripted"):
         assert is_multi_agent(resolve(given).make(EnvContext()))
     assert len(resolve("basic").make(EnvContext({"n": 4})).reset()[0]) == 4
+
+
+def test_an_environment_may_assign_its_number_of_agents():
+    env = Scripted(num_agents=7)
+    assert (env.num_agents, env.max_num_agents) == (7, 2)
+    assert Scripted().num_agents == 0 and Scripted(max_num_agents=9).max_num_agents == 9

@@ -2,30 +2,9 @@
 
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def run_program(tmp_path, monkeypatch):
-    """Writes files, runs the one called program.py under as_ray, and returns (exit code, stdout, stderr)."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def run(program: str, *arguments: str, command=("-m", "rllib.as_ray", "program.py"), files=None):
-        for name, text in {"program.py": program, **(files or {})}.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(textwrap.dedent(text))
-        done = subprocess.run(
-            [sys.executable, *command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=100
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    return run
 
 
 def check(outcome):
@@ -65,6 +44,53 @@ def test_imports_of_all_eras_give_our_objects(run_program):
             config["model"]["fcnet_hiddens"] = [8]
             assert config["lr"] == rllib.PPOConfig().lr and ppo.DEFAULT_CONFIG == {}
             assert rllib.PPOConfig.from_dict(config).model["fcnet_hiddens"] == [8]
+            """
+        )
+    )
+
+
+def test_modules_are_taken_from_their_packages(run_program):
+    check(
+        run_program(
+            """
+            import pickle
+            import ray
+            import rllib
+            import ray.rllib.algorithms.ppo.ppo as by_import
+            import ray.tune.search.optuna.optuna_search
+            from rllib import tune
+            from ray.rllib.agents.dqn import dqn
+            from ray.rllib.algorithms.ppo import ppo
+            from ray.rllib.core import columns
+            from ray.rllib.offline import json_reader
+            from ray.tune.schedulers import async_hyperband, pbt
+            from ray.tune.search import grid_search, variant_generator
+            from ray.tune.utils import util
+            from ray.util.multiprocessing import TimeoutError
+
+            assert ppo.PPOConfig is by_import.PPOConfig is rllib.PPOConfig and dqn.DQNTrainer is rllib.DQN
+            assert ppo.DEFAULT_CONFIG["lr"] == rllib.PPOConfig().lr and columns.Columns.OBS == "obs"
+            assert json_reader.JsonReader is rllib.offline.JsonReader
+            assert (pbt.PopulationBasedTraining, async_hyperband.ASHAScheduler) == (
+                tune.schedulers.PopulationBasedTraining, tune.schedulers.ASHAScheduler
+            )
+            assert grid_search is variant_generator.grid_search is tune.grid_search
+            assert ray.tune.search.optuna.optuna_search.OptunaSearch is tune.search.OptunaSearch
+            assert pickle.loads(pickle.dumps(ppo)).PPO is rllib.PPO and issubclass(TimeoutError, Exception)
+
+            @ray.remote
+            def task():
+                return ppo.PPOConfig().lr
+
+            ray.init(num_cpus=1)
+            assert ray.get(task.remote()) == rllib.PPOConfig().lr
+            for use in (lambda: pbt.nothing, lambda: pbt(), lambda: util.nothing, lambda: pbt == 3):
+                try:
+                    use()
+                except ImportError as error:
+                    assert str(error).startswith("program.py:33: ray.tune."), error
+                else:
+                    raise AssertionError(use)
             """
         )
     )
@@ -221,6 +247,33 @@ def test_examples_of_ray_are_read_from_the_folder_that_the_program_lies_in(run_p
         )
     )
     assert out.strip() == "5 5 ray.rllib.examples.envs.classes.corridor"
+
+
+def test_examples_of_earlier_rays_are_read_from_the_sources_that_are_named(run_program, monkeypatch):
+    monkeypatch.setenv("RLLIB_RAY_SOURCES", "sources")
+    out = check(
+        run_program(
+            """
+            import os
+            os.environ["RLLIB_RAY_SOURCES"] = os.path.abspath("sources")
+            import ray
+            from ray.rllib.examples.env.corridor import Corridor
+            from ray.rllib.examples.env import corridor
+            from ray.rllib.examples.models.own import Own
+
+            @ray.remote
+            def play():
+                return Corridor().length
+
+            print(ray.get(play.remote()), Own.width, corridor.Corridor is Corridor)
+            """,
+            files={
+                "sources/rllib/examples/env/corridor.py": "import ray\nclass Corridor:\n    length = 5\n",
+                "sources/rllib/examples/models/own.py": "class Own:\n    width = 3\n",
+            },
+        )
+    )
+    assert out.strip() == "5 3 True"
 
 
 def test_a_program_runs_as_it_would_by_itself(run_program):

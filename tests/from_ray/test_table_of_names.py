@@ -8,6 +8,7 @@ import pytest
 import rllib
 import runtime
 from rllib import tune
+from rllib.from_ray import arrays, default_configs
 from rllib.from_ray.lookup import Ours, counterpart, find, modules, present_path, row
 from rllib.from_ray.names import FOUND, MISSING, MOVED, WHERE_BUILT, reason_for
 
@@ -65,9 +66,36 @@ def test_names_of_all_eras_are_found(module, name, ours):
     assert find(module, name).load() is ours
 
 
-def test_small_names_are_found_by_their_own_path_alone():
-    assert find("ray.tune.schedulers", "run") is None
-    assert find("ray.rllib.policy", "softmax") is None
+@pytest.mark.parametrize(
+    ("module", "name", "ours"),
+    [
+        ("ray.tune.search", "grid_search", tune.grid_search),
+        ("ray.tune.search.variant_generator", "grid_search", tune.grid_search),
+        ("ray.tune.search.sample", "lograndint", tune.lograndint),
+        ("ray.tune.trainable.util", "with_parameters", tune.with_parameters),
+        ("ray.tune.suggest.nowhere", "with_parameters", tune.with_parameters),
+        ("ray.tune.utils.util", "MEAN_ACCURACY", "mean_accuracy"),
+        ("ray.rllib.policy", "softmax", arrays.softmax),
+        ("ray.rllib.agents.ppo.ppo", "DEFAULT_CONFIG", default_configs.PPO),
+        ("ray.rllib.algorithms.dqn.dqn", "DEFAULT_CONFIG", default_configs.DQN),
+    ],
+)
+def test_functions_and_constants_are_found_by_any_path_too(module, name, ours):
+    assert find(module, name).load() == ours
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "why"),
+    [
+        ("ray.rllib.policy", "one_hot", "two rows have it, for numpy and for torch"),
+        ("ray.rllib.algorithms", "DEFAULT_CONFIG", "each algorithm has one"),
+        ("ray.tune.schedulers", "softmax", "it is of another package"),
+        ("ray", "grid_search", "it is of a package within"),
+        ("ray.rllib.utils.tf_utils", "explained_variance", "that of TensorFlow is another"),
+    ],
+)
+def test_names_that_may_mean_another_thing_are_not_found(module, name, why):
+    assert find(module, name) is None, why
 
 
 def test_counterparts_of_modules():

@@ -240,15 +240,16 @@ def test_the_default_is_one_process_per_cpu(engine):
 
 
 @pytest.mark.extras("joblib")
-def test_joblib(engine):
+@pytest.mark.parametrize("name", ["runtime", "ray"])
+def test_joblib(engine, name):
     import joblib
 
-    from runtime.util.joblib import register_runtime
+    from runtime.util import joblib as backend
 
-    register_runtime()
-    with joblib.parallel_config(backend="runtime", n_jobs=2):
+    getattr(backend, f"register_{name}")()
+    with joblib.parallel_config(backend=name, n_jobs=2):
         assert joblib.Parallel()(joblib.delayed(square)(x) for x in range(20)) == [x * x for x in range(20)]
         with pytest.raises(KeyError):
             joblib.Parallel()(joblib.delayed(fail_at_3)(x) for x in range(5))
-    with joblib.parallel_config(backend="runtime", n_jobs=1):
+    with joblib.parallel_config(backend=name, n_jobs=1):
         assert joblib.Parallel()(joblib.delayed(square)(x) for x in range(3)) == [0, 1, 4]

@@ -34,6 +34,16 @@ ENV_STATE = "state"
 StepResult = tuple[dict, dict, dict, dict, dict]
 
 
+class _Number:
+    """The number of an environment's agents of a list, unless it has assigned a number of its own, as with RLlib."""
+
+    def __init__(self, of: str):
+        self._of = of
+
+    def __get__(self, env: Any, owner: type | None = None) -> int:
+        return len(getattr(owner if env is None else env, self._of))
+
+
 class MultiAgentEnv(gymnasium.Env):
     """An environment with several agents. Its methods take and return dicts by agent.
 
@@ -84,13 +94,8 @@ class MultiAgentEnv(gymnasium.Env):
         """
         raise NotImplementedError
 
-    @property
-    def num_agents(self) -> int:
-        return len(self.agents)
-
-    @property
-    def max_num_agents(self) -> int:
-        return len(self.possible_agents)
+    num_agents = _Number("agents")
+    max_num_agents = _Number("possible_agents")
 
     def get_agent_ids(self) -> set[AgentID]:
         """Ids of the agents that are known: of all possible ones, else of those in play, else of Dict spaces."""

@@ -281,7 +281,7 @@ FOUND: dict[str, dict[str, str]] = {
         "rllib.env.tasks.multi_agent_cartpole": "MultiAgentCartPole",
         "rllib.env.tasks.multi_agent_pendulum": "MultiAgentPendulum",
         "rllib.env.tasks.two_step_game": "TwoStepGame TwoStepGameWithGroupedAgents",
-        "rllib.env": "make_multi_agent",
+        "rllib.env": "make_multi_agent make_multiagent=make_multi_agent",
     },
     "ray.rllib.examples.envs.classes.multi_agent.two_step_game": {
         "rllib.env.tasks.two_step_game": "TwoStepGame TwoStepGameWithGroupedAgents"

@@ -51,18 +51,10 @@ def test_a_handle_by_name_keeps_the_actor(engine):
     runtime.get(counter.add.remote())
     same = runtime.get_actor("kept")
     del counter
-    if engine == "ray":  # where it does not
-        wait_until(lambda: has_ended(same))
-    else:
-        assert runtime.get(same.add.remote()) == 2
-
-
-def has_ended(counter):
-    try:
-        runtime.get(counter.add.remote())
-    except runtime.ActorDiedError:
-        return True
-    return False
+    assert runtime.get(same.add.remote()) == 2
+    once_more = Counter.options(name="kept", get_if_exists=True).remote()
+    del same
+    assert runtime.get(once_more.add.remote()) == 3
 
 
 def test_a_name_is_taken_until_the_actor_has_ended(engine):

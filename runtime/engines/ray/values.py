@@ -52,12 +52,13 @@ class ActorId(bytes):
         class_name: of the user's class, for messages.
         calls: (method, num_returns, options) -> Ray's function that makes such a call.
         on_end: called when the actor is killed, or the handle is dropped.
+        may_restart: False if it is known that the actor never starts again.
     """
 
     def __new__(cls, handle, session_id: str, class_name: str):
         self = bytes.__new__(cls, handle._actor_id.binary())
         self.handle, self.session_id, self.class_name = handle, session_id, class_name
-        self.calls, self.on_end = {}, None
+        self.calls, self.on_end, self.may_restart = {}, None, True
         return self
 
     def __reduce__(self):

@@ -18,7 +18,18 @@ from rllib.serving.learning.packets import Answer, Decision, array_bytes
 from rllib.serving.messages import Question
 from rllib.serving.model import Served
 from rllib.serving.tasks import ServingSettings
-from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, BadRequest, Receive, content_kind, header, read_body, with_arrays
+from rllib.web.bodies import (
+    JSON,
+    MSGPACK,
+    NO_ARRAY,
+    BadRequest,
+    Receive,
+    content_kind,
+    header,
+    read_body,
+    refuse_many_values,
+    with_arrays,
+)
 
 MOST_REWARDS = 1024
 MOST_ID = 200
@@ -185,6 +196,7 @@ def _rewards(body: bytes, kind: str) -> tuple[list[RewardItem], bool]:
     decode = {JSON: msgspec.json.decode, MSGPACK: msgspec.msgpack.decode}.get(kind)
     if decode is None:
         raise BadRequest(415, f"rewards come as {JSON} or {MSGPACK}")
+    refuse_many_values(body, kind)
     try:
         content = decode(body)
         is_alone = not (isinstance(content, dict) and "rewards" in content)

@@ -1,5 +1,6 @@
 """Bodies of requests and answers, as JSON, MessagePack or raw arrays, and their errors."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -38,16 +39,62 @@ async def read_body(scope: dict[str, Any], receive: Receive, limit: int) -> byte
     length = header(scope, b"content-length")
     if length is not None and int(length) > limit:
         raise BadRequest(413, f"a body may have {limit} bytes, but this one has {int(length)}")
-    body = b""
+    parts, size = [], 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientHasGone
-        body += message.get("body", b"")
-        if len(body) > limit:
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
             raise BadRequest(413, f"a body may have {limit} bytes")
         if not message.get("more_body"):
-            return body
+            return b"".join(parts)
+
+
+def refuse_many_values(body: bytes, kind: str) -> None:
+    """Refuses a body, JSON or MessagePack, of so many dicts, lists and texts that they would fill the memory.
+
+    A dict without entries is one byte of MessagePack and 72 in memory. Numbers take 12 times their bytes at most.
+
+    Raises:
+        BadRequest: for more than MOST_VALUES.
+    """
+    if len(body) <= MOST_VALUES:  # as in nearly all requests
+        return
+    if kind == JSON:
+        # Those in texts count as well; no sensible text has so many.
+        count = body.count(b"{") + body.count(b"[") + body.count(b'"') // 2
+    else:
+        count = _num_values(body)
+    if count > MOST_VALUES:
+        raise BadRequest(413, f"a body may have {MOST_VALUES:,} dicts, lists and texts: send numbers as arrays")
+
+
+def _num_values(body: bytes) -> int:
+    """Number of dicts, lists, texts and bytes in MessagePack, up to one more than MOST_VALUES."""
+    at = count = 0
+    while count <= MOST_VALUES and (at := _NUMBERS.match(body, at).end()) < len(body):
+        count, first = count + 1, body[at]
+        if first in _SIZED:
+            width, more = _SIZED[first]
+            at += 1 + width + more + int.from_bytes(body[at + 1 : at + 1 + width], "big")
+        else:
+            at += 1 + (first & 31 if 0xA0 <= first < 0xC0 else _OTHERS.get(first, 0))
+    return count
+
+
+MOST_VALUES = 1 << 20
+# A run of numbers, truth values and nil.
+_NUMBERS = re.compile(
+    rb"(?:[\x00-\x7f\xc0\xc2\xc3\xe0-\xff]++|[\xcc\xd0].|[\xcd\xd1]..|[\xca\xce\xd2].{4}|[\xcb\xcf\xd3].{8})*+",
+    re.DOTALL,
+)
+# Texts, bytes and extensions that say their length: bytes of the length, and those of the kind of extension.
+_SIZED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1), 0xD9: (1, 0)}
+_SIZED |= {0xDA: (2, 0), 0xDB: (4, 0)}
+# Bytes behind the first: of short extensions, and of the number of entries of long lists and dicts.
+_OTHERS = {0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 
 
 def header(scope, name: bytes) -> bytes | None:

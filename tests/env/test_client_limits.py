@@ -1,5 +1,6 @@
 """Limits of clients: what they may make a policy server remember, and requests that must not count twice."""
 
+import contextlib
 import threading
 import time
 
@@ -14,6 +15,8 @@ from rllib.client import PolicyClient
 from rllib.env.external import external_env, http_transport, policy_server
 from rllib.env.external.exchange import EpisodeLost
 from rllib.env.external.policy_server import PolicyServerOfAgents
+from rllib.web import bodies
+from rllib.web.bodies import MSGPACK
 
 SEEN = [0.5, 0.5]
 
@@ -329,6 +332,46 @@ def test_a_body_has_a_limited_size(served, monkeypatch):
     monkeypatch.setattr(http_transport, "_BODY_LIMIT", 1000)
     status, answer = served.ask("POST", "/v1/act", items("e", info={"text": "x" * 2000}))
     assert status == 413 and "may have 1000 bytes" in answer["error"]
+
+
+@pytest.fixture
+def few_values(monkeypatch):
+    monkeypatch.setattr(bodies, "MOST_VALUES", 1000)
+
+
+# An empty dict, an empty list, a list of one, texts, an extension, and bytes, in MessagePack.
+VALUES = b"\x80", b"\x90", b"\x91\x01", b"\xa2ab", b"\xd9\x01a", b"\xd4\x05a", b"\xc4\x01a"
+
+
+@pytest.mark.parametrize("one", VALUES)
+@pytest.mark.parametrize("numbers", [b"", b"\xca????", b"\x01\xd3????????"])
+def test_a_body_has_a_limited_number_of_values(few_values, one, numbers):
+    """A dict without entries is one byte of MessagePack, and 72 in memory."""
+    bodies.refuse_many_values((one + numbers) * 1000 + numbers * 100 + b"\x01" * 10_000, MSGPACK)
+    with pytest.raises(bodies.BadRequest, match="may have 1,000 dicts, lists and texts"):
+        bodies.refuse_many_values((one + numbers) * 1001, MSGPACK)
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_the_values_of_real_messages_are_counted(surplus, monkeypatch):
+    numbers = [0, -5, 300, -70_000, 2**40, 1.5, True, None, *range(200, 70_000, 7)]
+    texts = ["x" * 40, "y" * 300, b"z" * 70_000, msgspec.msgpack.Ext(5, b"abc"), msgspec.msgpack.Ext(5, b"aa")]
+    values = [numbers, texts, {str(number): number for number in range(40)}, numbers]
+    monkeypatch.setattr(bodies, "MOST_VALUES", 1 + 1 + (1 + 5) + (1 + 40) + 1 - surplus)
+    refuses = pytest.raises(bodies.BadRequest) if surplus else contextlib.nullcontext()
+    with refuses:
+        bodies.refuse_many_values(msgspec.msgpack.encode(values), MSGPACK)
+
+
+@pytest.mark.parametrize("kind, body", [
+    ("application/json", b'{"items": [{"episode_id": "e", "observation": [' + b"{}," * 1000 + b"{}]}]}"),
+    ("application/json", b'{"items": [{"episode_id": "e", "observation": [' + b'"aa",' * 1000 + b"0]}]}"),
+    ("application/msgpack", b"\x81\xa5items\xdc\x08\x00" + b"\x80" * 2048),
+])  # fmt: skip
+def test_requests_of_too_many_values_are_refused(served, few_values, kind, body):
+    status, answer = served.ask("POST", "/v1/act", body, kind=kind)
+    assert status == 413 and "dicts, lists and texts" in answer["error"]
+    assert served.ask("POST", "/v1/act", b"[" + b"1," * 10_000 + b"1]")[0] == 422
 
 
 # ------------------------------------------------------------------ agreement of client and server

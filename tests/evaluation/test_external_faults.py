@@ -348,7 +348,7 @@ def test_an_episode_is_given_up_behind_its_last_turn():
 # ------------------------------------------------------------------ agents that the run does not have
 
 
-def test_an_agent_without_a_policy_ends_its_episode_alone():
+def test_an_agent_without_a_policy_ends_its_episode_alone(caplog):
     config = small(PPOConfig(), 8).environment(observation_space=BOX, action_space=CHOICE)
     config.external(listen="127.0.0.1:0").rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
     config.multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: {"known": "p"}[agent])
@@ -380,6 +380,7 @@ def test_an_agent_without_a_policy_ends_its_episode_alone():
         assert len(environment(algorithm)._running) <= 1
     thread.join(20)
     assert len(refused) == 2 and all("no policy for agent 'stranger'" in error for error in refused)
+    assert caplog.text.count("is void") == 1  # clients cannot fill the log
 
 
 # ------------------------------------------------------------------ action masks

@@ -219,7 +219,7 @@ def test_the_size_of_parquet_is_that_of_its_arrays(tmp_path, encoding, monkeypat
     assert path.stat().st_size < needed / 20
     assert needed <= size_of_files(path) <= 1.2 * needed
     monkeypatch.setattr("rllib.offline.dataset.free_bytes", lambda: needed)
-    with pytest.raises(ValueError, match="to read .* takes about"):
+    with pytest.raises(ValueError, match="takes about"):
         Dataset.from_path(path)
     pieces = [len(piece) for piece in record_pieces(path, read_options({}), 1 << 20)]
     assert sum(pieces) == rows and max(pieces) <= rows * (1 << 20) / needed + 1

@@ -74,6 +74,8 @@ class ExternalWorker(MultiAgentWorker):
     seats_class = ExternalSeats
     stream: ExternalStream
 
+    _has_refused = False
+
     def _places(self, count: int) -> range:
         first = self.worker_index * _PLACES_OF_A_WORKER
         return range(first, first + FIRST_PLACES)
@@ -496,7 +498,9 @@ class ExternalWorker(MultiAgentWorker):
 
     def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
         """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
-        logger.warning("episode %s is void", turn.episode_id, exc_info=error)
+        if not self._has_refused:  # clients cause it; all are counted in num_faulty_episodes
+            logger.warning("episode %s is void; further ones are not logged", turn.episode_id, exc_info=error)
+        self._has_refused = True
         self._void(turn.episode_id)
         report.num_faulty_episodes += 1
         turn.fail(error)

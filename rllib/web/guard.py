@@ -1,23 +1,30 @@
 """Checks of HTTP requests to the policy server and the dashboard: permission, size and time."""
 
 import asyncio
+import contextlib
 import functools
 import hmac
 import ipaddress
 import itertools
+import logging
 import resource
+import socket
+import ssl
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+logger = logging.getLogger(__name__)
+
 MOST_HEADER_BYTES = 32 << 10
 HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
-_TLS_END_S = 1.0
+HANDSHAKE_S, _TLS_END_S = 10.0, 1.0
 _MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
 _MOST_PIPELINED = 64
+_ACCEPTED_AT_ONCE = 64
 # Hosts of requests that are remembered.
 _KNOWN_HOSTS = 64
 _HEADERS, _BODY = "headers", "body"
@@ -117,10 +124,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._set_timer()
         most, self.limit_concurrency = self.config.limit_concurrency, None  # in place of uvicorn's
-        if len(self.connections) > most:
-            some = [each for each in itertools.islice(self.connections, _LOOKED_AT) if each is not self]
-            ends = {each: each._ends_at() for each in some if not each.transport.is_closing()}
-            min(filter(ends.get, ends), key=ends.get, default=self)._refuse(503, "there are too many connections")
+        _make_room(self.connections, most, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._part = None
@@ -137,7 +141,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._waiting_bytes += len(piece)
             super().data_received(piece)
             if self._waiting_bytes > MOST_HEADER_BYTES:
-                self._refuse(431, f"the headers of a request may have {MOST_HEADER_BYTES} bytes")
+                self.refuse(431, f"the headers of a request may have {MOST_HEADER_BYTES} bytes")
         if self.transport.is_closing():
             self._part = None
         self._set_timer()
@@ -168,8 +172,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._read_again()
         super().resume_writing()
 
-    def _ends_at(self) -> float | None:
-        """Time on the loop's clock at which the connection times out; None while a request is answered."""
+    def ends_at(self) -> float | None:
+        """Time on the loop's clock at which the connection times out; None while a request is answered, or it ends."""
+        if self.transport.is_closing():
+            return None
         timer = self._timer or self.timeout_keep_alive_task
         return timer and timer.when()
 
@@ -187,10 +193,10 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._part is not None:
                 limit = HEADERS_S if self._part == _HEADERS else BODY_S
                 message = f"the {self._part} of a request must arrive within {limit:g} s"
-                self._timer = self.loop.call_later(limit, self._refuse, 408, message)
+                self._timer = self.loop.call_later(limit, self.refuse, 408, message)
             self._timed = self._part
 
-    def _refuse(self, status: int, message: str) -> None:
+    def refuse(self, status: int, message: str) -> None:
         """Closes the connection, after an answer to a request that is arriving and has none yet."""
         is_arriving, self._part = self._part is not None, None
         self._set_timer()
@@ -220,6 +226,107 @@ class LimitedProtocol(HttpToolsProtocol):
     def _write_last(self, status: int, kind: bytes, body: bytes) -> None:
         head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (kind, len(body))
         self.transport.write(STATUS_LINE[status] + head + body)
+
+
+class Handshake:
+    """A connection that was accepted and has not begun TLS; it counts as others do (uvicorn's ServerState).
+
+    Args:
+        connections: of the server.
+        accepted: its socket.
+        began: time on the loop's clock.
+    """
+
+    scope = None
+    _ends = False
+
+    def __init__(self, connections: set, accepted: socket.socket, began: float):
+        self._connections, self._socket, self._began = connections, accepted, began
+        connections.add(self)
+
+    async def finish(self, loop: asyncio.AbstractEventLoop, make_protocol: Callable, context: ssl.SSLContext) -> None:
+        """Hands the connection over to a protocol when TLS has begun, or closes it."""
+        try:
+            await loop.connect_accepted_socket(
+                make_protocol, self._socket, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError:  # no TLS, too late, or hung up
+            self._socket.close()
+        finally:
+            self._connections.discard(self)
+
+    def ends_at(self) -> float | None:
+        """Time on the loop's clock at which it times out; None if it ends."""
+        return None if self._ends else self._began + HANDSHAKE_S
+
+    def refuse(self, status: int, message: str) -> None:
+        """Closes the connection; before TLS there is no answer."""
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """Closes the connection."""
+        self._ends = True
+        with contextlib.suppress(OSError):  # it has hung up
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class EncryptedListener:
+    """Accepts connections that begin TLS (in the place of asyncio's Server).
+
+    asyncio's own tells nobody of a connection before TLS has begun, for which it waits 60 s: silent ones would take all
+    descriptors of the process.
+
+    Args:
+        listening: the socket.
+        config: of the server.
+        connections: of the server.
+        make_protocol: makes the protocol of a connection.
+    """
+
+    def __init__(self, listening: socket.socket, config: uvicorn.Config, connections: set, make_protocol: Callable):
+        self._loop, self._socket, self._config = asyncio.get_running_loop(), listening, config
+        self._connections, self._make_protocol = connections, make_protocol
+        self._tasks: set[asyncio.Task] = set()
+        listening.setblocking(False)
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptors are left
+                logger.warning("no connection can be accepted: %s", error)
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(1.0, self._accept_again)
+                return
+            accepted.setblocking(False)
+            handshake = Handshake(self._connections, accepted, self._loop.time())
+            _make_room(self._connections, self._config.limit_concurrency, handshake)
+            task = self._loop.create_task(handshake.finish(self._loop, self._make_protocol, self._config.ssl))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _accept_again(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accepts no more."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+
+    async def wait_closed(self) -> None:
+        """Waits for the connections that have not begun TLS."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _make_room(connections: set, most: int, new: Any) -> None:
+    """Of too many connections closes the one that would time out first; if all are being answered, the new one."""
+    if len(connections) > most:
+        ends = {each: each.ends_at() for each in itertools.islice(connections, _LOOKED_AT) if each is not new}
+        min(filter(ends.get, ends), key=ends.get, default=new).refuse(503, "there are too many connections")
 
 
 def server_config(app, **settings) -> uvicorn.Config:

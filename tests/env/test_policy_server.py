@@ -1,10 +1,12 @@
 """Clients in other processes: what they are answered, and what happens when they, or the server, go away."""
 
+import contextlib
 import http.client
 import json
 import pickle
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy
+from rllib.web import guard
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
 
@@ -297,6 +300,44 @@ def test_requests_are_encrypted(certificate):
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
         with pytest.raises(ConnectionError, match=r"is not trusted: .*ca_file="):
             PolicyClient(server.env.url).start_episode()
+
+
+def hangs_up(connection) -> bool:
+    """Whether the server closes a connection on which nothing is said."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_connections_without_tls_lock_nobody_out(certificate, monkeypatch):
+    """Each takes a descriptor of the process from the moment at which it is accepted."""
+    monkeypatch.setattr(guard, "most_connections", lambda: 4)
+    with (
+        Served(tls_certificate=certificate[0], tls_key=certificate[1]) as server,
+        PolicyClient(server.env.url, ca_file=certificate[0]) as client,
+        contextlib.ExitStack() as kept,
+    ):
+        episode = client.start_episode()
+        address = "127.0.0.1", server.port
+        silent = [kept.enter_context(socket.create_connection(address, timeout=20)) for _ in range(12)]
+        assert sum(map(hangs_up, silent[:7])) == 7
+        assert client.get_action(episode, np.zeros(2)) == 1
+        with PolicyClient(server.env.url, ca_file=certificate[0]) as other:
+            assert other.get_action(other.start_episode(), np.zeros(2)) == 1
+        plain = kept.enter_context(socket.create_connection(address, timeout=20))
+        plain.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        while plain.recv(1000):
+            pass
+
+
+def test_tls_begins_in_time(certificate, monkeypatch):
+    monkeypatch.setattr(guard, "HANDSHAKE_S", 0.1)
+    with (
+        Served(tls_certificate=certificate[0], tls_key=certificate[1]) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as silent,
+    ):
+        assert hangs_up(silent)
 
 
 def test_certificates_that_cannot_be_used_are_refused(certificate, tmp_path):

@@ -10,7 +10,7 @@ import uvicorn
 
 from rllib.env.external.loop_transport import LoopTransport
 from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, ClientHasGone, Receive, content_kind, header, read_body
-from rllib.web.guard import Guard, server_config
+from rllib.web.guard import EncryptedListener, Guard, server_config
 from rllib.web.sockets import listen, url_of
 
 _BODY_LIMIT = 64 << 20
@@ -28,6 +28,15 @@ class _Server(uvicorn.Server):
     """uvicorn with a last answer to clients that do not ask at the moment."""
 
     last_answer: tuple[int, Any] | None = None
+
+    async def startup(self, sockets=None) -> None:
+        if self.config.ssl is None:
+            await super().startup(sockets)
+            return
+        state = self.server_state
+        make = partial(self.config.http_protocol_class, config=self.config, server_state=state, app_state={})
+        self.servers = [EncryptedListener(each, self.config, state.connections, make) for each in sockets]
+        self.started = True
 
     async def shutdown(self, sockets=None) -> None:
         if self.last_answer is not None:

@@ -67,6 +67,10 @@ class APPO(IMPALA):
         super().prepare_policy(policy_id)
         self._kl.add(policy_id, self.config_of(policy_id))
 
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self._kl.remove(policy_id)
+
     def target_of(self, policy_id: str) -> Policy:
         """The target network of a policy."""
         return self.learners[policy_id].targets["policy"].policy
@@ -110,4 +114,4 @@ class APPO(IMPALA):
         return {"kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._kl.coefficients.update(state["kl_coeff"])
+        self._kl.restore(state["kl_coeff"])

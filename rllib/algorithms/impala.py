@@ -34,6 +34,7 @@ from rllib.env.spaces.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
 from rllib.losses.impala import IMPALA_LOSS
+from rllib.policy import Policy
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.replay.memory import free_bytes
 from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
@@ -182,7 +183,7 @@ class IMPALA(Algorithm):
         self._stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
         self._staged: dict[str, TrainBatch] = {}
         self._request: Callable | None = None
-        self._asked_for: list[str] = []  # policies whose weights the request carries
+        self._asked_for: list[Policy] = []  # whose weights the request carries
         self._broadcast_at = 0
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
@@ -372,10 +373,11 @@ class IMPALA(Algorithm):
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""
         if not self.config.num_rollout_workers:  # weights need not be put where other processes see them
             return
-        if self._request is None or self.num_updates >= self._broadcast_at or self._asked_for != [*self.policies]:
+        policies = [*self.policies.values()]
+        if self._request is None or self.num_updates >= self._broadcast_at or self._asked_for != policies:
             self._request = self.workers.request("sample", self.snapshots())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
-            self._asked_for = [*self.policies]
+            self._asked_for = policies
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 
     def extra_results(self) -> dict[str, Any]:

@@ -127,21 +127,32 @@ class PPO(ConstrainedActorCritic):
 
     def setup(self) -> None:
         super().setup()
-        configs = {policy_id: self.config_of(policy_id) for policy_id in self.policies}
-        self._kl = AdaptiveKL(configs)
-        self._rates = {policy_id: rate for policy_id, config in configs.items() if (rate := config.adaptive_rate)}
-        if self.config.recompute_advantages and any(policy.state_size for policy in self.policies.values()):
+        self._kl = AdaptiveKL({})
+        # Policy id -> the learning rate that follows its KL, where it does.
+        self._rates: dict[str, AdaptiveRate] = {}
+        for policy_id in self.learners:
+            self._prepare(policy_id)
+
+    def _prepare(self, policy_id: str) -> None:
+        """Makes what a policy needs beside its learner."""
+        config = self.config_of(policy_id)
+        if config.recompute_advantages and self.policies[policy_id].state_size:
             raise ValueError(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
                 "has a memory. Use .training(recompute_advantages=False)."
             )
-
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        config = self.config_of(policy_id)
         self._kl.add(policy_id, config)
         if rate := config.adaptive_rate:
             self._rates[policy_id] = rate
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self._prepare(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self._kl.remove(policy_id)
+        self._rates.pop(policy_id, None)
 
     @property
     def samples_sequences(self) -> bool:
@@ -201,7 +212,7 @@ class PPO(ConstrainedActorCritic):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
-        self._kl.coefficients.update(state["kl_coeff"])
+        self._kl.restore(state["kl_coeff"])
         for policy_id, lr in state.get("lr", {}).items():
             if policy_id in self._rates:
                 self._rates[policy_id] = self._rates[policy_id].at(lr)

@@ -2,10 +2,21 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
+from rllib.algorithms.a2c import A2CConfig
+from rllib.algorithms.appo import APPOConfig
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.league import Every, League
+from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env.multi_agent import make_multi_agent
+from rllib.algorithms.pqn import PQNConfig
+from rllib.algorithms.r2d2 import R2D2Config
+from rllib.algorithms.sac import SACConfig
+from rllib.algorithms.td3 import TD3Config
+from rllib.algorithms.trpo import TRPOConfig
+from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
 
@@ -232,3 +243,125 @@ def test_numbers_of_policies_are_given_once():
         algo.remove_policy("x")
         algo.add_policy("x")
         assert algo.agents.settings.numbers["x"] not in before.values()
+
+
+# ------------------------------------------------------------------ what is kept by the id of a policy
+
+
+class Steps(MultiAgentEnv):
+    """Observations are the number of steps; an episode has 10."""
+
+    possible_agents, observation_space = ("a", "b"), Box(0, 10, (1,))
+
+    def __init__(self, config):
+        self.action_space = Box(-1, 1, (1,)) if config["continuous"] else Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return {agent: np.zeros(1, np.float32) for agent in "ab"}, {}
+
+    def step(self, action_dict):
+        self.time += 1
+        seen = {agent: np.array([self.time], np.float32) for agent in "ab"}
+        rewards = {agent: float(np.sum(action)) for agent, action in action_dict.items()}
+        return seen, rewards, {"__all__": self.time == 10}, {"__all__": False}, {}
+
+
+ON_POLICY = {"train_batch_size": 40}
+EPOCHS = {**ON_POLICY, "sgd_minibatch_size": 20, "num_sgd_iter": 1}
+REPLAY = {
+    "train_batch_size": 16, "num_steps_sampled_before_learning_starts": 20, "store_buffer_in_checkpoints": True,
+    "replay_buffer_config": {"capacity": 1000},
+}  # fmt: skip
+RND = {"type": "RND", "embed_dim": 4, "num_sgd_iter": 1, "sgd_minibatch_size": 20}
+CURIOSITY = {"type": "Curiosity", "feature_dim": 4, "num_sgd_iter": 1, "sgd_minibatch_size": 20}
+FOLLOWS_KL = {"type": "kl_adaptive", "initial": 1e-3, "desired_kl": 0.01}
+KINDS = {
+    "PG": (PGConfig, ON_POLICY, {}),
+    "A2C with RND": (A2CConfig, ON_POLICY, {"exploration_config": RND}),
+    "PPO": (PPOConfig, EPOCHS, {}),
+    "PPO with RND": (PPOConfig, EPOCHS, {"exploration_config": RND}),
+    "PPO with Curiosity": (PPOConfig, EPOCHS, {"exploration_config": CURIOSITY}),
+    "PPO whose rate follows the KL": (PPOConfig, {**EPOCHS, "lr": FOLLOWS_KL}, {}),
+    "PPO with scaled returns": (PPOConfig, EPOCHS, {"normalize_returns": True}),
+    "TRPO with RND": (TRPOConfig, {**ON_POLICY, "sgd_minibatch_size": 20}, {"exploration_config": RND}),
+    "IMPALA": (IMPALAConfig, ON_POLICY, {}),
+    "APPO": (APPOConfig, ON_POLICY, {}),
+    "PQN": (PQNConfig, EPOCHS, {}),
+    "DQN": (DQNConfig, REPLAY, {}),
+    "DQN with noise in its weights": (DQNConfig, {**REPLAY, "noisy": True}, {}),
+    "DQN with perturbed weights": (DQNConfig, REPLAY, {"exploration_config": {"type": "ParameterNoise"}}),
+    "R2D2": (R2D2Config, {**REPLAY, "training_intensity": 1, "model": {"use_lstm": True, "lstm_cell_size": 4}}, {}),
+    "SAC with scaled rewards": (SACConfig, {**REPLAY, "scale_rewards": True}, {}),
+    "TD3": (TD3Config, REPLAY, {}),
+}
+
+
+def changing(name):
+    config_class, training, others = KINDS[name]
+    config = config_class().environment(Steps, env_config={"continuous": config_class in (SACConfig, TD3Config)})
+    config.environment(**{key: value for key, value in others.items() if key == "normalize_returns"})
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=1, rollout_fragment_length=20)
+    config.multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
+    if "exploration_config" in others:
+        config.exploration(exploration_config=others["exploration_config"])
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40)
+    model = {"fcnet_hiddens": [8], **training.get("model", {})}
+    return config.training(**{**training, "model": model}).debugging(seed=1).build()
+
+
+def all_weights(algo):
+    return {policy_id: policy.weights.tolist() for policy_id, policy in algo.policies.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_policies_that_come_later_learn_and_their_run_goes_on_exactly(name, tmp_path):
+    """One is added, one is removed, and another one with its id follows; "p" has another number of agents meanwhile."""
+    with changing(name) as algo:
+        algo.train()
+        algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"})
+        before = all_weights(algo)
+        algo.train()
+        algo.train()
+        assert all_weights(algo)["new"] != before["new"]
+        algo.remove_policy("new", policy_mapping_fn="p")
+        algo.remove_policy("z")
+        algo.train()
+        algo.add_policy("z", policy_mapping_fn={"a": "p", "b": "z"}, config={"lr": 0.002})
+        algo.train()
+        assert sorted(algo.train()["info"]["learner"]) == ["p", "z"]
+        path = algo.save(tmp_path)
+        with type(algo).from_checkpoint(path) as restored:
+            assert restored.agents.settings.numbers == algo.agents.settings.numbers
+            assert all_weights(restored) == all_weights(algo)
+            for each in (algo, restored):
+                each.train()
+            if name not in ("IMPALA", "APPO"):  # rows that wait for a train batch are not in checkpoints
+                assert all_weights(restored) == all_weights(algo)
+            # Numbers of policies, which key their random streams, go on as well.
+            made = [each.add_policy("later").weights.tolist() for each in (algo, restored)]
+            assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC with scaled rewards"])
+def test_a_run_from_which_a_policy_was_removed_goes_on_exactly(name, tmp_path):
+    with changing(name) as algo:
+        algo.train()
+        algo.remove_policy("z", policy_mapping_fn="p")
+        path = algo.save(tmp_path / "before its episodes are over")
+        with type(algo).from_checkpoint(path) as restored:
+            assert list(restored.policies) == ["p"]
+        algo.train()
+        with type(algo).from_checkpoint(algo.save(tmp_path / "then")) as restored:
+            for each in (algo, restored):
+                each.train()
+            assert all_weights(restored) == all_weights(algo)
+
+
+def test_a_policy_that_cannot_learn_is_refused_and_the_run_goes_on():
+    with changing("PPO with RND") as algo:
+        with pytest.raises(ValueError, match="memory"):
+            algo.add_policy("new", config={"model": {"use_lstm": True}})
+        assert sorted(algo.policies) == sorted(algo.learners) == ["p", "z"]
+        algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"})
+        algo.train()

@@ -590,6 +590,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
         return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
 
+    def policy_number(self, policy_id: str) -> int:
+        """A number of the policy that no other has had in this run, to key its random streams."""
+        if self.agents is None:
+            return sorted(self.policies).index(policy_id)
+        return self.agents.settings.numbers[policy_id]
+
     def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
         """Random numbers of a policy's updates: shuffles, rows of its replay, noise.
 

@@ -123,16 +123,19 @@ def changes_of(agents: Agents | None) -> dict[str, Any]:
     """Changes since the run began, for checkpoints; empty where there are none.
 
     Returns:
-        "policies", id -> PolicySpec of those that were added; "removed", ids; "policy_mapping_fn" and
-        "policies_to_train", where they are others.
+        "policies", id -> PolicySpec of those that were added, with their "numbers" by id; "removed", ids of those that
+        the run began with; "num_made"; "policy_mapping_fn" and "policies_to_train", where they are others.
     """
     if agents is None:
         return {}
     changes: dict[str, Any] = {}
-    if added := {policy_id: spec for policy_id, spec in agents.specs.items() if policy_id not in agents.first_ids}:
-        changes["policies"] = added
-    if removed := sorted(agents.first_ids - agents.specs.keys()):
+    numbers = {i: number for i, number in agents.settings.numbers.items() if number >= len(agents.first_ids)}
+    if added := {policy_id: spec for policy_id, spec in agents.specs.items() if policy_id in numbers}:
+        changes |= {"policies": added, "numbers": numbers}
+    if removed := sorted(agents.first_ids - (agents.specs.keys() - added.keys())):
         changes["removed"] = removed
+    if agents.num_made > len(agents.first_ids):
+        changes["num_made"] = agents.num_made
     if (mapping := mapping_data(agents.mapping)) != agents.first_mapping:
         changes["policy_mapping_fn"] = mapping
     if agents.to_train != agents.first_to_train:

@@ -1,6 +1,7 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import logging
@@ -400,18 +401,38 @@ class Saving:
             if (place := f"policies/{policy_id}") + "/policy.json" in state:
                 files = state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"]
                 networks[policy_id] = Policy.from_files(*files, place)
-        for policy_id, spec in changes.get("policies", {}).items():
+        numbers, mapping = changes.get("numbers", {}), changes.get("policy_mapping_fn")
+        added = changes.get("policies", {}).items()
+        # Policies with the ids of others that were removed: they come after the removal, when a third one acts.
+        renewed = [i for i, _ in added if i in self.agents.specs and self.policy_number(i) != numbers.get(i, -1)]
+        for policy_id, spec in added:
             if policy_id not in self.agents.specs:
-                of_agents = {"observation_space": spec.observation_space, "action_space": spec.action_space}
-                given = spec.policy_class, networks.get(policy_id)
-                self.add_policy(policy_id, *given, **of_agents, config=spec.config)
-        if (mapping := changes.get("policy_mapping_fn")) is not None:
+                self._add_again(policy_id, spec, networks.get(policy_id), numbers)
+        if renewed:
+            mapping = self.agents.mapping.function if mapping is None else mapping
+            for policy_id in renewed:
+                self.remove_policy(policy_id, policy_mapping_fn=self._another_than(renewed))
+            for policy_id in renewed:
+                self._add_again(policy_id, changes["policies"][policy_id], networks.get(policy_id), numbers)
+        if mapping is not None:
             self.set_policy_mapping_fn(mapping)
         if "policies_to_train" in changes:
             self.set_policies_to_train(changes["policies_to_train"])
         for policy_id in changes.get("removed", ()):
-            if policy_id in self.agents.specs:
+            if policy_id in self.agents.specs and policy_id not in numbers:
                 self.remove_policy(policy_id)
+        self.agents = dataclasses.replace(self.agents, num_made=changes.get("num_made", self.agents.num_made))
+
+    def _add_again(self, policy_id: str, spec: Any, policy: Policy | None, numbers: Mapping[str, int]) -> None:
+        """Adds a policy that the saved run had added, with its number there."""
+        number = numbers.get(policy_id, self.agents.num_made)
+        self.agents = dataclasses.replace(self.agents, num_made=number)
+        of_agents = {"observation_space": spec.observation_space, "action_space": spec.action_space}
+        self.add_policy(policy_id, spec.policy_class, policy, **of_agents, config=spec.config)
+
+    def _another_than(self, policy_ids: Collection[str]) -> dict[str, str]:
+        """A mapping of all agents to a policy that is none of these."""
+        return {"*": next(each for each in self.agents.specs if each not in policy_ids)}
 
     def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
         if "bit_generator" in saved:  # of an earlier version, which had one for all policies

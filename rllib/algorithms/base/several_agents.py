@@ -68,8 +68,16 @@ class SeveralAgents(Acting):
         agents = self._several_agents()
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.with_policy(agents, self.config, policy_id, spec, *changes)
-        made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
-        self._go_on_with(changed)
+        settings = self._rollout_settings
+        try:
+            made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
+            self._go_on_with(changed)
+        except BaseException:  # the run goes on without the policy
+            self.agents, self._rollout_settings = agents, settings
+            if policy_id in self.learners:
+                self.end_training(policy_id)
+            self._leave(policy_id)
+            raise
         return made
 
     def remove_policy(
@@ -87,10 +95,15 @@ class SeveralAgents(Acting):
         """
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
-        by_policy = self.policies, self._inferences, self._return_scales, self._policy_configs, self._learner_rngs
-        for of_policies in by_policy:
-            of_policies.pop(policy_id, None)
+        self._leave(policy_id)
         self._go_on_with(changed)
+
+    def _leave(self, policy_id: str) -> None:
+        """Drops a policy and what is kept by its id, which may be another one's later."""
+        by_policy = self.policies, self._inferences, self._return_scales, self._policy_configs, self._learner_rngs
+        for of_policies in (*by_policy, self._env_steps_of_batches):
+            of_policies.pop(policy_id, None)
+        self._schedule.cache_clear()
 
     def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
         """Sets who acts by which policy in episodes that begin from now on."""
@@ -147,6 +160,7 @@ class SeveralAgents(Acting):
             for policy_id in self.policies
         }
         self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
+        self._refuse_memory()
         for policy_id in self._trained_ids():
             if policy_id not in self.learners:
                 self.begin_training(policy_id)

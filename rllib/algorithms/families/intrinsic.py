@@ -20,8 +20,20 @@ class IntrinsicallyRewarded(Algorithm):
     def setup(self) -> None:
         # Policy id -> IntrinsicRewards (exploration/intrinsic/rewards.py); empty if exploration_config asks for none.
         self._intrinsic_rewards = {}
+        for policy_id in self.learners:
+            self._begin_intrinsic_rewards(policy_id)
+
+    def _begin_intrinsic_rewards(self, policy_id: str) -> None:
         if self._has_intrinsic_rewards:
-            self._intrinsic_rewards = {each: self._make_intrinsic_rewards(each) for each in self.policies}
+            self._intrinsic_rewards[policy_id] = self._make_intrinsic_rewards(policy_id)
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self._begin_intrinsic_rewards(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self._intrinsic_rewards.pop(policy_id, None)
 
     @property
     def _has_intrinsic_rewards(self) -> bool:
@@ -61,7 +73,7 @@ class IntrinsicallyRewarded(Algorithm):
         if model is None:
             model = {key: config.model[key] for key in NET_CONFIG_KEYS if key in config.model}
         spec = policy_spec(policy.observation_space, policy.action_space, model, action_mask_key=config.action_mask_key)
-        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS, sorted(self.policies).index(policy_id))
+        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS, self.policy_number(policy_id))
         return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus and not config.num_learners else "cpu")
 
     # ------------------------------------------------------------------ checkpoints

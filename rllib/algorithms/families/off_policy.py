@@ -327,12 +327,6 @@ class OffPolicy(SamplingAhead):
         for of_policies in (self._betas, self._updates_owed, self._empty_at, self._stats, self.replays):
             of_policies.pop(policy_id, None)
 
-    def policy_number(self, policy_id: str) -> int:
-        """A number of the policy that no other has, to key its random streams."""
-        if self.agents is None:
-            return sorted(self.policies).index(policy_id)
-        return self.agents.settings.numbers[policy_id]
-
     def weights_of_modules(self, policy_id: str) -> np.random.Generator:
         """Random stream of the initial weights of the modules beside a policy."""
         # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.

@@ -86,6 +86,16 @@ class AdaptiveKL:
         self._schedules |= fresh._schedules
         self.coefficients |= fresh.coefficients
 
+    def restore(self, coefficients: Mapping[str, float]) -> None:
+        """Takes over the coefficients of a checkpoint, for the policies that there are."""
+        self.coefficients |= {each: saved for each, saved in coefficients.items() if each in self._configs}
+
+    def remove(self, policy_id: str) -> None:
+        """Forgets a policy."""
+        self._configs = {each: config for each, config in self._configs.items() if each != policy_id}
+        for of_policies in (self._schedules, self.coefficients):
+            of_policies.pop(policy_id, None)
+
     def settings(self, policy_id: str) -> dict[str, Any]:
         """Settings of the policy's next update: its coefficient, and the KL that ends the epochs."""
         target_kl = self._configs[policy_id].target_kl

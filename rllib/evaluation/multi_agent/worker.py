@@ -273,8 +273,9 @@ class MultiAgentWorker(Worker):
             lane.lane.merge(report.filter_deltas.get(policy_id), report.return_deltas.get(policy_id))
 
     def get_state(self) -> list[dict]:
-        """Random stream and exploration of each slot, policy by policy."""
-        return [{"policy": i, **each} for i, lane in self._recording.items() for each in lane.lane.get_state()]
+        """Random stream and exploration of each slot, policy by policy; of those that were removed none."""
+        lanes = {i: lane for i, lane in self._recording.items() if i in self.settings.agents.spaces}
+        return [{"policy": i, **each} for i, lane in lanes.items() for each in lane.lane.get_state()]
 
     def set_state(self, state: list[dict]) -> None:
         """Restores the state that `get_state` returned."""
@@ -289,6 +290,7 @@ class MultiAgentWorker(Worker):
         self._hooks.start_over()
         if self._dense is not None:
             self._dense.forget()
+        self._drop_removed()
         if incarnation is not None:
             self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 

@@ -287,8 +287,6 @@ def as_checked(env):
          r"Discrete\(3\) \(returned by step\(\) at step 1 of the episode\)"),
         ([step(terminateds={"a0": True}), step()],
          "agent 'a0' was done at step 1 of the episode, and has an observation at step 2. A done agent cannot"),
-        ([step(truncateds={"a0": True}), step({"a1": 0}, {"a0": 2.0})],
-         "agent 'a0' was done at step 1 of the episode, and has a reward of 2.0 at step 2"),
         ([step({"__all__": 0})], "observations has the key '__all__'. Ids of agents are hashable values other than"),
         ([step([1, 2])], r"step\(\) returned \[1, 2\] \(list\) as observations"),
         ([step({"a0": 0, "a_1": 0})], "observations has the agent 'a_1', but possible_agents.*Did you mean"),

@@ -182,7 +182,7 @@ def test_agents_that_end_one_after_another(ends):
     assert not first[2]["__all__"] and not first[3]["__all__"]
     second = env.step({"second": 0})
     assert second[0] == {"second": 2}
-    assert second[1] == {"second": 1.0}
+    assert second[1] == {"first": 2.0, "second": 1.0}, "a reward after the end counts in the return"
     assert first[1] == {"first": 1.0, "second": 1.0}, "the environment's own dict was handed on"
     assert (second[2]["__all__"], second[3]["__all__"]) == (ends == "terminated", ends == "truncated")
 

@@ -130,7 +130,7 @@ class CheckedAgents:
             self._examine(observations, rewards, terminateds, truncateds, infos)
         self._check_rewards(rewards)
         if self.ended:
-            self._check_ended(observations, rewards)
+            self._check_ended(observations)
         self.has_ends = any(terminateds.values()) or any(truncateds.values())
         if self.has_ends:
             self._note_ends(terminateds, truncateds)
@@ -228,22 +228,15 @@ class CheckedAgents:
                 seen = f"agent {agent!r}: {problem}, at step {self.time} of the episode"
                 raise self._broken(seen, REWARD_RULE, "Look for a division by zero, or a reward that was not set.")
 
-    def _check_ended(self, observations: Mapping, rewards: Mapping) -> None:
-        """Refuses observations and rewards of agents that have ended in an earlier step; a reward of 0 is accepted."""
-        if not observations.keys().isdisjoint(self.ended):
-            for agent in observations.keys() & self.ended.keys():
-                raise self._comes_back(agent, "an observation")
-        if not rewards.keys().isdisjoint(self.ended):
-            for agent in rewards.keys() & self.ended.keys():
-                if rewards[agent]:
-                    raise self._comes_back(agent, f"a reward of {rewards[agent]}")
-
-    def _comes_back(self, agent: AgentID, what: str) -> BrokenRule:
-        return self._broken(
-            f"agent {agent!r} was done at step {self.ended[agent]} of the episode, and has {what} at step {self.time}",
-            DONE_RULE,
-            "Set its flag in its last step only, or give the agent that comes a new id.",
-        )
+    def _check_ended(self, observations: Mapping) -> None:
+        """Refuses observations of agents that have ended in an earlier step; rewards count in their returns."""
+        for agent in observations.keys() & self.ended.keys():
+            raise self._broken(
+                f"agent {agent!r} was done at step {self.ended[agent]} of the episode, and has an observation at step "
+                f"{self.time}",
+                DONE_RULE,
+                "Set its flag in its last step only, or give the agent that comes a new id.",
+            )
 
     def _note_ends(self, terminateds: Mapping, truncateds: Mapping) -> None:
         for flags in (terminateds, truncateds):

@@ -83,23 +83,24 @@ class ParallelPettingZooEnv(_Adapted):
         before = self.env.agents[:]
         observations, rewards, terminations, truncations, infos = self.env.step(action_dict)
         self._meet_agents()
-        # Some environments go on to return entries of agents that have ended in an earlier step.
+        # Some environments go on to return entries of agents that have ended in an earlier step: their rewards count.
         agents = dict.fromkeys([*before, *self.env.agents])
-        results = [
+        observations, terminateds, truncateds, infos = (
             {agent: values[agent] for agent in agents if agent in values}
-            for values in (observations, rewards, terminations, truncations, infos)
-        ]
+            for values in (observations, terminations, truncations, infos)
+        )
         is_over = not self.env.agents
-        has_terminated = is_over and all(results[2].values())
-        results[2][ALL], results[3][ALL] = has_terminated, is_over and not has_terminated
-        return tuple(results)
+        has_terminated = is_over and all(terminateds.values())
+        terminateds[ALL], truncateds[ALL] = has_terminated, is_over and not has_terminated
+        return observations, dict(rewards), terminateds, truncateds, infos
 
 
 class PettingZooEnv(_Adapted):
     """PettingZoo's AECEnv: in each step one agent acts, the one that has an observation.
 
-    A step's rewards are what that action has brought every agent. Agents that have ended are stepped with None, as
-    PettingZoo asks for, and give their final observations.
+    A step's rewards are what that action has brought every agent, those that have ended included. Agents that have
+    ended give their final observations in that step. They may stay in `agents` until their turn, in which they are
+    stepped with None, as PettingZoo asks for.
 
     Args:
         env: the AECEnv.
@@ -107,6 +108,7 @@ class PettingZooEnv(_Adapted):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         self.env.reset(seed=seed, options=options)
+        self._ended: set[AgentID] = set()
         self._meet_agents()
         return self._turn(), dict(self.env.infos)
 
@@ -122,9 +124,13 @@ class PettingZooEnv(_Adapted):
         self._meet_agents()
         # Not `_cumulative_rewards`, which begin anew for the agent that acts.
         rewards, infos = dict(env.rewards), dict(env.infos)
-        terminateds, truncateds = dict(env.terminations), dict(env.truncations)
+        terminateds, truncateds = (
+            {agent: bool(flag) for agent, flag in flags.items() if agent not in self._ended}
+            for flags in (env.terminations, env.truncations)
+        )
         ended = [agent for agent in terminateds if terminateds[agent] or truncateds[agent]]
         observations = {agent: env.observe(agent) for agent in ended}
+        self._ended.update(ended)
         while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
             env.step(None)
         observations |= self._turn()

@@ -118,6 +118,29 @@ def test_advantages_are_those_of_the_episode():
                 assert batch[sb.ADVANTAGES][row] == pytest.approx(advantage, rel=1e-3, abs=1e-3)
 
 
+class Gathered(Counting):
+    """All loops ask for their first actions before one of them is answered, as far as sampling waits for `asks`."""
+
+    asks = threading.Semaphore(0)
+
+    def get_action(self, episode_id, observation):
+        self.asks.release()
+        return super().get_action(episode_id, observation)
+
+
+def test_observations_are_counted_that_came_before_a_lane_grew():
+    """Two of seven episodes have a place at first; the fragment begins again with places for all."""
+    config = small(PPOConfig(), 40).environment(Gathered, env_config={"loops": 7})
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=40, observation_filter="MeanStdFilter")
+    with config.debugging(seed=1).build() as algorithm:
+        for _ in range(7):
+            assert Gathered.asks.acquire(timeout=20)
+        algorithm.sample(40)
+        answered = list(environment(algorithm).actions)
+        assert len(answered) >= 40
+        assert algorithm.policy.filter.count >= len(answered)
+
+
 @pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
 def test_episodes_at_once_are_apart(mode):
     with build(mode=mode, loops=7, length=9, fragment=60) as algorithm:

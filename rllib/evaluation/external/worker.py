@@ -91,6 +91,8 @@ class ExternalWorker(MultiAgentWorker):
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._told_of_dropped_rows = False
+        # Policy id -> statistics of observations that lanes have counted before they grew.
+        self._counted: dict[str, list[dict[str, np.ndarray]]] = {}
         self._newest: tuple[int, float] | None = None  # version and count of the filter that were published last
         self._policy_sent: PublishedPolicy | None = None
 
@@ -389,11 +391,25 @@ class ExternalWorker(MultiAgentWorker):
         for policy_id in self._crowded:
             double_slots(self._num_slots, policy_id)
         if count > len(self._seats) or self._crowded:
+            # A lane that grows counts observations for more slots from now on.
+            for policy_id, lane in self._recording.items():
+                if (seen := lane.policy.filter.pop_delta()) is not None:
+                    self._counted.setdefault(policy_id, []).append(seen)
             self._free = list(reversed(range(len(self._seats), count))) + self._free
             self._indices = range(self._indices[0], self._indices[0] + count)
             self.stream.num_envs = count
             self._seating.widen(self._indices, self._num_slots)
         self._crowded.clear()
+
+    def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
+        batches, counted, self._counted = super()._make_batches(report), self._counted, {}
+        for policy_id, deltas in counted.items():
+            if policy_id in report.filter_deltas:
+                deltas.append(report.filter_deltas[policy_id])
+            report.filter_deltas[policy_id] = {
+                name: np.concatenate([each[name] for each in deltas]) for name in deltas[0]
+            }
+        return batches
 
     def _take_runs(self, turns: list[Turn], most: int) -> int:
         """Takes in, as arrays, turns of clients that have acted themselves, up to the first that needs to be looked at.

@@ -362,6 +362,14 @@ def test_a_policy_that_cannot_learn_is_refused_and_the_run_goes_on():
     with changing("PPO with RND") as algo:
         with pytest.raises(ValueError, match="memory"):
             algo.add_policy("new", config={"model": {"use_lstm": True}})
+        with pytest.raises(ValueError, match="all policies of a run learn from intrinsic rewards or none"):
+            algo.add_policy("new", config={"exploration_config": {"type": "StochasticSampling"}})
         assert sorted(algo.policies) == sorted(algo.learners) == ["p", "z"]
         algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"})
         algo.train()
+
+
+def test_intrinsic_rewards_of_one_policy_alone_are_refused():
+    config = poles(policies={"main": PolicySpec(config={"exploration_config": RND}), "z": None})
+    with pytest.raises(ValueError, match="'main' explores by RND and the run by StochasticSampling"):
+        config.multi_agent(policy_mapping_fn=first_and("z")).build()

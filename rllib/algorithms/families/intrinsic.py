@@ -4,6 +4,7 @@ from typing import Any
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY, exploration_settings, make_exploration
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
@@ -24,6 +25,13 @@ class IntrinsicallyRewarded(Algorithm):
             self._begin_intrinsic_rewards(policy_id)
 
     def _begin_intrinsic_rewards(self, policy_id: str) -> None:
+        own, of_run = self._exploration_type(self.config_of(policy_id)), self._exploration_type(self.config)
+        if (own in OF_NOVELTY) != self._has_intrinsic_rewards:
+            raise ValueError(
+                f"the policy {policy_id!r} explores by {own} and the run by {of_run}, but all policies of a run learn "
+                f"from intrinsic rewards or none does. Use .exploration(exploration_config={{'type': {own!r}}}), or "
+                f"{of_run} for this policy, too."
+            )
         if self._has_intrinsic_rewards:
             self._intrinsic_rewards[policy_id] = self._make_intrinsic_rewards(policy_id)
 
@@ -38,8 +46,11 @@ class IntrinsicallyRewarded(Algorithm):
     @property
     def _has_intrinsic_rewards(self) -> bool:
         """Whether exploration_config asks for intrinsic rewards."""
-        config = self.config
-        return exploration_settings(config.exploration_config, config.default_exploration)["type"] in OF_NOVELTY
+        return self._exploration_type(self.config) in OF_NOVELTY
+
+    @staticmethod
+    def _exploration_type(config: AlgorithmConfig) -> str:
+        return exploration_settings(config.exploration_config, config.default_exploration)["type"]
 
     @property
     def samples_sequences(self) -> bool:

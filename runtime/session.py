@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from . import context
@@ -44,6 +45,7 @@ _REPLACED = {
     "redis_password": "sessions are private to their user",
 }
 _lock = threading.RLock()
+_before_shutdown: list[Callable[[], None]] = []
 _driver_pid: int | None = None  # the process that called init(); None where it has none, as in workers
 
 
@@ -214,6 +216,9 @@ def _session_context() -> SessionContext:
 
 def shutdown() -> None:
     """Ends the session with all its tasks, actors and objects. Harmless when there is none."""
+    if _driver_pid == os.getpid() and context.current_engine() is not None:
+        for function in _before_shutdown:
+            function()
     with _lock:
         engine = context.current_engine()
         if engine is None or _driver_pid is None:
@@ -225,6 +230,12 @@ def shutdown() -> None:
         context.set_engine(None)
         if _driver_pid == os.getpid():
             engine.stop()
+
+
+def before_shutdown(function: Callable[[], None]) -> Callable[[], None]:
+    """Has a function called before each session of this process ends, while its actors can still be asked."""
+    _before_shutdown.append(function)
+    return function
 
 
 def is_initialized() -> bool:

@@ -117,16 +117,18 @@ class EvaluationWorker(Worker):
             num_envs = min(int(duration.amount), _TOGETHER)
         first = worker_index * num_envs
         indices = range(first, first + num_envs)
-        with (
-            Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
-            # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
-            seeding.keeping_process_state(),
-            contextlib.closing(
-                self._open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
-            ) as self.stream,
-        ):
-            episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
-        self.stream = None
+        try:
+            with (
+                Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
+                # Training environments may be stepped in this process, too; evaluation must not change what they draw.
+                seeding.keeping_process_state(),
+                contextlib.closing(
+                    self._open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
+                ) as self.stream,
+            ):
+                episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
+        finally:
+            self.stream = None
         if episodes and (logged := pop_logged(self.callbacks)):
             episodes[-1] = replace(episodes[-1], logged=logged)
         return episodes

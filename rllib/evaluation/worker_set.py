@@ -24,12 +24,13 @@ from rllib.policy import Snapshots
 from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError
+from runtime.util.closing import CLOSE_S, ClosingActor, ends_early
 from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 
 logger = logging.getLogger(__name__)
 
 
-class RolloutActor:
+class RolloutActor(ClosingActor):
     """A worker as an actor: it allocates its columns in shared memory and maps the arrays of `shared`."""
 
     def __init__(
@@ -43,28 +44,36 @@ class RolloutActor:
         spans.start(settings.spans_directory, f"{worker_class.kind} {worker_index}", serves=True)
         self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
+    @ends_early
     def sample(self, snapshots: Snapshots) -> tuple[SampleBatch, SampleReport]:
         """One fragment, sampled by these policies."""
         with spans.call("sample"):
             self._worker.load_snapshots(snapshots)
             return self._worker.sample()
 
+    @ends_early
     def compute_gradient(self, snapshots: Snapshots, settings: dict) -> tuple[Gradient, SampleReport]:
         """The gradient over one fragment that was sampled by these policies."""
         with spans.call("sample"):
             self._worker.load_snapshots(snapshots)
             return self._worker.compute_gradient(**settings)
 
+    @ends_early
     def play_episodes(self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
         """Evaluates these policies; the worker is an EvaluationWorker."""
         with spans.call("evaluate"):
             self._worker.load_snapshots(snapshots)
             return self._worker.play_episodes(duration, round_index, explore)
 
+    @ends_early
     def apply(self, function: Callable, *args) -> Any:
         """function(worker, *args)."""
         with spans.call(getattr(function, "__name__", "apply")):
             return function(self._worker, *args)
+
+    def close(self) -> None:
+        """Closes the environments, and tells clients that the run has ended."""
+        self._worker.close()
 
 
 class WorkerSet(AskedWorkers):
@@ -121,6 +130,7 @@ class WorkerSet(AskedWorkers):
             hint=worker_class.if_silent,
             ready=lambda actor: actor.__ray_ready__.remote(),
             explained=self._explained,
+            close_s=CLOSE_S,
             logger=logger,
         )
 
@@ -337,7 +347,10 @@ class WorkerSet(AskedWorkers):
         self.fleet.forget()  # requests under way use other weights
 
     def stop(self) -> None:
-        """Ends the workers' processes and closes the local environments; recorded steps are written before."""
+        """Closes all environments, and ends the workers' processes; recorded steps are written before.
+
+        Remote workers have CLOSE_S for it; one that takes longer is killed.
+        """
         failures = []
         try:
             if self.settings.make_recorder is not None:

@@ -17,6 +17,7 @@ import logging
 import math
 import re
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from ..api import get, kill, wait
 from ..errors import ActorDiedError, ActorError, ActorUnavailableError, GetTimeoutError, ObjectLostError, TaskError
 from ..remote.actors import ActorHandle
 from ..remote.refs import ObjectRef
+from ..session import before_shutdown
+from .closing import Closable, close_and_kill
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +98,7 @@ class Member:
         pending: (tag, reference) of each request that was sent and whose answer has not been taken, the oldest first.
         since: when the oldest of them became the oldest, of time.monotonic().
         reports: number of times that its silence at this request has been reported.
+        closable: of an actor that closes what it holds before it ends; None for others.
     """
 
     handle: ActorHandle
@@ -102,6 +106,7 @@ class Member:
     pending: deque[tuple[Any, ObjectRef]] = field(default_factory=deque)
     since: float = 0.0
     reports: int = 0
+    closable: Closable | None = None
 
     def send(self, ref: ObjectRef, tag: Any = None) -> None:
         """Adds a request to the pending ones.
@@ -152,6 +157,8 @@ class Fleet:
         explained: (index, failure) -> the failure to handle and raise, which may say more than the runtime's.
         on_lost: called with (index, member) when a failed actor is replaced or left out; the requests that it had
             pending are lost.
+        close_s: longest time (seconds) in which actors, of a class derived from `ClosingActor`, may close what they
+            hold, before they are killed; None: they hold nothing. An actor that is silent is killed at once.
 
     Attributes:
         members: index -> the actor that is there now, in the order of the indices.
@@ -173,26 +180,33 @@ class Fleet:
         about: Callable[[int], str] = lambda index: "",
         explained: Callable[[int, Exception], Exception] = lambda index, failure: failure,
         on_lost: Callable[[int, Member], None] | None = None,
+        close_s: float | None = None,
         logger: logging.Logger = logger,
     ):
         self.tolerance = tolerance or FaultTolerance()
         self.members: dict[int, Member] = {}
         self.num_restarts = 0
         self._start, self._kind, self._on_lost, self._logger = start, kind, on_lost, logger
-        self._about, self._explained = about, explained
+        self._about, self._explained, self._close_s = about, explained, close_s
         self._hint = f"; {hint}" if hint else ""
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
         self._replaced: list[int] = []
         self._details_shown: set[str] = set()  # of failures, without numbers
+        if close_s is not None:
+            _fleets_that_close.add(self)
         try:
             for index in indices:
-                self.members[index] = Member(start(index, 0))
+                self.members[index] = self._started(index, 0)
             if ready is not None and self.members:
                 self.begin(lambda actor, index: ready(actor), patience=math.inf)()
         except BaseException:
             self.stop()
             raise
+
+    def _started(self, index: int, incarnation: int) -> Member:
+        handle = self._start(index, incarnation)
+        return Member(handle, incarnation, closable=None if self._close_s is None else Closable(handle))
 
     # ------------------------------------------------------------------ all at once
 
@@ -353,7 +367,8 @@ class Fleet:
     def _lose(self, index: int, failure: Exception) -> None:
         """Ends an actor that has failed, and replaces it, at once or later, if the tolerance allows."""
         member = self.members.pop(index)
-        kill(member.handle)
+        # One whose code has raised can close what it holds; one that is silent would not.
+        self._end({index: member}, closes=isinstance(failure, TaskError))
         is_replaced = self._is_replaced_after(index, self._explained(index, failure))
         if self._on_lost is not None:
             self._on_lost(index, member)
@@ -401,7 +416,7 @@ class Fleet:
         for index, (due, incarnation) in list(self._due.items()):
             if due <= time.monotonic():
                 del self._due[index]
-                member = Member(self._start(index, incarnation), incarnation)
+                member = self._started(index, incarnation)
                 self.members = dict(sorted({**self.members, index: member}.items()))
                 self._replaced.append(index)
 
@@ -418,11 +433,30 @@ class Fleet:
         return replaced
 
     def stop(self) -> None:
-        """Ends all actors at once; what they were asked is not answered."""
+        """Ends all actors at once; what they were asked is not answered. Those that hold something close it first."""
         self._due.clear()
-        for member in self.members.values():
-            kill(member.handle)
-        self.members.clear()
+        try:
+            self._end(self.members, closes=True)
+        finally:
+            self.members.clear()
+
+    def _end(self, members: Mapping[int, Member], closes: bool) -> None:
+        if closes and self._close_s is not None:
+            actors = {f"{self._kind} {index}": member.closable for index, member in members.items()}
+            close_and_kill(actors, self._close_s, self._logger)
+        else:
+            for member in members.values():
+                kill(member.handle)
+
+
+# Their actors are closed at the end of a program that does not stop them.
+_fleets_that_close: weakref.WeakSet[Fleet] = weakref.WeakSet()
+
+
+@before_shutdown
+def _stop_fleets() -> None:
+    for fleet in list(_fleets_that_close):
+        fleet.stop()
 
 
 def answered(members: Mapping[int, Member], timeout_s: float) -> list[int]:

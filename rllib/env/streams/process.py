@@ -2,6 +2,8 @@
 
 import contextlib
 import faulthandler
+import logging
+import math
 import os
 import pickle
 import random
@@ -20,6 +22,8 @@ import numpy as np
 
 from rllib.env.streams.legacy import call_reset
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
+
+logger = logging.getLogger("rllib.env")
 
 CLOSE_TIMEOUT_S = 5.0
 STACK_TIMEOUT_S = 0.5
@@ -53,6 +57,7 @@ class EnvironmentProcess:
         self._awaited = ""  # "step" or "reset": begun, and its result not yet asked for
         self._replies: list = []  # its answer, if that was taken in before another call
         self._failure: Exception | None = None  # what has ended the process
+        self._close_until = math.inf  # of time.monotonic(), once it is to close
         _linux()  # imported before the process is forked
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         files = os.memfd_create("to environment"), os.memfd_create("from environment")
@@ -130,17 +135,24 @@ class EnvironmentProcess:
 
     def begin_close(self) -> None:
         """Has the process close its environment and end; `close` waits for it."""
-        if self.pid and self._failure is None:
+        if self.pid and self._failure is None and self._close_until == math.inf:
+            self._close_until = time.monotonic() + CLOSE_TIMEOUT_S
             with contextlib.suppress(OSError):
                 self._channel.send(("close", None))
 
     def close(self) -> None:
-        """Closes the environment and ends its process, by force if it takes longer than CLOSE_TIMEOUT_S."""
+        """Closes the environment and ends its process, by force if it takes CLOSE_TIMEOUT_S since `begin_close`."""
         if not self.pid:
             return
         self.begin_close()
-        if self._failure is None:
-            _linux().readable(self._pidfd, CLOSE_TIMEOUT_S)
+        left_s = max(self._close_until - time.monotonic(), 0)
+        if self._failure is None and not _linux().readable(self._pidfd, left_s):
+            logger.warning(
+                "%s (%s) has not closed within %g s, and its process is killed",
+                self._place,
+                self.class_name,
+                CLOSE_TIMEOUT_S,
+            )
         self._end()
         for descriptor in (self._pidfd, self._stack):
             os.close(descriptor)

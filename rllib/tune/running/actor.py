@@ -14,6 +14,7 @@ from rllib.tune.trainables import session
 from rllib.tune.trainables.checkpoint import remove_temporaries
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import AlgorithmTrainable
+from runtime.util.closing import ClosingActor, ends_early
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def _unless_it_failed(method):
     return call
 
 
-class TrialActor:
+class TrialActor(ClosingActor):
     """Runs one trial, and after `reset` another one. After a call has raised, all but `close` do nothing."""
 
     def __init__(self, driver_pid: int):
@@ -61,6 +62,7 @@ class TrialActor:
         self._trainable = None
         self._moves = self._has_failed = False
 
+    @ends_early
     @_unless_it_failed
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; returns process and host."""
@@ -77,6 +79,7 @@ class TrialActor:
             self._trainable.restore(restore)
         return self._identity()
 
+    @ends_early
     @_unless_it_failed
     def step(self) -> tuple[dict, str | None]:
         """Runs one step; returns its result, and the path of a checkpoint that came with it."""
@@ -90,16 +93,19 @@ class TrialActor:
         path = self._trainable.take_reported() if hasattr(self._trainable, "take_reported") else None
         return result, path
 
+    @ends_early
     @_unless_it_failed
     def save(self, path: str) -> str:
         """Writes a checkpoint; returns its path."""
         return self._trainable.save(path)
 
+    @ends_early
     @_unless_it_failed
     def export(self, formats: list[str]) -> dict[str, str]:
         """Exports the trainable into the trial's directory; returns format -> path."""
         return self._trainable.export_model(formats)
 
+    @ends_early
     @_unless_it_failed
     def reset(self, config: dict, context: TrialContext, restore: str | None, log_to_file) -> dict | None:
         """Switches to another trial and returns process and host.

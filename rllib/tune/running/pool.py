@@ -1,5 +1,6 @@
 """Processes of trials: actors that are started, called and ended by the instructions of trials.py."""
 
+import logging
 import os
 import time
 from collections import Counter, deque
@@ -13,13 +14,20 @@ from rllib.storage.signatures import run_key
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.actor import Definition, TrialActor
+from rllib.tune.running.seeds import SEED_CLOSE_S
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
 from runtime.errors import RuntimeFailure, TaskError
+from runtime.util.closing import Closable, close_and_kill
+
+logger = logging.getLogger(__name__)
 
 # Number of idle actors that are kept for later trials.
 _MOST_IDLE = 16
-_CLOSE_S = 1.0
+# Longest time (seconds) that a trial has for ending its trainable: more than each of its seeds and workers has.
+_CLOSE_S = SEED_CLOSE_S + 3
+# The same of one that has not answered in time already.
+_LATE_CLOSE_S = 5.0
 
 
 @dataclass
@@ -34,7 +42,7 @@ class _Process:
     """
 
     trial: Trial
-    actor: Any
+    actor: Closable | None
     restore: str | None
     calls: deque = field(default_factory=deque)
     busy_since: float = 0.0
@@ -44,7 +52,7 @@ class _Process:
     def ask(self, what: str, *arguments) -> None:
         if not self.calls:
             self.busy_since = time.monotonic()
-        self.calls.append((what, arguments, getattr(self.actor, what).remote(*arguments)))
+        self.calls.append((what, arguments, getattr(self.actor.handle, what).remote(*arguments)))
 
     @property
     def awaited(self):
@@ -52,9 +60,9 @@ class _Process:
         return self.calls[0][2]
 
     @property
-    def can_close(self) -> bool:
-        """Whether its trainable is still to be ended, and the actor is at no other call."""
-        return not self.is_closed and (self.has_raised or not self.calls)
+    def is_busy(self) -> bool:
+        """Whether the actor is at a call."""
+        return bool(self.calls) and not self.has_raised
 
 
 class TrialPool:
@@ -73,7 +81,7 @@ class TrialPool:
         registered = [entry for registry in REGISTRIES for entry in registry.entries()]
         self._definition = runtime.put(Definition(trainable_class, registered, spec.chdir_to_trial_dir, run_key()))
         self._experiment_name, self._spec, self._total = experiment_name, spec, total
-        self._idle: list[tuple[Any, Resources]] = []
+        self._idle: list[tuple[Closable, Resources]] = []
 
     def start(self, trial: Trial, restore: str | None) -> None:
         """Gives the trial an actor: an idle one with the same resources, or a new one.
@@ -110,7 +118,9 @@ class TrialPool:
     def _start_actor(self, process: _Process) -> None:
         trial = process.trial
         options = trial.resources.actor_options()
-        process.actor = self._class.options(oversubscribe=True, label=trial.name, **options).remote(os.getpid())
+        process.actor = Closable(
+            self._class.options(oversubscribe=True, label=trial.name, **options).remote(os.getpid())
+        )
         context = self._context(trial)
         process.ask("start", self._definition, trial.config, context, process.restore, self._spec.log_to_file)
 
@@ -168,7 +178,7 @@ class TrialPool:
         """Replaces an idle actor that could not start over, and has ended its trainable, by one that gets its calls."""
         calls = list(process.calls)
         process.calls.clear()
-        runtime.kill(process.actor)
+        runtime.kill(process.actor.handle)
         self._start_actor(process)
         for what, arguments, _ in calls:
             process.ask(what, *arguments)
@@ -185,31 +195,42 @@ class TrialPool:
     def leave(self, trial: Trial, in_order: bool = False) -> None:
         """Ends the trial's actor; with reuse_actors, one that has ended in order is kept.
 
-        One that leaves before it was closed, after an error for instance, ends its trainable first if it can in time.
+        One that leaves before it was closed, after an error or in the middle of a step, ends its trainable first if it
+        can in time.
         """
         process = self._processes.pop(trial.trial_id, None)
         if process is None or process.actor is None:
             return
-        has_nothing_to_close = in_order and not self._spec.reuse_actors  # it has closed, or a function has returned
-        if has_nothing_to_close or not process.can_close:
-            runtime.kill(process.actor)
-        elif in_order and len(self._idle) < _MOST_IDLE:
+        if self._has_nothing_to_close(process, in_order):
+            runtime.kill(process.actor.handle)
+        elif in_order and not process.is_busy and len(self._idle) < _MOST_IDLE:
             self._idle.append((process.actor, trial.resources))
         else:
-            self._end([(process.actor, trial.resources)])
+            close_and_kill({trial.name: process.actor}, _LATE_CLOSE_S if process.is_busy else _CLOSE_S, logger)
+
+    def _has_nothing_to_close(self, process: _Process, in_order: bool) -> bool:
+        """Whether the actor has closed, or a function has returned in it."""
+        return process.is_closed or (in_order and not self._spec.reuse_actors)
 
     def close(self) -> None:
-        """Kills the actors of trials, and ends the idle ones."""
-        for process in list(self._processes.values()):
-            self.leave(process.trial)
-        self._end(self._idle)
-        self._idle.clear()
+        """Ends all actors, which end their trainables first if they can in time."""
+        processes, self._processes = self._processes, {}
+        to_close = {}
+        for process in processes.values():
+            if process.actor is None:
+                continue
+            if process.is_closed:
+                runtime.kill(process.actor.handle)
+            else:
+                to_close[process.trial.name] = process.actor
+        idle, self._idle = self._idle, []
+        close_and_kill({**to_close, **_named(idle)}, _CLOSE_S, logger)
 
     @staticmethod
-    def _end(actors: list[tuple[Any, Resources]]) -> None:
-        """Lets actors end their trainables, and ends them."""
-        closed = [actor.close.remote() for actor, _ in actors]
-        if closed:
-            runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)
-        for actor, _ in actors:
-            runtime.kill(actor)
+    def _end(actors: list[tuple[Closable, Resources]]) -> None:
+        """Lets idle actors end their trainables, and ends them."""
+        close_and_kill(_named(actors), _CLOSE_S, logger)
+
+
+def _named(idle: list[tuple[Closable, Resources]]) -> dict[str, Closable]:
+    return {f"idle process {number} of trials": actor for number, (actor, _) in enumerate(idle)}

@@ -6,6 +6,7 @@ A checkpoint has a part of each seed, seed_N, and medians.json: the results of s
 """
 
 import json
+import logging
 import os
 import statistics
 from collections import deque
@@ -29,6 +30,9 @@ from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import Trainable
 from runtime.errors import RuntimeFailure
+from runtime.util.closing import CLOSE_S, Closable, close_and_kill
+
+logger = logging.getLogger(__name__)
 
 _STEPS = "timesteps_total"
 # Sections of which each seed's numbers are in results, beside the numbers at the top.
@@ -39,7 +43,8 @@ _OF_A_PROCESS = frozenset((
     "timesteps_since_restore", "timesteps_this_iter", "episodes_this_iter", "done", "timestamp", "date", "pid",
     "hostname", "node_ip", "trial_id", "experiment_tag", "config",
 ))  # fmt: skip
-_CLOSE_S = 10.0
+# The seed of a trial has more time to close (seconds) than its own workers have.
+SEED_CLOSE_S = CLOSE_S + 2
 _MEDIANS = "medians.json"
 
 
@@ -78,7 +83,7 @@ class SeedsTrainable(Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         first = config.get("seed") or 0
         self._merger = Merger(range(first, first + self.several.number))
-        self._actors: dict[int, Any] = {}  # by seed; made by the first step, or by a restore
+        self._actors: dict[int, Closable] = {}  # by seed; made by the first step, or by a restore
         self._reported: dict[int, str] = {}  # seed -> checkpoint that came with its last result
 
     def step(self) -> dict[str, Any]:
@@ -128,12 +133,9 @@ class SeedsTrainable(Trainable):
             raise DamagedFileError(f"the checkpoint {checkpoint} is damaged: {_MEDIANS}: {error!r}") from error
 
     def cleanup(self) -> None:
-        closed = [actor.close.remote() for actor in self._actors.values()]
-        if closed:
-            runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)
-        for actor in self._actors.values():
-            runtime.kill(actor)
-        self._actors = {}
+        actors, self._actors = self._actors, {}
+        names = {f"{_name(seed)} of {self.trial_name}": actor for seed, actor in actors.items()}
+        close_and_kill(names, SEED_CLOSE_S, logger)
 
     @classmethod
     def check_export(cls, formats) -> None:
@@ -156,7 +158,7 @@ class SeedsTrainable(Trainable):
             directory = Path(self.logdir, _name(seed))
             directory.mkdir(exist_ok=True)
             options = {"oversubscribe": True, "label": f"{self.trial_name} {_name(seed)}", **one.actor_options()}
-            self._actors[seed] = runtime.remote(TrialActor).options(**options).remote(os.getpid())
+            self._actors[seed] = Closable(runtime.remote(TrialActor).options(**options).remote(os.getpid()))
             start = restore[seed] if restore else None
             config = {**self.config, "seed": seed}
             starts[seed] = (shared, config, self._context_of(seed, directory, one), start, several.log_to_file)
@@ -176,7 +178,7 @@ class SeedsTrainable(Trainable):
         Raises:
             the exception of the first seed that fails, with a note that names the seed.
         """
-        asked = {getattr(self._actors[seed], what).remote(*given): seed for seed, given in arguments.items()}
+        asked = {getattr(self._actors[seed].handle, what).remote(*given): seed for seed, given in arguments.items()}
         answers, pending = {}, list(asked)
         while pending:
             done, pending = runtime.wait(pending)

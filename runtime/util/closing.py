@@ -1,0 +1,149 @@
+"""An orderly end of actors that hold something: environments, files, connections, processes of their own.
+
+    class Worker(ClosingActor):
+        @ends_early
+        def work(self): ...             # may take any time
+
+        def close(self): ...            # closes what the actor holds
+
+    workers = {"worker 1": Closable(runtime.remote(Worker).remote())}
+    close_and_kill(workers, within_s=10.0)
+
+`close` is called after what the actor does at that moment, which ends early by KeyboardInterrupt where the actor has a
+process of its own on this machine. An actor that has not closed in time is killed, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from ..api import get, kill, wait
+from ..errors import ActorError, ObjectLostError, RuntimeFailure
+from ..host.linux import LivingProcess
+from ..remote.actors import ActorHandle
+
+logger = logging.getLogger(__name__)
+
+# Longest time that a rollout worker has for closing what it holds (seconds). What closes actors in turn has more.
+CLOSE_S = 10.0
+# A signal that comes right before a system call does not end it; a further one does.
+_AGAIN_S = 0.1
+# No library is known to use it.
+_END_SIGNAL = signal.SIGRTMIN + 7
+
+
+def ends_early(method: Callable) -> Callable:
+    """Makes a method of a ClosingActor end early, with None, when the actor is about to be closed."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if self._is_ending:
+            return None
+        self._is_at_work = True
+        try:
+            return method(self, *args, **kwargs)
+        except KeyboardInterrupt:
+            if not self._is_ending:
+                raise
+            return None
+        finally:
+            self._is_at_work = False
+
+    return call
+
+
+class ClosingActor:
+    """Base of the classes of actors that `close_and_kill` ends."""
+
+    _is_ending = _is_at_work = False
+
+    def end_by_signal(self, driver: int) -> LivingProcess | None:
+        """Has a signal end the methods that are marked by `ends_early`.
+
+        Args:
+            driver: pid of the process that sends it.
+
+        Returns:
+            this process; None if it is the driver itself (the local engine), or cannot be interrupted.
+        """
+        if os.getpid() == driver or threading.current_thread() is not threading.main_thread():
+            return None
+        signal.signal(_END_SIGNAL, self._end_work)
+        return LivingProcess.this()
+
+    def _end_work(self, number, frame) -> None:
+        was_ending, self._is_ending = self._is_ending, True
+        if self._is_at_work and not was_ending:  # once: what follows may tidy up
+            raise KeyboardInterrupt
+
+    def close(self):
+        """Closes what the actor holds."""
+
+
+class Closable:
+    """The handle of a ClosingActor, with what is needed to end it.
+
+    Args:
+        handle: of the actor; it may still be in its constructor.
+    """
+
+    def __init__(self, handle: ActorHandle):
+        self.handle = handle
+        self._process = handle.end_by_signal.remote(os.getpid())
+
+    def end_work(self) -> None:
+        """Ends what the actor does, if it has been made and can be interrupted; may be repeated."""
+        try:
+            process = get(self._process, timeout=0)
+        except RuntimeFailure:  # it is still in its constructor, or has died
+            return
+        if process is not None:
+            process.send(_END_SIGNAL)
+
+
+def close_and_kill(actors: Mapping[str, Closable], within_s: float = CLOSE_S, logger: logging.Logger = logger) -> None:
+    """Lets actors close what they hold, all at the same time, and kills them.
+
+    Args:
+        actors: by their names, for messages.
+        within_s: longest time that they have (seconds). What has not closed by then is killed all the same.
+        logger: gets a warning for each actor that has raised, or has not closed in time.
+    """
+    closing = {}
+    try:
+        for name, actor in actors.items():
+            actor.end_work()
+            closing[actor.handle.close.remote()] = name
+        pending, until = list(closing), monotonic() + within_s
+        while pending and (left_s := until - monotonic()) > 0:
+            _, pending = wait(pending, len(pending), min(left_s, _AGAIN_S))
+            for reference in pending:
+                actors[closing[reference]].end_work()
+        for reference, name in closing.items():
+            if reference in pending:
+                logger.warning(
+                    "%s has not closed within %g s and is killed: what it holds (environments, files, connections) is "
+                    "not closed",
+                    name,
+                    within_s,
+                )
+            else:
+                _tell_failure(name, reference, logger)
+    finally:
+        for actor in actors.values():
+            kill(actor.handle)
+
+
+def _tell_failure(name, reference, logger):
+    try:
+        get(reference)
+    except (ActorError, ObjectLostError):  # it has died before, which is known
+        pass
+    except RuntimeFailure as failure:
+        logger.warning("%s has raised when it was closed: %s", name, failure)

@@ -20,8 +20,7 @@ from rllib.acting.mask_reader import MaskReader
 from rllib.acting.sent_policy import SentPolicy
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.observations import ArrayColumn, observation_column
-from rllib.env.spaces.supported import mismatch, not_finite
-from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.env.spaces.supported import LARGEST, SQUARES, logged_action, mismatch, too_large
 from rllib.policy import FILTER_PREFIX, Policy
 from rllib.web.bodies import with_arrays
 
@@ -216,10 +215,10 @@ class PolicyCopy:
         column, space = self.column, self.sent.observation_space
         if isinstance(observation, np.ndarray) and isinstance(space, spaces.Box):
             fits = observation.dtype == column.dtype and observation.shape == column.shape
-            # The quickest sum; an overflow is looked at below.
-            if fits and (column.dtype.kind != "f" or math.isfinite(np.vdot(observation, observation))):
+            # The quickest sum; larger ones are looked at below.
+            if fits and (column.dtype.kind != "f" or np.vdot(observation, observation) < SQUARES):
                 return
-        problem = mismatch(space, observation, bounded=False) or not_finite(space, observation, "observation")
+        problem = mismatch(space, observation, bounded=False) or too_large(space, observation, "observation")
         if problem:
             raise ValueError(problem)
 
@@ -323,8 +322,8 @@ class LocalActing:
 
     def log(self, episode_id: str, observation: Any, given: dict[str, Any], action: Any) -> None:
         """Writes down an action that somebody else has chosen; arguments as for `act`."""
-        if self._copy is not None and (problem := mismatch(self._copy.sent.action_space, action, "action")):
-            raise ValueError(problem)
+        if self._copy is not None:
+            action = logged_action(self._copy.sent.action_space, action)
         place, reward = self._next_of(episode_id, observation, given, action)
         info = given.get("info")
         given.clear()
@@ -355,8 +354,11 @@ class LocalActing:
             raise ValueError(f"Episode {episode_id} not found.")
         self._copy.check(observation)
         reward = given.get("reward", 0.0)
-        if not abs(reward) <= FLOAT32_MAX:
-            raise ValueError(f"the reward in episode {episode_id} must be a finite number, but is {reward!r:.80}")
+        if not abs(reward) <= LARGEST:
+            raise ValueError(
+                f"the reward in episode {episode_id} must be a finite number, of at most {LARGEST:g} in size, "
+                f"but is {reward!r:.80}"
+            )
         return self._places[episode_id], reward
 
     def _next_of(

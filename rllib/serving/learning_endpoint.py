@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.env.spaces.supported import mismatch, not_finite
+from rllib.env.spaces.supported import mismatch, too_large
 from rllib.serving.batching import Batcher
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
@@ -169,7 +169,7 @@ class LearningEndpoint(Endpoint):
             value = with_arrays(value)
         except NO_ARRAY as error:
             raise BadRequest(422, f'{where}an array is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-        problem = mismatch(space, value, "next_observation", bounded=False) or not_finite(space, value, "it")
+        problem = mismatch(space, value, "next_observation", bounded=False) or too_large(space, value, "it")
         if problem:
             raise BadRequest(422, where + problem)
         return array_bytes(space, value)

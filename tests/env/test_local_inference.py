@@ -325,7 +325,7 @@ def part(**changes):
         (part(actions=array([0, 1])), 400, "actions must be an array (2,) of int64"),
         (part(actions=None), 400, "actions must be an array (2,) of int64, but got None"),
         (part(action_dist_inputs=None), 400, "action_dist_inputs must be an array (2, 3) of float32"),
-        (part(action_dist_inputs=array([[0, 0, 0], [0, 0, np.inf]])), 400, "not finite (episode e)"),
+        (part(action_dist_inputs=array([[0, 0, 0], [0, 0, np.inf]])), 400, "not finite"),
         (part(logged=[2]), 400, "indices of 2 observations"),
         (part(infos=[[5, {}]]), 400, "indices of 2 observations"),
         (part(end="over"), 422, "Invalid enum value"),

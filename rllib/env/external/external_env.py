@@ -19,8 +19,7 @@ from rllib.env.external.exchange import Exchange, Turn
 from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.env.spaces.supported import fits_at_once, mismatch, not_finite
-from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.env.spaces.supported import LARGEST, fits_at_once, logged_action, mismatch, too_large
 from rllib.env.traffic import Traffic
 
 # The agent of an environment that has one.
@@ -188,19 +187,18 @@ class ExternalEnv(threading.Thread):
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Reports an action that somebody else has chosen; arguments and errors as for `get_action`."""
-        self._check("action", action)
-        self._act(episode_id, self._seen(observation), {AGENT: action})
+        self._act(episode_id, self._seen(observation), {AGENT: self._logged(action)})
 
     def log_returns(self, episode_id: str, reward: SupportsFloat, info: Mapping | None = None) -> None:
         """Adds to the reward of the last action.
 
         Args:
             episode_id: of a running episode.
-            reward: a finite number; rewards add up until the next action.
+            reward: a number of at most 1e9; rewards add up until the next action.
             info: what the environment says beside it.
 
         Raises:
-            ValueError: if there is no such episode, or the reward is not finite.
+            ValueError: if there is no such episode, or the reward is not finite, or too large.
         """
         self._add_rewards(self._found(episode_id), {AGENT: reward}, {AGENT: info} if info else {})
 
@@ -221,11 +219,30 @@ class ExternalEnv(threading.Thread):
     # ------------------------------------------------------------------ for one agent or several
 
     def _seen(self, observation: Any) -> dict[AgentID, Any]:
-        self._check("observation", observation)
+        self._check(observation)
         return {AGENT: observation}
 
-    def _check(self, kind: str, value: Any, agent: AgentID = AGENT) -> None:
-        """Raises ValueError for an observation or action that does not lie in its space."""
+    def _check(self, observation: Any, agent: AgentID = AGENT) -> None:
+        """Raises ValueError for an observation that does not lie in its space; its bounds are not minded."""
+        space = self._space_of("observation", agent)
+        if fits_at_once(space, observation, bounded=False):
+            return
+        problem = mismatch(space, observation, bounded=False) or too_large(space, observation, "observation")
+        if problem:
+            raise ValueError(_of_agent(problem, agent))
+
+    def _logged(self, action: Any, agent: AgentID = AGENT) -> Any:
+        """An action that somebody else has chosen, as its space has it; raises ValueError if it does not lie there."""
+        space = self._space_of("action", agent)
+        if fits_at_once(space, action):
+            return action
+        try:
+            return logged_action(space, action)
+        except ValueError as error:
+            raise ValueError(_of_agent(str(error), agent)) from None
+
+    def _space_of(self, kind: str, agent: AgentID):
+        """The observation or action space of an agent; raises ValueError for one that is unknown."""
         space = getattr(self, f"{kind}_space")
         if isinstance(space, dict):  # by agent; a space of gymnasium is none
             if agent not in space:
@@ -234,11 +251,7 @@ class ExternalEnv(threading.Thread):
             space = space[agent]
         if agent in RESERVED:
             raise ValueError(f"{agent!r} stands for no agent, and has no {kind}")
-        bounded = kind == "action"
-        if fits_at_once(space, value, bounded=bounded):
-            return
-        if problem := mismatch(space, value, kind, bounded=bounded) or not_finite(space, value, kind):
-            raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
+        return space
 
     def _found(self, episode_id: str) -> _Episode:
         episode = self._running.get(episode_id)
@@ -255,7 +268,7 @@ class ExternalEnv(threading.Thread):
         for agent, each in observations.items():
             given = () if logged is None else (logged[agent],)
             if problem := self.mask_problem(agent, each, *given):
-                raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
+                raise ValueError(_of_agent(problem, agent))
 
     def _act(self, episode_id: str, observations: Mapping, logged: Mapping | None = None) -> Mapping[AgentID, Any]:
         episode = self._found(episode_id)
@@ -315,12 +328,12 @@ class ExternalEnv(threading.Thread):
             number = float(reward)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if abs(episode.rewards.get(agent, 0.0) + number) <= FLOAT32_MAX:
+        if abs(episode.rewards.get(agent, 0.0) + number) <= LARGEST:
             return number
         of = "" if agent == AGENT else f" of agent {agent!r}"
         raise ValueError(
-            f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, in "
-            f"float32 as well, but is {reward!r:.80}"
+            f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, of "
+            f"at most {LARGEST:g} in size, but is {reward!r:.80}; rewards near 1 are learned from best"
         )
 
     # Whether its loops act by copies of the policy, which `publish` gives them.
@@ -367,6 +380,10 @@ class ExternalEnv(threading.Thread):
         """Called when the worker ends; may be overridden to stop what `run` has started."""
 
 
+def _of_agent(problem: str, agent: AgentID) -> str:
+    return problem if agent == AGENT else f"{problem} (agent {agent!r})"
+
+
 class ExternalMultiAgentEnv(ExternalEnv):
     """An ExternalEnv whose episodes have several agents: observations, actions and rewards are dicts by agent.
 
@@ -383,9 +400,8 @@ class ExternalMultiAgentEnv(ExternalEnv):
         """Reports the actions that somebody else has chosen for the agents that have an observation."""
         observations = self._seen(observation_dict)
         self._check_logged(observations, action_dict)
-        for agent, action in action_dict.items():
-            self._check("action", action, agent)
-        self._act(episode_id, observations, action_dict)
+        actions = {agent: self._logged(action, agent) for agent, action in action_dict.items()}
+        self._act(episode_id, observations, actions)
 
     @staticmethod
     def _check_logged(observations: Mapping, actions: Mapping) -> None:
@@ -427,5 +443,5 @@ class ExternalMultiAgentEnv(ExternalEnv):
         if not isinstance(observation, Mapping):
             raise ValueError(f"observations must be a dict by agent, but are {observation!r:.80}")
         for agent, each in observation.items():
-            self._check("observation", each, agent)
+            self._check(each, agent)
         return dict(observation)

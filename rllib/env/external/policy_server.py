@@ -795,11 +795,13 @@ class PolicyServer(ExternalEnv):
             values = {agent: with_arrays(each) for agent, each in values.items()}
         except NO_ARRAY as error:
             raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-        for agent, each in values.items():
-            try:
-                self._check(kind, each, agent)
-            except ValueError as error:
-                raise BadRequest(400, str(error)) from None
+        try:
+            if kind == "action":
+                return {agent: self._logged(each, agent) for agent, each in values.items()}
+            for agent, each in values.items():
+                self._check(each, agent)
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
         return values
 
 

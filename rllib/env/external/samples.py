@@ -16,8 +16,7 @@ from rllib.env.external.forms import Part
 from rllib.env.external.weights import ActionRows
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.env.spaces.supported import all_fit, mismatch, not_finite
-from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.env.spaces.supported import LARGEST, all_fit, mismatch, too_large
 from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 
 _GOES_ON = {ALL: False}
@@ -252,11 +251,12 @@ def _problem(part: Part, space, rows: ActionRows) -> str | None:
     if not isinstance(rewards, np.ndarray) or rewards.shape != (count,) or rewards.dtype.kind not in "biuf":
         return f"rewards must be {count} numbers, one for each observation"
     part.rewards = rewards.astype(np.float64)
-    if (wrong := np.flatnonzero(~(np.abs(part.rewards) <= FLOAT32_MAX))).size:
-        return f"rewards[{wrong[0]}] must be a finite number, in float32 as well, but is {float(rewards[wrong[0]])!r}"
+    if (wrong := np.flatnonzero(~(np.abs(part.rewards) <= LARGEST))).size:
+        number = float(rewards[wrong[0]])
+        return f"rewards[{wrong[0]}] must be a finite number, of at most {LARGEST:g} in size, but is {number!r}"
     if any(not 0 <= index < count for index, _ in part.infos) or any(not 0 <= at < num_actions for at in part.logged):
         return f"infos and logged have indices of {count} observations, counted from 0"
-    if num_actions and (problem := rows.problem(part.actions, part.action_dist_inputs, num_actions)):
+    if num_actions and (problem := rows.problem(part.actions, part.action_dist_inputs, num_actions, part.logged)):
         return problem
     return _unfit(space, part.observations)
 
@@ -265,10 +265,10 @@ def _unfit(space, observations: np.ndarray | list) -> str | None:
     """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
     is_array = isinstance(observations, np.ndarray)
     fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
-    if fits and (observations.dtype.kind != "f" or np.isfinite(observations).all()):
+    if fits and (observations.dtype.kind != "f" or (np.abs(observations) <= LARGEST).all()):
         return None
     for at, each in enumerate(observations):
         path = f"observations[{at}]"
-        if problem := mismatch(space, each, path, bounded=False) or not_finite(space, each, path):
+        if problem := mismatch(space, each, path, bounded=False) or too_large(space, each, path):
             return problem
     return None

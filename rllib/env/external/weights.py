@@ -1,13 +1,14 @@
 """The policy of a worker for clients that act themselves: its description, its weights as raw numbers, its filter."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rllib.env.spaces.actions import ActionMapper, StructuredActionMapper, of_each
-from rllib.env.spaces.supported import mismatch
+from rllib.env.spaces.supported import LARGEST_ACTION, mismatch
 from rllib.web.bodies import BadRequest
 
 
@@ -25,6 +26,7 @@ class ActionRows:
         choices: number of choices of each number of an action; () where some are no choices.
         num_dist_inputs: parameters of an action's distribution; 0 where they are not stored.
         mapper: to the environment's actions.
+        distribution: of the actions, whose `at` evaluates the parameters; None: they are not looked at.
     """
 
     shape: tuple[int, ...]
@@ -32,13 +34,15 @@ class ActionRows:
     choices: tuple[int, ...]
     num_dist_inputs: int
     mapper: ActionMapper | StructuredActionMapper
+    distribution: Any = None
 
-    def problem(self, actions: Any, dist_inputs: Any, count: int) -> str | None:
+    def problem(self, actions: Any, dist_inputs: Any, count: int, logged: Collection[int] = ()) -> str | None:
         """Says why arrays are not the actions, and parameters of their distributions, of `count` steps; None: they are.
 
         Args:
             actions: [count, *shape].
             dist_inputs: [count, num_dist_inputs], or None where they are not stored.
+            logged: indices of the steps whose actions somebody else has chosen.
         """
         wanted = [("actions", actions, self.shape, self.dtype)]
         if self.num_dist_inputs:
@@ -47,15 +51,37 @@ class ActionRows:
             if not isinstance(array, np.ndarray) or array.shape != (count, *shape) or array.dtype != dtype:
                 got = f"{array.shape} {array.dtype}" if isinstance(array, np.ndarray) else f"{array!r:.40}"
                 return f"{name} must be an array {(count, *shape)} of {dtype}, but got {got}"
-            if dtype.kind == "f" and not np.isfinite(array).all():
-                return f"{name} has a number that is not finite"
+            if dtype.kind == "f" and not (np.abs(array) <= LARGEST_ACTION).all():
+                return f"{name} has a number that is not finite, or larger than {LARGEST_ACTION:g}"
+        if self.choices and (problem := self._unknown_choice(actions.reshape(count, -1))):
+            return problem
+        has_inputs = self.num_dist_inputs and self.distribution is not None
+        if has_inputs and (problem := self._unlikely(actions, dist_inputs, logged)):
+            return problem
         if self.choices:
-            return self._unknown_choice(actions.reshape(count, -1))
+            return None
         if not isinstance(self.mapper, StructuredActionMapper):
             return None  # numbers of a Box, which are clipped to its bounds where the settings say so
         given = enumerate(of_each(self.mapper.to_env(actions)))
         problems = (mismatch(self.mapper.space, each, f"actions[{step}]", bounded=False) for step, each in given)
         return next(filter(None, problems), None)
+
+    def _unlikely(self, actions: np.ndarray, dist_inputs: np.ndarray, logged: Collection[int]) -> str | None:
+        """Says which action its distribution does not draw: a ratio of probabilities would overflow in a loss."""
+        number = math.prod(self.shape)
+        with np.errstate(all="ignore"):
+            batch = self.distribution.at(dist_inputs)
+            log_prob, entropy = np.asarray(batch.log_prob(actions)), np.asarray(batch.entropy())
+            is_drawn = np.isfinite(log_prob) & (np.abs(log_prob) <= 100 + 50 * number)
+            is_drawn &= -log_prob - entropy <= 60 + 20 * math.sqrt(number)
+        is_drawn[list(logged)] = np.isfinite(log_prob[list(logged)])
+        if is_drawn.all():
+            return None
+        step = int(np.argmin(is_drawn))
+        return (
+            f"actions[{step}] has the log-probability {float(log_prob[step]):g} by action_dist_inputs[{step}]: no "
+            'policy draws it. Give the outputs of the network that has acted, or name the step in "logged"'
+        )
 
     def _unknown_choice(self, actions: np.ndarray) -> str | None:
         outside = (actions < 0) | (actions >= np.array(self.choices))

@@ -25,6 +25,8 @@ class ObservationColumn(ABC):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    # Fills rows that hold no observation: networks read them with the others, and refuse numbers outside of Discrete.
+    filler = 0
 
     @abstractmethod
     def write_rows(self, rows: list, out: np.ndarray) -> None:
@@ -48,8 +50,8 @@ class ObservationColumn(ABC):
 class ArrayColumn(ObservationColumn):
     """Box observations, and Discrete ones, which are single numbers."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
-        self.shape = shape
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, filler: int = 0):
+        self.shape, self.filler = shape, filler
         self.dtype = np.dtype(np.float32) if dtype == np.float64 else np.dtype(dtype)
         self._joined = (-1, *shape[1:])
         self._assigned_rows = ASSIGNED_ROWS if shape else math.inf
@@ -119,7 +121,7 @@ class FlatColumn(ObservationColumn):
 def observation_column(space: spaces.Space) -> ObservationColumn:
     """The ObservationColumn for observations of `space`."""
     if isinstance(space, spaces.Discrete):
-        return ArrayColumn((), np.int64)
+        return ArrayColumn((), np.int64, int(space.start))
     return ArrayColumn(space.shape, space.dtype) if isinstance(space, spaces.Box) else FlatColumn(space)
 
 

@@ -50,7 +50,7 @@ def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -
 
 
 def fits_at_once(space, value, *, bounded: bool = True) -> bool:
-    """Whether a value of the usual form lies in a space, and is finite: a quick check before `mismatch`.
+    """Whether a value of the usual form lies in a space, and is not too large: a quick check before `mismatch`.
 
     Such values are arrays and lists for a Box of floats, arrays of its own dtype for a Box of integers, and an int for
     a Discrete. False says nothing.
@@ -68,12 +68,16 @@ def fits_at_once(space, value, *, bounded: bool = True) -> bool:
     if space.dtype.kind != "f":
         return array.dtype == space.dtype
     if array.dtype.kind == "f":
-        return float(np.vdot(array, array)) < _SQUARES  # not for NaN, either
+        return float(np.vdot(array, array)) < SQUARES  # not for NaN, either
     return array.dtype.kind in "biu"
 
 
-# Numbers whose squares have a smaller sum are finite in float32.
-_SQUARES = 1e76
+# Largest numbers that are taken from outside where a space has no bound that holds them. Losses square sums of rewards,
+# and gradients products of observations or actions, in float32, of which the largest is 3e38.
+LARGEST = 1e9
+LARGEST_ACTION = 1e6
+# Numbers whose squares have a smaller sum are no larger.
+SQUARES = LARGEST**2
 
 
 def all_fit(space, values: np.ndarray, *, bounded: bool = True) -> bool:
@@ -99,15 +103,51 @@ def _number_mismatch(space, array: np.ndarray, path: str, bounded: bool) -> str 
     return None
 
 
-def not_finite(space, value, path: str) -> str | None:
-    """Names a number of a value of the space that is infinite as its dtype stores it; None if there is none."""
+def too_large(space, value, path: str, largest: float = LARGEST) -> str | None:
+    """Names a number of a value of the space that networks cannot compute with; None if there is none.
+
+    That is one that is infinite as its dtype stores it, or larger than `largest` and outside the bounds of its space.
+    """
     if (inner := parts(space)) is not None:
-        return next(filter(None, (not_finite(part, value[key], f"{path}[{key!r}]") for key, part in inner)), None)
+        problems = (too_large(part, value[key], f"{path}[{key!r}]", largest) for key, part in inner)
+        return next(filter(None, problems), None)
     if space.dtype is None or space.dtype.kind != "f":
         return None
+    given = np.asarray(value)
     with np.errstate(over="ignore"):
-        position = _first(~np.isfinite(np.asarray(value).astype(space.dtype)))
-    return None if position is None else f"{path}{_index(position)} is not a finite number in {space.dtype}"
+        stored = given.astype(space.dtype)
+    if (position := _first(~np.isfinite(stored))) is not None:
+        return f"{path}{_index(position)} is not a finite number in {space.dtype}"
+    within = np.isfinite(space.low) & np.isfinite(space.high) & (space.low <= stored) & (stored <= space.high)
+    if (position := _first((np.abs(stored) > largest) & ~within)) is not None:
+        return (
+            f"{path}{_index(position)} = {given[position]:g} is larger than {largest:g}, the most without a bound: "
+            "scale it, or give the space the bounds within which it lies"
+        )
+    return None
+
+
+def stored(space, value):
+    """A value that `mismatch` accepts, in the form and the dtypes of its space, as `space.contains` wants it.
+
+    Programs in languages with one kind of number, and JSON, write 1.0 for the second choice of a Discrete.
+    """
+    if (inner := parts(space)) is not None:
+        of_parts = {key: stored(part, value[key]) for key, part in inner}
+        return of_parts if isinstance(space, spaces.Dict) else tuple(of_parts.values())
+    array = np.asarray(value).astype(space.dtype)
+    return int(array) if isinstance(space, spaces.Discrete) else array
+
+
+def logged_action(space, action, path: str = "action"):
+    """An action that somebody else has chosen, as `stored`.
+
+    Raises:
+        ValueError: if it does not lie in the space.
+    """
+    if problem := mismatch(space, action, path) or too_large(space, action, path, LARGEST_ACTION):
+        raise ValueError(problem)
+    return stored(space, action)
 
 
 # From here on, float32 numbers are 1/8 or more apart.

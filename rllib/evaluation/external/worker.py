@@ -165,6 +165,7 @@ class ExternalWorker(MultiAgentWorker):
             choices if len(choices) == math.prod(shape) else (),
             policy.num_dist_inputs if distribution.has_log_prob else 0,
             lane.lane.mapper,
+            distribution,
         )
         return PublishedPolicy(
             edition,

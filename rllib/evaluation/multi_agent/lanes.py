@@ -58,7 +58,7 @@ class ActingSlots:
         self.column = observation_column(observation_space)
         self._received = np.zeros((num_slots, *self.column.shape), self.column.dtype)
         stored = np.float32 if policy.filters_observations else self.column.dtype
-        self.observations = np.zeros((num_slots, *self.column.shape), stored)
+        self.observations = np.full((num_slots, *self.column.shape), self.column.filler, stored)
         self.states = np.zeros((num_slots, policy.state_size), np.float32)
         self._next_states = np.zeros_like(self.states)
         self.env_actions: Sequence[Any] = ()
@@ -320,8 +320,8 @@ class RecordingSlots(ActingSlots):
     def _go_on_with(self, carried: Carried) -> None:
         """Writes rows of the fragment before."""
         fragment, at, is_open = self.fragment, (carried.rows, carried.slots), ~carried.is_closed
-        for column in fragment.columns.values():
-            column[: carried.num_steps] = 0
+        for name, column in fragment.columns.items():
+            column[: carried.num_steps] = self.column.filler if name == sb.OBS else 0
         for name, values in carried.columns.items():
             fragment[name][at] = values
         if sb.WAITED in self._sparse:

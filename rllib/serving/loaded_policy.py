@@ -93,8 +93,13 @@ class LoadedPolicy(Acting):
         self.observation_space = self._inference.given_space
 
     def __repr__(self) -> str:
-        of = f"{self.metadata['algorithm']} on {self.metadata['env']}"
-        return f"<LoadedPolicy {self.policy_id!r} of {of}, version {self.policy_version}, from {self.checkpoint}>"
+        return f"<LoadedPolicy {self.policy_id!r} of {self.of}, version {self.policy_version}, from {self.checkpoint}>"
+
+    @property
+    def of(self) -> str:
+        """The algorithm and its environment, in words; clients have none."""
+        algorithm, env = self.metadata["algorithm"], self.metadata["env"]
+        return str(algorithm) if env is None else f"{algorithm} on {env}"
 
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy itself; it is the default as well."""

@@ -117,8 +117,7 @@ async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
 
 def _say_version(line: socket.socket, model: Model) -> None:
     policy = model.policy
-    checkpoint, of = str(policy.checkpoint), f"{policy.metadata['algorithm']} on {policy.metadata['env']}"
-    send_report(line, Report(checkpoint=checkpoint, version=policy.policy_version, of=of))
+    send_report(line, Report(checkpoint=str(policy.checkpoint), version=policy.policy_version, of=policy.of))
 
 
 def http_config(app=None) -> uvicorn.Config:

@@ -206,7 +206,7 @@ def saved_config(
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
-    config.update_from_dict(overrides)
+    config.update_from_dict({**_without_saved_world(config, state, overrides), **overrides})
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
@@ -218,6 +218,23 @@ def saved_config(
         config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     _refuse_unloaded_code(config, path)
     return config
+
+
+def settings_of_world(config_class: type[AlgorithmConfig]) -> tuple[str, ...]:
+    """Settings that say which clients step the environment, and in which spaces; `env` stands in their place."""
+    return ("observation_space", "action_space", *config_class.sections["external"].names)
+
+
+def _without_saved_world(config: AlgorithmConfig, state: State, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that take back the saved environment, or the saved clients, in whose place others are given."""
+    if overrides.get("env") is not None:
+        defaults = type(config)()
+        return {name: defaults[name] for name in settings_of_world(type(config))}
+    if overrides.get("listen") is None or config.env is None:
+        return {}
+    description = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {})
+    spaces = {name: description[name] for name in ("observation_space", "action_space") if name in description}
+    return {"env": None, "env_config": {}, "env_wrappers": None, **spaces}
 
 
 def _take_policies(config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]) -> None:

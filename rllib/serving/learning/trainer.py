@@ -15,7 +15,7 @@ from gymnasium import Space
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import alone
-from rllib.algorithms.base.from_checkpoint import read_state
+from rllib.algorithms.base.from_checkpoint import read_state, settings_of_world
 from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.env.external.exchange import Turn
 from rllib.env.external.external_env import AGENT, ExternalEnv
@@ -117,9 +117,8 @@ class Trainer:
         names = self._original.keys()
         own = {**_REPLACED, **alone(self._original)}
         replaced = {name: value for name, value in own.items() if name in names and name not in overrides}
-        self._kept = {"env": None, "observation_space": None, "action_space": None, **replaced}.keys()
-        spaces = {"observation_space": None, "action_space": None}
-        changes = {**replaced, **spaces, **overrides, "env": factory}
+        self._kept = {"env": None, **replaced}.keys()
+        changes = {**replaced, **overrides, "env": factory}
         try:
             self.algorithm = Algorithm.from_checkpoint(path, changes, load_user_code=load_user_code)
         except TypeError as error:
@@ -130,6 +129,7 @@ class Trainer:
                 f"{path} is of {type(self.algorithm).__name__}, which learns from its own newest actions or in several "
                 "processes. --learn is for DQN, Rainbow, SAC, TQC, CrossQ, TD3 and DDPG."
             )
+        self._kept |= set(settings_of_world(type(self.algorithm.config)))
         self._fragment = self.algorithm.config.get_rollout_fragment_length()
         self._handed = self.algorithm.timesteps
 

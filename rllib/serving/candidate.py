@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rllib.serving.loaded_policy import LoadedPolicy, load_policy
-from rllib.serving.model import QUICK_S, Model, Served, identity_of
+from rllib.serving.model import QUICK_S, Model, Served, check_promises, identity_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,4 +57,5 @@ class Candidate:
 
     def _load(self) -> tuple[LoadedPolicy, float]:
         policy = load_policy(self._path, load_user_code=self._load_user_code)
+        check_promises(self._model.policy, policy)
         return policy, self._model.warm_up(policy)

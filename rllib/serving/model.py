@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.counts import Counts
@@ -107,10 +108,7 @@ class Model:
             identity = identity_of(path)
             policies = self._load(path, [*self.served])
             for policy_id, policy in policies.items():
-                for name in ("observation_space", "action_space"):
-                    ours, theirs = getattr(self.served[policy_id].policy, name), getattr(policy, name)
-                    if ours != theirs:
-                        raise CheckpointError(f"{path} has the {name} {theirs}, but clients were promised {ours}")
+                check_promises(self.served[policy_id].policy, policy)
                 self.warm_up(policy)
         except Exception as error:
             self._refused = identity
@@ -152,6 +150,35 @@ class Model:
         fields = (one.observations, one.states, one.masks, *one.previous)
         observations, *rest = (each and each * self._settings.max_batch for each in fields)
         return Question(observations, False, *rest)
+
+
+def check_promises(served: LoadedPolicy, other: LoadedPolicy) -> None:
+    """Checks that requests for one policy are right for another, which is to act in its place.
+
+    Raises:
+        CheckpointError: naming what differs in the form of a request or of its answer.
+    """
+    ours, theirs = _promises_of(served), _promises_of(other)
+    for name, promised in ours.items():
+        if theirs[name] != promised:
+            raise CheckpointError(
+                f"{other.checkpoint} has the {name} {theirs[name]}, but clients were promised {promised}. To serve it, "
+                "start another server."
+            )
+
+
+def _promises_of(policy: LoadedPolicy) -> dict[str, Any]:
+    """The form of requests and answers."""
+    return {
+        "observation_space": policy.observation_space,
+        "action_space": policy.action_space,
+        "memory state (shapes)": [array.shape for array in policy.get_initial_state()],
+        "fields of a request": [
+            "observation",
+            *(["action_mask"] if policy.reads_mask else ()),
+            *(f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)),
+        ],
+    }
 
 
 def act(policy: LoadedPolicy, question: Question) -> tuple:

@@ -14,6 +14,7 @@ from serving_support import CARTPOLE, OBSERVATION, AppClient, cartpole_rows, wri
 
 import rllib
 from rllib import PPOConfig
+from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
@@ -390,6 +391,41 @@ def test_a_checkpoint_that_cannot_be_used_is_refused(tmp_path):
         assert client.counts.of_all("reload_errors") == 3
 
     served(tmp_path, scenario)
+
+
+OTHER_FORMS = [
+    ({}, {"use_lstm": True, "lstm_cell_size": 4}),
+    ({"use_lstm": True, "lstm_cell_size": 4}, {"use_lstm": True, "lstm_cell_size": 8}),
+    ({"use_lstm": True, "lstm_cell_size": 4}, {}),
+    ({"use_lstm": True, "lstm_cell_size": 4}, {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True}),
+    ("info", {}),
+    ({}, "info"),
+]
+
+
+def of_form(path: Path, form) -> Path:
+    """A checkpoint of a policy with this model; "info": one with masks beside observations."""
+    if form == "info":
+        return saved(path, MaskedProbe, {"mask": "info"}, action_mask_from="info")
+    return saved(path, MaskedProbe, {"mask": "info"}, model={"max_seq_len": 4, **form})
+
+
+@pytest.mark.parametrize("first, second", OTHER_FORMS)
+def test_a_checkpoint_whose_requests_have_another_form_is_refused(first, second, tmp_path):
+    """The policy in use answers on, also as a candidate's companion."""
+    of_form(tmp_path / "run" / "checkpoint_000001", first)
+
+    async def scenario(client):
+        example = (await client("GET", "/spec")).json()["example"]
+        other = of_form(tmp_path / "run" / "checkpoint_000002", second)
+        answer = await client("POST", "/reload")
+        assert answer.status == 409 and "clients were promised" in answer.json()["error"]
+        assert (await client.act(example)).status == 200
+        candidate = Candidate(other, client.app._model, False)
+        await candidate.look(lambda served: pytest.fail("it would act"))
+        assert candidate.served is None
+
+    served(tmp_path / "run", scenario)
 
 
 def test_metrics_are_those_of_prometheus():

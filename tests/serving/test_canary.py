@@ -1,11 +1,14 @@
-"""Welch's test against closed forms, and the canary's decisions on returns that are known."""
+"""Welch's test against closed forms, the bets against exact probabilities, and the canary's decisions."""
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 
 from rllib.serving.learning.arms import is_canary
-from rllib.serving.learning.canary import Trial, Verdict
+from rllib.serving.learning.betting import Pairs, p_not_above, width_of
+from rllib.serving.learning.canary import LEVEL, Trial, Verdict
 from rllib.serving.learning.welch import Sample, p_greater, t_tail
 
 
@@ -42,6 +45,99 @@ def test_one_value_is_not_enough():
         p_greater(Sample.of([1]), Sample.of([1, 2]))
 
 
+def test_pairs_are_means_of_what_has_come_since_the_last():
+    pairs = Pairs()
+    for value, is_first in [(1, False), (3, False), (5, True), (7, True), (9, True), (4, False)]:
+        pairs.add(value, is_first)
+    assert pairs.differences().tolist() == [5 - 2, (7 + 9) / 2 - 4] and len(Pairs().differences()) == 0
+
+
+def test_a_capital_by_hand():
+    stakes = [0.9 / 2**k / 4 for k in range(8)]
+    capital = sum((1 + stake * 3) * (1 - stake * 1) for stake in stakes) / 8
+    assert p_not_above([2.0, -2.0], 4.0, shift=1.0) == pytest.approx(min(1, 1 / capital))
+    assert p_not_above([], 1.0) == 1 and p_not_above([5.0] * 99, 0.0) == 1 and p_not_above([1.0] * 99, 1.0) < 1e-9
+    assert width_of([1, 2], [5], []) == 4 and width_of() == 0
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("margin", [0.0, 0.25])
+def test_the_bound_holds_exactly_for_two_to_eight_pairs(rate, margin):
+    """All outcomes of successes with their probabilities: a candidate that is worse by just the margin."""
+    shift = margin * math.sqrt(rate * (1 - rate))
+    worse = max(rate - shift, 0.0)
+    of_difference = {1: worse * (1 - rate), -1: (1 - worse) * rate}
+    of_difference[0] = 1 - sum(of_difference.values())
+    wrong = 0.0
+    for counts in itertools.product(range(9), repeat=2):  # of pairs with 1 and with -1
+        if sum(counts) > 8:
+            continue
+        numbers = [*counts, 8 - sum(counts)]
+        ways = math.factorial(8) / math.prod(map(math.factorial, numbers))
+        chance = ways * math.prod(of_difference[d] ** n for d, n in zip((1, -1, 0), numbers))
+        if p_not_above(np.repeat([1.0, -1.0, 0.0], numbers), 1.0, shift) <= LEVEL:
+            wrong += chance
+    assert wrong <= LEVEL
+
+
+def successes(rate):
+    return lambda rng, count: (rng.random(count) < rate).astype(float)
+
+
+def worse_by_the_margin(rate):
+    return successes(rate - 0.25 * math.sqrt(rate * (1 - rate)))
+
+
+@pytest.mark.parametrize(
+    "served, candidate, episodes",
+    [
+        (successes(0.99), successes(0.95), 20),
+        (successes(0.98), successes(0.93), 20),
+        (successes(0.95), successes(0.88), 20),
+        (successes(1.0), successes(0.95), 20),
+        (successes(0.7), successes(0.4), 2),
+        (successes(0.99), worse_by_the_margin(0.99), 20),
+        (successes(0.9), worse_by_the_margin(0.9), 20),
+        (successes(0.5), worse_by_the_margin(0.5), 2),
+        (lambda rng, n: rng.normal(0, 1, n), lambda rng, n: rng.normal(-0.25, 1, n), 20),
+        (lambda rng, n: -rng.exponential(1, n), lambda rng, n: -rng.exponential(1, n) - 0.25, 2),
+        (lambda rng, n: -rng.lognormal(0, 1, n), lambda rng, n: -rng.lognormal(0, 1, n) - 0.54, 20),
+    ],
+)
+def test_a_worse_candidate_is_promoted_as_rarely_as_documented(served, candidate, episodes):
+    rng, promoted, num_trials = np.random.default_rng(0), 0, 120
+    for _ in range(num_trials):
+        trial = Trial(1, episodes, 0.25, history=served(rng, 3 * episodes))
+        verdict = None
+        while verdict is None:
+            for usual in served(rng, 4).tolist():
+                trial.add(usual, False)
+            verdict = trial.add(*candidate(rng, 1).tolist(), True)
+        promoted += verdict is Verdict.PROMOTE
+    # With a probability of 5 % there would be more than 14 of 120 in one of 1,000 runs.
+    assert promoted <= 14
+
+
+@pytest.mark.parametrize(
+    "served, candidate",
+    [
+        (successes(0.7), successes(0.95)),
+        (successes(0.9), successes(0.99)),
+        (lambda rng, n: rng.normal(0, 1, n), lambda rng, n: rng.normal(0.7, 1, n)),
+    ],
+)
+def test_a_better_candidate_is_promoted_mostly(served, candidate):
+    rng, promoted = np.random.default_rng(0), 0
+    for _ in range(50):
+        trial, verdict = Trial(1, 20, 0.25, history=served(rng, 60)), None
+        while verdict is None:
+            for usual in served(rng, 9).tolist():
+                trial.add(usual, False)
+            verdict = trial.add(*candidate(rng, 1).tolist(), True)
+        promoted += verdict is Verdict.PROMOTE
+    assert promoted >= 40
+
+
 def verdict_of(candidate, served, episodes=10, margin=0.25):
     """The verdict on returns that come in turn, and the number of episodes of the candidate until it."""
     trial = Trial(1, episodes, margin)
@@ -63,15 +159,17 @@ def test_a_worse_candidate_is_dropped_at_the_first_look():
     assert verdict_of([each - 5 for each in SPREAD], SPREAD) == (Verdict.DROP, 10)
 
 
+MIXED = [9, 9, 11, 11] * 20  # the same returns, in another order
+
+
 def test_an_equal_one_is_promoted_when_the_margin_can_be_shown():
-    # t = margin * s / sqrt(2 s^2 / n) must reach 2.3 or so (1.25 %): n = 2 (2.3 / margin)^2; a margin of 1: n > 10.
-    assert verdict_of(SPREAD, SPREAD, margin=1.0) == (Verdict.PROMOTE, 20)
-    # With a margin of a quarter n would be 170, beyond the last look.
-    assert verdict_of(SPREAD, SPREAD, margin=0.25) == (Verdict.DROP, 40)
+    assert verdict_of(SPREAD, MIXED, margin=1.0) == (Verdict.PROMOTE, 20)
+    assert verdict_of(SPREAD, MIXED, margin=0.25) == (Verdict.DROP, 40)
 
 
-def test_equal_returns_without_variance_are_promoted():
-    assert verdict_of([500] * 40, [500] * 40) == (Verdict.PROMOTE, 10)
+def test_equal_returns_without_variance_show_nothing():
+    """A candidate that fails in 5 % of its episodes has none in 40 with a probability of 13 %."""
+    assert verdict_of([500] * 40, [500] * 40) == (Verdict.DROP, 40)
 
 
 def test_one_enormous_reward_promotes_nobody():

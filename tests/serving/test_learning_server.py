@@ -47,12 +47,13 @@ def learner_of(server) -> psutil.Process:
     return learner
 
 
-def play(connection, episode_id, steps=10):
-    """One episode of that many steps, each with reward 1."""
+def play(connection, episode_id, steps=10, better=0.0):
+    """One episode of that many steps, each with reward 1, and `better` in addition where a later version acts."""
     for number in range(steps):
         answer = ask(connection, "POST", "/act", {**BODY, "episode_id": episode_id, "explore": True}).json()
         end = {"terminated": True} if number == steps - 1 else {}
-        given = {"action_id": answer["action_id"], "reward": 1.0, **end}
+        reward = 1.0 + better * bool(answer["policy_version"])
+        given = {"action_id": answer["action_id"], "reward": reward, **end}
         assert ask(connection, "POST", "/reward", given).json() == {"accepted": True}
 
 
@@ -141,10 +142,10 @@ def test_candidates_are_offered_and_a_restart_goes_on_from_the_newest(serve, che
     server = serve(checkpoint, "--learn", "--learn-to", tmp_path / "learned", *options)
     connection = server.connect()
     number = 0
-    while not stats(server)["promoted"]:  # all returns are equal, so a candidate is as good
+    while not stats(server)["promoted"]:
         number += 1
         assert number < 500
-        play(connection, f"episode {number}", steps=5)
+        play(connection, f"episode {number}", steps=5, better=1.0)
     version = stats(server)["served"]["version"]
     until(lambda: ask(connection, "POST", "/act", BODY).json()["policy_version"] == version)
     assert version > 0 and (tmp_path / "learned" / "checkpoint_000001").is_dir()
@@ -152,8 +153,8 @@ def test_candidates_are_offered_and_a_restart_goes_on_from_the_newest(serve, che
     assert server.terminate() == 0 and not server.left()
     said = server.process.stdout.read()
     *_, result = read_results(tmp_path / "learned")
-    assert result["serving"]["version"] == version and result["episode_reward_mean"] == 5
-    assert "acts in 50% of the episodes" in said and "is promoted: its mean return is 5 in" in said
+    assert result["serving"]["version"] == version and result["episode_reward_mean"] == 10
+    assert "acts in 50% of the episodes" in said and "is promoted: its mean return is 10 in" in said
 
     server = serve(checkpoint, "--learn", "--learn-to", tmp_path / "learned", *options)
     assert f"from version {version}" in server.said[0]

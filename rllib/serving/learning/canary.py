@@ -1,16 +1,19 @@
 """Trial of a candidate: its returns beside those of the served policy, in the same period.
 
-Promoted is what is shown not to be worse, by Welch's test with a margin; what is merely not shown to be worse is not.
-Candidate and served policy are compared at four looks, each at a quarter of the level, so that all looks together err
-with at most 5 % (Bonferroni). With few or scattered returns nothing is shown, and the candidate is dropped at the last
-look.
+Promoted is what is shown not to be worse, with a margin; what is merely not shown to be worse is not. The test
+(betting.py) holds for all returns within the range of those that are known, whatever their distribution and however few
+they are, and at all looks together. With few or scattered returns nothing is shown, and the candidate is dropped at the
+last look. So is one whose returns are all the same as those of the served policy: failures that are too rare to be seen
+would make it worse, and a policy that is as good need not replace another.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
-from rllib.serving.learning.welch import Sample, p_greater
+from rllib.serving.learning.betting import Pairs, p_not_above, width_of
+from rllib.serving.learning.welch import Sample
 
-# Probability with which a candidate that is worse by the margin is promoted.
+# Probability with which a candidate that is worse by the margin is promoted, and a better one dropped early; at most.
 LEVEL = 0.05
 LOOKS = 4
 
@@ -33,6 +36,7 @@ class Trial:
         episodes: least number of episodes of each at the first look; look k needs k times as many.
         margin: how much worse the candidate may be, in standard deviations of the served policy's returns.
         begun_at: when it was offered (seconds).
+        history: earlier returns of the served policy.
 
     Attributes:
         version, begun_at: the same.
@@ -40,15 +44,20 @@ class Trial:
         candidate_returns: the candidate's.
     """
 
-    def __init__(self, version: int, episodes: int, margin: float, begun_at: float = 0.0):
+    def __init__(
+        self, version: int, episodes: int, margin: float, begun_at: float = 0.0, history: Iterable[float] = ()
+    ):
         self.version, self.begun_at = version, begun_at
         self._episodes, self._margin = episodes, margin
         self.served, self.candidate = Sample(), Sample()
         self.candidate_returns: list[float] = []
+        self._pairs, self._known = Pairs(), list(history)
         self._looks = 0
 
     def add(self, total: float, is_candidate: bool) -> Verdict | None:
         """Adds the return of an episode; the verdict once there is one."""
+        self._pairs.add(total, is_candidate)
+        self._known.append(total)
         if is_candidate:
             self.candidate.add(total)
             self.candidate_returns.append(total)
@@ -60,12 +69,9 @@ class Trial:
         return self._look()
 
     def _look(self) -> Verdict | None:
-        level = LEVEL / LOOKS
-        if p_greater(self.candidate, self.served, self._margin * self.served.deviation) <= level:
+        differences, width = self._pairs.differences(), width_of(self._known)
+        if p_not_above(differences, width, self._margin * self.served.deviation) <= LEVEL:
             return Verdict.PROMOTE
-        is_equal = not (self.candidate.variance or self.served.variance) and self.candidate.mean == self.served.mean
-        if is_equal:
-            return Verdict.PROMOTE
-        if self._looks >= LOOKS or p_greater(self.served, self.candidate) <= level:
+        if self._looks >= LOOKS or p_not_above(-differences, width) <= LEVEL:
             return Verdict.DROP
         return None

@@ -129,7 +129,8 @@ class Course:
 
     def offered(self, version: int, now: float) -> None:
         """Begins the trial of a candidate, which is served from now on."""
-        self.trial = Trial(version, self._settings.trial_episodes, self._settings.margin, now)
+        settings, history = self._settings, self.vetting.history
+        self.trial = Trial(version, settings.trial_episodes, settings.margin, now, history)
         self.verdict = None
         share = self._settings.canary_share
         self._events.append(f"Candidate version {version} acts in {share:.0%} of the episodes")

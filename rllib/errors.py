@@ -75,3 +75,19 @@ class NoBestTrialError(RLlibError, RuntimeError, ValueError):
 
 class TuneError(RLlibError):
     """An experiment did not succeed: trials failed, or it cannot go on. Ends with the first trial's own traceback."""
+
+
+class NoActionError(RLlibError, ValueError):
+    """An action cannot be computed from what was given.
+
+    Args:
+        problem: what was given, and the rule.
+        advice: what a program that uses the library is to write; clients in other languages are told the problem alone.
+
+    Attributes:
+        problem: the same.
+    """
+
+    def __init__(self, problem: str, advice: str = ""):
+        super().__init__(f"{problem} {advice}".rstrip())
+        self.problem = problem

@@ -18,8 +18,9 @@ from rllib.env.factories.masks import ActionMask
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.batches import rows_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
-from rllib.env.spaces.supported import all_fit, mismatch
-from rllib.errors import UnknownPolicyError
+from rllib.env.spaces.supported import all_fit, mismatch, too_large
+from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.errors import NoActionError, UnknownPolicyError
 from rllib.hand_written import choose
 from rllib.models.distributions.standard import Distribution
 from rllib.policy import Policy
@@ -446,29 +447,33 @@ class Inference:
             rows = np.asarray(observations)
         except ValueError:  # of different shapes
             return None
-        fit = len(rows) and all_fit(self._space, rows, bounded=self._minds_bounds)
-        return rows.astype(self._column.dtype, copy=False) if fit else None
+        if not len(rows) or not all_fit(self._space, rows, bounded=self._minds_bounds):
+            return None
+        with np.errstate(over="ignore"):  # infinite numbers are refused by the look at each
+            stored = rows.astype(self._column.dtype, copy=False)
+        return stored if stored.dtype.kind != "f" or np.isfinite(stored).all() else None
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
         for adapter in reversed(self._adapters):
             observation, action_mask = adapter.taken_apart(observation, action_mask)
         if action_mask is not None and not self._takes_masks:
-            raise ValueError(
+            raise NoActionError(
                 f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
-                "observation alone. Leave it out, or use .environment(action_mask_from='info')."
+                "observation alone. Leave it out.",
+                "Or train with .environment(action_mask_from='info').",
             )
         inputs = StepInputs(self._action_row, self._space, state, prev_action, prev_reward, action_mask)
         for adapter in self._adapters:
             observation = adapter.row(observation, inputs)
-        problem = mismatch(self._space, observation, bounded=self._minds_bounds)
-        if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
-            self._minds_bounds = False
-            logger.warning("the %s; the policy acts on it, and further ones are not reported", problem)
-        elif problem:
+        problem = mismatch(self._space, observation, bounded=False)
+        if problem := problem or too_large(self._space, observation, "observation", FLOAT32_MAX):
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")
+        if self._minds_bounds and (problem := mismatch(self._space, observation)):
+            self._minds_bounds = False
+            logger.warning("the %s; the policy acts on it, and further ones are not reported", problem)
         return self._column.row(observation)
 
 
@@ -488,10 +493,11 @@ def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray |
         return np.array([np.concatenate(each, axis=None) for each in states], np.float32) if shapes else None
     if not shapes:
         raise ValueError(f"this policy has no memory, so its state is [], but got {states!r:.80}; explore is a keyword")
-    raise ValueError(
+    raise NoActionError(
         f"this policy has a memory: each observation needs a state, a list with {_described(shapes)}, "
-        f"but got {states!r:.80}. Give state=algo.get_policy().get_initial_state() with the first observation of an "
-        "episode, and then the state that the previous call returned."
+        f"but got {states!r:.80}.",
+        "Give state=algo.get_policy().get_initial_state() with the first observation of an episode, and then the "
+        "state that the previous call returned.",
     )
 
 

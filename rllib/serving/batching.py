@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from rllib.errors import NoActionError
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy
 from rllib.serving.messages import Question
@@ -204,9 +205,14 @@ def _message(policy: LoadedPolicy, question: Question, error: ValueError) -> str
         except ValueError as own:
             last, error = middle, own
     if len(question.observations) == 1:
-        return str(error)
+        return _said(error)
     try:
         act(policy, question.part(first, last))
     except ValueError as own:
         error = own
-    return f"observation {first} of {len(question.observations)}: {error}"
+    return f"observation {first} of {len(question.observations)}: {_said(error)}"
+
+
+def _said(error: ValueError) -> str:
+    """The error for clients, which may be in any language: without advice for Python."""
+    return error.problem if isinstance(error, NoActionError) else str(error)

@@ -393,6 +393,48 @@ def test_a_checkpoint_that_cannot_be_used_is_refused(tmp_path):
     served(tmp_path, scenario)
 
 
+PYTHON = re.compile(r"algo\.|get_|\.environment\(|env\.|info\[|load_policy|make_player")
+
+
+@pytest.mark.parametrize("form", [{}, "info", {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True}])
+def test_refused_requests_give_no_advice_for_python(form, tmp_path):
+    """Their clients may be in any language."""
+    path = of_form(tmp_path / "checkpoint", form)
+
+    async def scenario(client):
+        example = (await client("GET", "/spec")).json()["example"]
+        state = [[0.5] * 4] * 4 if "state" in example else None
+        changes = [
+            {"observation": [1]}, {"observation": "x"}, {"observation": None}, {"action_mask": [1, 1, 1]},
+            {"action_mask": None}, {"action_mask": [0, 0, 0]}, {"state": [[1.0]]}, {"state": state},
+            {"prev_action": 1}, {"prev_action": 99, "state": state}, {"prev_reward": 0.5},
+            {"prev_action": 1.5}, {"prev_action": -1}, {"prev_action": [1]},
+        ]  # fmt: skip
+        refused = [answer for change in changes if (answer := await client.act(example | change)).status != 200]
+        lacking = [{k: v for k, v in example.items() if k != name} for name in example if name != "observation"]
+        refused += [await client.act(body) for body in lacking]
+        assert len(refused) > 4
+        for answer in refused:
+            assert answer.status == 422 and not PYTHON.search(answer.json()["error"]), answer.json()
+
+    served(path, scenario)
+
+
+@pytest.mark.parametrize(
+    "observation, status",
+    [
+        ([9.0, 0, 0, 0], 200), ([0, 3e38, 0, 0], 200), ([0, 1e39, 0, 0], 422), ([1e39, 0, 0, 0], 422),
+        ([0, 0, 0], 422), ([0, 0, 0, "1"], 422),
+    ],
+)  # fmt: skip
+def test_bounds_of_a_box_are_not_minded_and_infinity_is(observation, status):
+    """As for clients of a run; the second dimension has no bounds."""
+    body = {"observation": observation}
+    assert answered(CARTPOLE, "POST", "/act", body).status == status
+    several = {"observations": [[0, 0, 0, 0], observation]}
+    assert answered(CARTPOLE, "POST", "/act", several).status == status
+
+
 OTHER_FORMS = [
     ({}, {"use_lstm": True, "lstm_cell_size": 4}),
     ({"use_lstm": True, "lstm_cell_size": 4}, {"use_lstm": True, "lstm_cell_size": 8}),

@@ -11,7 +11,9 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from rllib.env.factories.registry import EnvContext, EnvFactory, WrappingFactory
+from rllib.env.spaces.supported import mismatch, stored, too_large
 from rllib.env.streams.legacy import as_gymnasium
+from rllib.errors import NoActionError
 from rllib.models.observations.flat_spaces import flat_leaves
 
 
@@ -33,6 +35,18 @@ class ActionRow:
                 with np.errstate(divide="ignore", invalid="ignore"):
                     self._scale[leaf.start : leaf.stop] = np.where(bounded, 2 / (high - low), 1)
                     self._shift[leaf.start : leaf.stop] = np.where(bounded, (low + high) / (low - high), 0)
+
+    def of_given(self, action) -> np.ndarray:
+        """`of`, for an action that a user or a client gives: in any form that loses nothing, also beyond bounds.
+
+        Raises:
+            NoActionError: if it is not in the space.
+        """
+        name = "prev_action"
+        problem = mismatch(self._space, action, name, bounded=False) or too_large(self._space, action, name)
+        if problem:
+            raise NoActionError(f"no action can be computed: {problem}")
+        return self.of(stored(self._space, action))
 
     def of(self, action) -> np.ndarray:
         """float32 [numbers]: choices one-hot, numbers between finite bounds as -1 ... 1."""

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.env.streams.vector import autoreset_mode
+from rllib.errors import NoActionError
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import num_choices
 
@@ -84,9 +85,10 @@ class ActionMask(Adapter):
 
     def row(self, observation, inputs: StepInputs):
         if inputs.action_mask is None:
-            raise ValueError(
-                "no action can be computed: this policy was trained with masks beside its observations. Give "
-                f"action_mask=info[{self.mask_key!r}], or what env.{METHOD}() returns."
+            raise NoActionError(
+                "no action can be computed: this policy was trained with masks beside its observations, and needs "
+                "action_mask with each.",
+                f"Give action_mask=info[{self.mask_key!r}], or what env.{METHOD}() returns.",
             )
         return self.added_to(observation, np.asarray(inputs.action_mask))
 

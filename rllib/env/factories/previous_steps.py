@@ -5,6 +5,7 @@ carries observations carries them: fragments, final observations, replays, filte
 keys. Both are zero in the first observation of an episode.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -16,7 +17,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
+from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.env.streams.vector import autoreset_mode
+from rllib.errors import NoActionError
 from rllib.models.model_settings import PREVIOUS_STEP, check_model
 
 OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
@@ -89,13 +92,13 @@ class PreviousStep(Adapter):
         missing += ["prev_reward"] if self.reward and reward is None else []
         begins = inputs.state is None or not any(np.any(part) for part in inputs.state)
         if missing and not begins:
-            raise ValueError(
+            raise NoActionError(
                 f"no action can be computed: this policy reads the step before. Give {' and '.join(missing)} with "
-                "every observation but the first of an episode, whose state is get_initial_state(). algo.make_player() "
-                "remembers the action and the state."
+                "every observation but the first of an episode.",
+                "The first one's state is get_initial_state(); algo.make_player() remembers the action and the state.",
             )
-        encoded = inputs.action_row.zeros if action is None else inputs.action_row.of(action)
-        return self.added_to(observation, encoded, 0.0 if reward is None else reward)
+        encoded = inputs.action_row.zeros if action is None else inputs.action_row.of_given(action)
+        return self.added_to(observation, encoded, 0.0 if reward is None else _finite(reward))
 
     def to_json(self) -> dict[str, bool]:
         return asdict(self)
@@ -183,3 +186,14 @@ class _PreviousStepVector(VectorWrapper):
     def _forget(self, environments: np.ndarray) -> None:
         self._actions[environments] = 0
         self._rewards[environments] = 0
+
+
+def _finite(reward) -> float:
+    """The reward before a step as a number; raises NoActionError for anything else."""
+    try:
+        number = float(reward)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= FLOAT32_MAX:
+        raise NoActionError(f"no action can be computed: prev_reward must be a finite number, but is {reward!r:.80}")
+    return number

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.env.spaces.supported import mismatch, too_large
+from rllib.env.spaces.supported import LARGEST, mismatch, too_large
 from rllib.serving.batching import Batcher
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
@@ -94,6 +94,9 @@ class LearningEndpoint(Endpoint):
         ids = [secrets.token_hex(12) for _ in range(number)]
         chosen = [self._acts_by_candidate(each or own) for each, own in zip(episodes, ids)]
         actions, versions = await self._by_arm(question, chosen, receive)
+        for index, observation in enumerate(question.observations):  # which are learned from
+            if problem := too_large(self._spaces[0], observation, "observation"):
+                raise BadRequest(422, problem if question.alone else f"observation {index} of {number}: {problem}")
         for index in range(number):
             if not self._record(
                 question.observations[index], actions[index], ids[index], episodes[index], versions[index]
@@ -150,8 +153,10 @@ class LearningEndpoint(Endpoint):
 
     def _fields(self, item: RewardItem, where: str) -> dict[str, Any]:
         reward = item.reward
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) < 3.4e38:
-            raise BadRequest(422, f"{where}a reward is a finite number, in float32 as well, but got {reward!r:.40}")
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) <= LARGEST:
+            raise BadRequest(
+                422, f"{where}a reward is a finite number, of at most {LARGEST:g} in size, but got {reward!r:.40}"
+            )
         following = item.next_observation
         if following is not None:
             following = self._observation(following, where)

@@ -94,6 +94,7 @@ def test_rewards_are_taken_once_and_by_any_process(serve, checkpoint, tmp_path):
     [
         ({"action_id": "x", "reward": "much"}, 422, "a reward is a finite number"),
         ({"action_id": "x", "reward": 1e300}, 422, "a reward is a finite number"),
+        ({"action_id": "x", "reward": 3e38}, 422, "of at most 1e+09"),
         ({"action_id": "x", "reward": True}, 422, "a reward is a finite number"),
         ({"reward": 1}, 422, "missing required field `action_id`"),
         ({"action_id": "x", "reward": 1, "done": True}, 422, "unknown field `done`"),
@@ -119,6 +120,14 @@ def shared_server(checkpoint, tmp_path_factory):
     server.address = server.said[-1].rstrip().rpartition("http://")[2]
     yield server
     server.kill()
+
+
+def test_observations_that_cannot_be_learned_from_are_refused(shared_server):
+    large = [0.0, 3e38, 0.0, 0.0]
+    one = shared_server.ask("POST", "/act", {"observation": large})
+    several = shared_server.ask("POST", "/act", {"observations": [OBSERVATION, large]})
+    assert one.status == several.status == 422 and "observation 1 of 2" in several.json()["error"]
+    assert stats(shared_server)["decisions"]["open"] == 0
 
 
 def test_an_episode_id_is_checked(shared_server):

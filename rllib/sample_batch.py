@@ -80,6 +80,10 @@ COST_TARGETS = "cost_targets"
 COST_DISCOUNTS = "cost_discounts"
 SEQ_LENS = "seq_lens"
 STATE_IN = "state_in_0"
+# Names of the columns of the library's own batches.
+NAMES = frozenset(value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str)) - {
+    DEFAULT_POLICY
+}
 # Columns with a row for each sequence [S]; all others have one for each step [B].
 PER_SEQUENCE = (SEQ_LENS, STATE_IN)
 

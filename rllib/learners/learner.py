@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,9 @@ class Learner:
             last_order = rows_of_sequences(seq_lens, last_order)
         ran = [objective for objective, its_settings in zip(self.objectives, given) if its_settings is not None]
         for objective, (statistics, row_statistics) in zip(ran, found, strict=True):
-            result |= self._named(objective, statistics.mean(0))
+            means = statistics.mean(0)
+            self._refuse_nan(objective, means, batch, columns, inputs)
+            result |= self._named(objective, means)
             result |= _in_order(objective.row_stats, row_statistics, last_order)
         return result
 
@@ -183,6 +186,7 @@ class Learner:
         except NotFiniteError as error:
             _name_rows(error, batch, columns, inputs)
             raise
+        self._refuse_nan(self.objectives[0], statistics, batch, columns, inputs)
         return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
@@ -203,6 +207,23 @@ class Learner:
                 f"the policy has {self.weights.size} weights, but the gradient's shape is {gradient.shape}"
             )
         return self.backend.apply_gradient(gradient, lr)
+
+    def _refuse_nan(
+        self, objective: Objective, statistics: np.ndarray, batch: SampleBatch, columns: Mapping, inputs
+    ) -> None:
+        """Raises a NotFiniteError for a loss that is NaN though its gradient is finite."""
+        bad = [
+            name for name, value in zip(objective.loss.stats, statistics) if name.endswith("loss") and math.isnan(value)
+        ]
+        if not bad:
+            return
+        error = NotFiniteError(
+            f"{' and '.join(bad)} of the objective {objective.name!r} is NaN, while the gradient is finite: a part of "
+            "the loss that no weight moves is NaN, such as the mean of an empty tensor. Where the loss is yours, look "
+            "at what it adds."
+        )
+        _name_rows(error, batch, columns, inputs)
+        raise error
 
     def _check_one_gradient(self) -> None:
         if len(self.objectives) > 1 or self.vector.modules:

@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rllib import A2C, A3C, DQN, ES, IMPALA, PPO, AlgorithmConfig
+from rllib.errors import NotFiniteError
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses
@@ -163,9 +164,9 @@ def test_where_there_is_no_gradient_there_is_no_loss_to_add_to():
 
 
 def test_columns_are_asked_of_the_batch():
-    setting = {"size": {"loss": logit_size, "columns": ["goal"]}}
+    setting = {"size": {"loss": logit_size, "columns": ["cost_targets"]}}
     settings = config(PPO, {}).training(auxiliary_losses=setting)
-    with settings.build() as algo, pytest.raises(ValueError, match=r"lacks the columns \['goal'\]"):
+    with settings.build() as algo, pytest.raises(ValueError, match=r"lacks the columns \['cost_targets'\]"):
         algo.train()
 
 
@@ -181,3 +182,86 @@ def test_gradients_flow_to_the_parameters_of_a_built_in_network(model):
     plain, _ = gradient_of(policy, PPO_LOSS)
     whole, _ = gradient_of(policy, with_losses(policy, {"decay": decay}), decay_weight=1.0)
     np.testing.assert_allclose(whole - plain, policy.weights, atol=1e-5)
+
+
+def small(algorithm, **training):
+    settings = PPO_SETTINGS if algorithm is PPO else {"num_steps_sampled_before_learning_starts": 50}
+    return config(algorithm, {"fcnet_hiddens": [8]}, **{**settings, **training})
+
+
+@pytest.mark.parametrize(
+    ("name", "stats", "taken"),
+    [
+        ("policy", [], "policy_loss"),
+        ("total", [], "total_loss"),
+        ("vf", ["explained_var"], "vf_"),
+        ("grad", ["gnorm"], "grad_gnorm"),
+        ("entropy", ["coeff"], "entropy_coeff"),
+        ("size", ["size_loss", "loss"], "size_loss"),
+    ],
+)
+def test_names_of_other_statistics_are_refused_at_build(name, stats, taken):
+    losses = {name: {"loss": logit_size, "stats": stats}}
+    with pytest.raises(ValueError, match=rf"auxiliary_losses\['{name}'\] would report '{taken}"):
+        small(PPO, auxiliary_losses=losses).build()
+
+
+def test_names_of_each_others_statistics_are_refused_at_build():
+    losses = {"a": {"loss": logit_size, "stats": ["b_loss"]}, "a_b": logit_size}
+    with pytest.raises(ValueError, match=r"\['a_b'\] would report 'a_b_loss', which is a statistic of aux.*\['a'\]"):
+        small(PPO, auxiliary_losses=losses).build()
+
+
+def asking(*columns):
+    def loss(loss, minibatch, outputs, model):
+        return loss
+
+    loss.columns = columns
+    return loss
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+@pytest.mark.parametrize(
+    "losses",
+    [{"auxiliary_losses": {"x": {"loss": logit_size, "columns": ["rewadrs"]}}}, {"custom_loss": asking("rewadrs")}],
+    ids=["auxiliary", "custom"],
+)
+def test_columns_that_no_batch_has_are_refused_at_build(losses, algorithm):
+    with pytest.raises(ValueError, match=r"reads the column 'rewadrs', but no batch has it.*rewards"):
+        small(algorithm, **losses).build()
+
+
+def test_columns_that_a_callback_adds_may_be_asked_for():
+    def add(*, train_batch, **_):
+        train_batch["own"] = np.zeros(train_batch.count, np.float32)
+
+    def reads(loss, minibatch, outputs, model):
+        return loss + minibatch["own"].mean()
+
+    reads.columns = ("own",)
+    with small(PPO, custom_loss=reads).callbacks(on_learn_on_batch=add).build() as algo:
+        assert np.isfinite(stats_of(algo)["total_loss"])
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+def test_a_column_that_was_not_asked_for_says_how(algorithm):
+    settings = small(algorithm, custom_loss=lambda loss, minibatch, outputs, model: minibatch["terminateds"])
+    with settings.build() as algo, pytest.raises(KeyError, match="Name what the loss reads as well"):
+        algo.train()
+
+
+def test_values_that_a_network_does_not_have_are_no_empty_tensor():
+    settings = small(DQN, custom_loss=lambda loss, minibatch, outputs, model: loss + outputs.values.mean())
+    with settings.build() as algo, pytest.raises(ValueError, match="has no value beside the policy"):
+        algo.train()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C, A3C, IMPALA, DQN])
+def test_a_loss_that_is_nan_with_a_finite_gradient_ends_the_run(algorithm):
+    def nan(loss, minibatch, outputs, model):
+        return loss + minibatch["obs"][:0].mean()
+
+    settings = small(algorithm) if algorithm in (PPO, DQN) else config(algorithm, {"fcnet_hiddens": [8]})
+    with settings.training(custom_loss=nan).build() as algo, pytest.raises(NotFiniteError, match="total_loss"):
+        for _ in range(3):
+            algo.train()

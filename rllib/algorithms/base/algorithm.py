@@ -63,7 +63,7 @@ from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.loss import Loss, LossOverModules
-from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses
+from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses, refuse_taken_names
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
@@ -74,13 +74,14 @@ from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
 from rllib.result import ENV_TASK, LEARNERS, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
-from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, NAMES, WAITED, MultiAgentBatch, SampleBatch
 from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
 
 # Settings of an update that are among its statistics, and their names there
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
+_STATS_OF_UPDATES = (*_REPORTED_SETTINGS.values(), "grad_gnorm", "num_minibatches", "lr", "policy_lag_updates")
 
 
 @explains({**OF_ITS_MODELS, **absent.ALGORITHM})
@@ -213,6 +214,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             drops_logged_rows=self.learns_from_own_actions,
             max_lag_updates=self._max_lag_updates(),
         )
+        for policy_id in self.learners:
+            self._refuse_absent_columns(policy_id)
         # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
         self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
@@ -369,7 +372,27 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 f"{type(self).__name__} is over several modules. Change what its make_loss returns."
             )
         parts = [part.of_policy(spec) for part in self._auxiliary_losses]
+        refuse_taken_names(parts, {*loss.stats, *self.reported_stats, *_STATS_OF_UPDATES})
         return WithAuxiliary(loss, parts, custom, spec.masked_opened)
+
+    def _refuse_absent_columns(self, policy_id: str) -> None:
+        """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
+
+        Only where nothing of the user's may add columns to batches.
+        """
+        adds = hears(self.callbacks, "on_learn_on_batch") or hears(self.callbacks, "on_postprocess_trajectory")
+        if adds or self.recorded is not None or not type(self).__module__.startswith("rllib."):
+            return
+        custom = getattr(self.config_of(policy_id).custom_loss, "columns", ())
+        asked = [*(name for part in self._auxiliary_losses for name in part.columns), *custom]
+        made = self._rollout_settings.policies[policy_id].postprocess.columns
+        known = {*NAMES, *(column.name for column in (*made, *self.config.get_info_columns()))}
+        for name in asked:
+            if name not in known:
+                raise ValueError(
+                    f"a loss of .training() reads the column {name!r}, but no batch has it. Columns are "
+                    f"{', '.join(sorted(known))}; .rollouts(info_columns=[...]) makes more of the environment's infos."
+                )
 
     def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
         """Makes the learner of a policy, in this process or in several others, as the config says.

@@ -39,7 +39,9 @@ class LearnerLoss:
         view = learner.module[module_id]
         if isinstance(view, ModuleView):
             view.outputs = outputs
-        forward = {Columns.ACTION_DIST_INPUTS: outputs.dist_inputs, Columns.VF_PREDS: outputs.values}
+        forward = {Columns.ACTION_DIST_INPUTS: outputs.dist_inputs}
+        if outputs.has_values:
+            forward[Columns.VF_PREDS] = outputs.values
         return learner.compute_loss_for_module(
             module_id=module_id, config=self._config, batch=LossBatch(minibatch), fwd_out=forward
         )

@@ -1,6 +1,6 @@
 """Users' losses that extend or replace an algorithm's loss: the settings auxiliary_losses and custom_loss."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,19 +72,47 @@ class AuxiliaryLoss:
         return loss, (loss.detach(), *(stats[name].detach() for name in self.stats))
 
 
-@dataclass(frozen=True)
 class ModelOutputs:
     """Outputs of the network for a minibatch of B rows.
+
+    Args:
+        distribution, dist_inputs: as below.
+        values: [B]; [0] without a value head.
 
     Attributes:
         distribution: the action distributions: log_prob(actions), entropy(), kl_from(dist_inputs), [B] each.
         dist_inputs: [B, K].
-        values: [B]; [0] without a value head.
+        has_values: whether there are values.
     """
 
-    distribution: Any
-    dist_inputs: Any
-    values: Any
+    def __init__(self, distribution: Any, dist_inputs: Any, values: Any):
+        self.distribution, self.dist_inputs, self._values = distribution, dist_inputs, values
+        self.has_values = len(values) > 0
+
+    @property
+    def values(self) -> Any:
+        """Values [B] of the observations.
+
+        Raises:
+            ValueError: for a network without a value head, such as one of action values.
+        """
+        if not self.has_values:
+            raise ValueError(
+                "outputs.values: this policy's network has no value beside the policy, so a loss cannot read it. "
+                "outputs.dist_inputs has what the network computes: of DQN the action values."
+            )
+        return self._values
+
+
+class LossColumns(dict):
+    """The minibatch as users' functions get it; a missing column is refused with the way."""
+
+    def __missing__(self, column: str):
+        raise KeyError(
+            f"the minibatch has {', '.join(self)}, but no {column!r}. Name what the loss reads as well: "
+            f"auxiliary_losses={{NAME: {{'loss': function, 'columns': [{column!r}]}}}}, or function.columns = "
+            f"({column!r},) of a custom_loss."
+        )
 
 
 class WithAuxiliary:
@@ -94,7 +122,7 @@ class WithAuxiliary:
         loss: the algorithm's loss of the policy's outputs.
         parts: the auxiliary losses.
         custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise instead of the loss; None keeps
-            it.
+            it. Its attribute `columns`, if it has one, names columns that it reads beside those of the loss.
         opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
             rows to that module's inputs (PolicySpec.opened).
     """
@@ -127,7 +155,7 @@ class WithAuxiliary:
         statistics = list(statistics)
         dist_inputs, values = outputs
         given = ModelOutputs(distribution.torch_at(dist_inputs), dist_inputs, values)
-        rows = {**minibatch, OBS: self._read(minibatch[OBS])}
+        rows = LossColumns({**minibatch, OBS: self._read(minibatch[OBS])})
         if self._custom is not None:
             loss = self._custom(loss, rows, given, self._model)
             if not _is_scalar(loss):
@@ -165,6 +193,27 @@ class BuiltInNetwork:
     def parameters(self) -> Iterator:
         """The tensors that it computes with; together they have each parameter once."""
         return iter(self._network.leaves)
+
+
+def refuse_taken_names(parts: Sequence[AuxiliaryLoss], taken: Iterable[str]) -> None:
+    """Refuses auxiliary losses with a statistic, or a weight, of a name that another number has.
+
+    Args:
+        parts: the auxiliary losses.
+        taken: names of the algorithm's statistics.
+
+    Raises:
+        ValueError: naming the loss and the statistic.
+    """
+    owners = dict.fromkeys(taken, "the algorithm")
+    for part in parts:
+        for name in (*part.statistics, part.weight):
+            if name in owners:
+                raise ValueError(
+                    f"auxiliary_losses[{part.name!r}] would report {name!r}, which is a statistic of {owners[name]}. "
+                    "Give the loss, or its statistic, another name."
+                )
+            owners[name] = f"auxiliary_losses[{part.name!r}]"
 
 
 def auxiliary_losses(setting: Mapping[str, Any]) -> tuple[AuxiliaryLoss, ...]:

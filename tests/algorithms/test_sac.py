@@ -311,10 +311,17 @@ class Unbounded(Reach):
         self.action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
 
 
+class OneSided(Reach):
+    def __init__(self, config):
+        super().__init__(config)
+        self.action_space = gym.spaces.Box(0.0, np.inf, (1,))
+
+
 @pytest.mark.parametrize(
     ("kind", "env", "message"),
     [
         (SACConfig, Unbounded, "SAC squashes actions into their bounds, but .* is not bounded"),
+        (SACConfig, OneSided, r"is not bounded on all sides.*Box\(0\.0, 1\.0, \(1,\)\)"),
         (TQCConfig, "CartPole-v1", r"TQC is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         (TD3Config, "CartPole-v1", r"TD3 is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         *((kind, WholeNumbers, "a Box of floats, .*int64.*PPO for all others, integer Boxes too") for kind in BOXES),

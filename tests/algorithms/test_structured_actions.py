@@ -301,6 +301,14 @@ def test_explorations_of_one_array_are_refused(kind):
         make_exploration({"type": kind}, {"type": kind}, SPACE)
 
 
+@pytest.mark.parametrize("exploration", [{"type": "RND", "embed_dim": 8}, {"type": "Curiosity", "feature_dim": 8}])
+def test_novelty_is_rewarded_whatever_the_actions_are(exploration):
+    config = PPOConfig().training(**SMALL).exploration(exploration_config=exploration)
+    with build(config) as algo:
+        stats = algo.train()["info/learner/default_policy/learner_stats"]
+        assert "intrinsic_reward_mean" in stats  # 0 for observations that never change, as RND normalises them
+
+
 def test_a_space_that_no_policy_has():
     class Talks(StructuredProbe):
         action_space = Dict(a=Discrete(2), b=Tuple([gymnasium.spaces.Text(3)]))

@@ -142,10 +142,25 @@ def test_conjugate_gradients_solve_a_system_in_as_many_steps_as_it_has_rows():
     np.testing.assert_allclose(found, np.linalg.solve(matrix, goal), rtol=1e-6)
 
 
+class Shares(torch.nn.Module):
+    """A network of the user's with one layer for policy and value."""
+
+    def __init__(self, observation_space, action_space, num_outputs):
+        super().__init__()
+        self.first = torch.nn.Linear(observation_space.shape[0], 4)
+        self.policy, self.value = torch.nn.Linear(4, num_outputs), torch.nn.Linear(4, 1)
+
+    def forward(self, observation):
+        hidden = torch.tanh(self.first(observation))
+        return self.policy(hidden), self.value(hidden).squeeze(-1)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         ({"vf_share_layers": True, "fcnet_hiddens": [8]}, "share layers.*vf_share_layers"),
+        ({"custom_model": Shares}, "share layers.*custom model compute its value by layers of their own"),
+        ({"custom_model": Shares, "vf_share_layers": False}, "share layers.*vf_share_layers does not change it"),
         ({"use_lstm": True, "lstm_cell_size": 4}, "has a memory"),
     ],
 )

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from rllib import PPOConfig
 from rllib.env import ActionMapper, make_stream, resolve
-from rllib.env.spaces.actions import action_mapper, of_each, zero_action
+from rllib.env.spaces.actions import action_mapper, bounded_within, of_each, zero_action
 from rllib.models.distributions.choose import distribution_for
 from tests.env.transitions import Tape
-from tests.envs import BoundedAction
+from tests.envs import BoundedAction, SampledEnv
 
 FLOATS = (np.float32, np.float64)
 
@@ -108,6 +109,39 @@ def test_integer_boxes_are_rounded():
     mapped = ActionMapper(Box(0, 10, (1,), np.int32)).to_env(np.array([[-1], [0.11], [1]], np.float32))
     assert mapped.dtype == np.int32
     assert mapped.ravel().tolist() == [0, 6, 10]
+
+
+@pytest.mark.parametrize(("clip", "expected"), [(True, [2.0, -1.5]), (False, [3.0, -1.5])])
+def test_box_without_dimensions_that_is_not_normalised(clip, expected):
+    mapper = ActionMapper(Box(-2, 2, ()), normalize_actions=False, clip_actions=clip)
+    assert mapper.to_env(np.float32([3.0, -1.5])).tolist() == expected
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_a_run_with_a_box_without_dimensions(clip):
+    spaces = {"space": Box(-1, 1, (2,)), "action_space": Box(-50, 50, ())}
+    config = PPOConfig().environment(SampledEnv, env_config=spaces, normalize_actions=False, clip_actions=clip)
+    config.rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=40, sgd_minibatch_size=40, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+    with config.build() as algo:
+        algo.train()
+        assert np.shape(algo.compute_single_action(algo.observation_space.sample())) == ()
+
+
+ONE_SIDED = [
+    Box(0, np.inf, (2,)),
+    Box(-np.inf, -3, (1,)),
+    Box(-np.inf, np.inf, (3,)),
+    Box(np.array([0, -np.inf, -1], np.float32), np.array([np.inf, 5, 1], np.float32)),
+]
+
+
+@pytest.mark.parametrize("space", ONE_SIDED, ids=str)
+def test_bounds_that_are_advised_lie_within_the_space(space):
+    advised = eval(bounded_within(space), {"Box": Box, "np": np})  # as a user would type it
+    assert advised.is_bounded() and advised.shape == space.shape
+    assert space.contains(advised.low) and space.contains(advised.high)
+    assert (advised.low < advised.high).all()
 
 
 def test_box_without_dimensions_and_with_two():

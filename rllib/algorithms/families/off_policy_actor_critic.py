@@ -39,6 +39,7 @@ from rllib.algorithms.families.sequence_replay import (
 )
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
+from rllib.env.spaces.actions import bounded_within
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
@@ -513,8 +514,8 @@ class OffPolicyActorCritic(SequenceReplay):
         if not action_space.is_bounded():
             raise ValueError(
                 f"{type(self).__name__} squashes actions into their bounds, but {action_space} of {self.config.env!r} "
-                "is not bounded on all sides. Give it bounds: gymnasium.wrappers.TransformAction(env, "
-                f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
+                "is not bounded on all sides. Give it bounds, such as gymnasium.wrappers.TransformAction(env, "
+                f"lambda action: action, {bounded_within(action_space)})."
             )
 
     def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, OBS
 
@@ -65,13 +66,19 @@ class TrustRegion:
         if not len(outputs[1]):
             return
         of_policy, of_value = (
-            torch.autograd.grad(each.sum(), self._leaves, retain_graph=True, materialize_grads=True)
-            for each in outputs
+            torch.autograd.grad(each.sum(), self._leaves, retain_graph=True, materialize_grads=True) for each in outputs
         )
         if any(((mine != 0) & (others != 0)).any() for mine, others in zip(of_policy, of_value)):
+            is_built_in = type(self._policy.spec) is PolicySpec
+            advice = (
+                'Use .training(model={"vf_share_layers": False}).'
+                if is_built_in
+                else "Let the custom model compute its value by layers of their own, whose parameters the policy does "
+                "not use; vf_share_layers does not change it."
+            )
             raise ValueError(
                 "policy and value share layers, so that fitting the value would move the policy out of its trust "
-                'region. Use .training(model={"vf_share_layers": False}).'
+                f"region. {advice}"
             )
 
     def _encoded(self, observations: np.ndarray) -> Tensor:

@@ -47,9 +47,7 @@ class ActionMapper:
             return
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
         self.low, self.high = low, high
-        bounded = np.isfinite(low) & np.isfinite(high)
-        if not normalize_actions:
-            bounded[...] = False
+        bounded = normalize_actions & np.isfinite(low) & np.isfinite(high)  # of shape (), a scalar
         low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
         self.half_range = high / 2 - low / 2  # in this form bounds near the largest float do not overflow
         self.middle = high / 2 + low / 2
@@ -103,6 +101,17 @@ class ActionMapper:
     def _cast(self, actions):
         actions = np.rint(actions) if self._integer else actions
         return actions.astype(self.space.dtype, copy=False)
+
+
+def bounded_within(space: spaces.Box) -> str:
+    """A Box with finite bounds within one that lacks some, as a user may write it: a range of 1 from a single bound."""
+    low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
+    below, above = np.isfinite(low), np.isfinite(high)
+    least = np.where(below, low, np.where(above, high - 1, -1.0))
+    most = np.where(above, high, np.where(below, low + 1, 1.0))
+    if (least == least.min()).all() and (most == most.max()).all():
+        return f"Box({float(least.min())}, {float(most.max())}, {space.shape})"
+    return f"Box(np.array({least.tolist()}, 'float32'), np.array({most.tolist()}, 'float32'))"
 
 
 class SquashedActionMapper(ActionMapper):

@@ -128,7 +128,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
     """
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
-    if kind in _REASONS and kind not in OF_JOINT_VALUES and parts(action_space) is not None:
+    if kind in _REASONS and kind not in (*OF_JOINT_VALUES, *OF_NOVELTY) and parts(action_space) is not None:
         raise ValueError(
             f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
             "Use StochasticSampling, or let the environment take all parts of an action in one array."

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from gymnasium.spaces import Box, Discrete
 from rllib.offline.estimators import DirectMethod, ImportanceSampling
 
 from rllib.algorithms.base.algorithm import Algorithm
@@ -227,3 +228,48 @@ def test_a_run_on_recorded_steps_says_once_that_it_plays_no_episodes(caplog, int
         algorithm.train()
     assert "no episode has finished" not in caplog.text
     assert caplog.text.count("plays no episodes, so the reward keys stay NaN") == (interval is None)
+
+
+# ---------------------------------------------------------------------- what build() says of the first evaluation
+
+
+def arrays(without=(), continuous=False, **more):
+    rows = np.arange(40)
+    columns = {
+        "obs": np.zeros((40, 2), np.float32),
+        "actions": np.linspace(-1, 1, 40, dtype=np.float32)[:, None] if continuous else rows % 2,
+        "rewards": np.ones(40, np.float32),
+        "terminateds": rows % 10 == 9,
+        "action_logp": np.full(40, -0.7, np.float32),
+    }
+    return {name: column for name, column in columns.items() if name not in without}
+
+
+@pytest.mark.parametrize("method", ["is", "wis", "dr", "dm"])
+@pytest.mark.parametrize(
+    ("name", "without", "message"),
+    [
+        ("BC", ["action_logp"], "has neither action_logp nor action_prob"),
+        ("BC", ["rewards"], "has no rewards"),
+        ("TD3BC", [], "this policy is deterministic"),
+    ],
+)
+def test_estimates_that_the_data_does_not_allow_are_refused_at_build(name, without, message, method):
+    continuous = name == "TD3BC"
+    made = get_algorithm_config(name).training(train_batch_size=16, model={"fcnet_hiddens": [8]})
+    made.environment(observation_space=Box(-1, 1, (2,)), action_space=Box(-1, 1, (1,)) if continuous else Discrete(2))
+    made.offline_data(input_=arrays(without, continuous))
+    made.evaluation(evaluation_interval=1, off_policy_estimation_methods={"some": {"type": method}})
+    if method == "dm" and without != ["rewards"]:  # asks for no probabilities
+        made.build().stop()
+        return
+    with pytest.raises(ValueError, match=message):
+        made.build()
+
+
+def test_evaluation_without_anything_to_evaluate_in_is_refused_at_build():
+    made = get_algorithm_config("BC").training(train_batch_size=16, model={"fcnet_hiddens": [8]})
+    made.environment(observation_space=Box(-1, 1, (2,)), action_space=Discrete(2)).offline_data(input_=arrays())
+    made.build().stop()
+    with pytest.raises(ValueError, match=r"evaluation_interval=5: .*no environment to evaluate in.*or leave"):
+        made.evaluation(evaluation_interval=5).build()

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
+_NOTHING_TO_EVALUATE_IN = (
+    'this algorithm has no environment to evaluate in. Build it with .environment("CartPole-v1"), or with '
+    '.evaluation(evaluation_config={"env": "CartPole-v1"}).'
+)
 _NO_EVALUATION = (
     "an environment that drives its own loop cannot be evaluated by the library. Play episodes with "
     "start_episode(training_enabled=False), or name an environment to evaluate in: "
@@ -51,10 +55,20 @@ class Evaluations:
         if self._settings.is_external and algorithm.config.evaluation_interval:
             raise ValueError(f"evaluation_interval={algorithm.config.evaluation_interval}: {_NO_EVALUATION}")
         self._recorded = RecordedEvaluation(algorithm, wiring.time_limit_of(training.env))
+        if algorithm.config.evaluation_interval and algorithm.config.is_offline and not self._can_evaluate:
+            raise ValueError(
+                f"evaluation_interval={algorithm.config.evaluation_interval}: {_NOTHING_TO_EVALUATE_IN} Or estimate "
+                'from the data: off_policy_estimation_methods={"dm": {"type": "dm"}}; or leave evaluation_interval out.'
+            )
         self.count = 0
         self.episodes: list[Episode] = []
         self.workers: WorkerSet | None = None
         self._stopped = False
+
+    @property
+    def _can_evaluate(self) -> bool:
+        """Whether there is an environment to play in, or there are estimators for recorded data."""
+        return self._settings.env is not None or self._recorded.gives_estimates
 
     @property
     def _worker_class(self) -> type:
@@ -170,11 +184,8 @@ class Evaluations:
         algorithm = self._algorithm
         algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
         plays = self._settings.env is not None
-        if not plays and not self._recorded.gives_estimates:
-            raise RuntimeError(
-                'this algorithm has no environment to evaluate in. Build it with .environment("CartPole-v1"), or '
-                'with .evaluation(evaluation_config={"env": "CartPole-v1"}).'
-            )
+        if not self._can_evaluate:
+            raise RuntimeError(_NOTHING_TO_EVALUATE_IN)
         if explore is None:
             explore = algorithm.config.explores_in_evaluation
         self.count += 1

@@ -356,7 +356,7 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     logger.info("the checkpoint %s does not name its environment: it is built without one, and acts", os.fspath(path))
     description = files[f"policies/{DEFAULT_POLICY}/policy.json"]
     spaces = {name: description[name] for name in ("observation_space", "action_space")}
-    return {"env": None, "env_config": {}, **spaces}
+    return {"env": None, "env_config": {}, "evaluation_interval": None, **spaces}
 
 
 def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str]]:

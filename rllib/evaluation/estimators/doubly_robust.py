@@ -16,6 +16,7 @@ class DoublyRobust(DirectMethod):
     """
 
     short_name = "dr"
+    reads_probabilities = True
 
     def episode_values(self, steps: RecordedSteps) -> Values:
         log_ratios = self.log_ratios(steps)

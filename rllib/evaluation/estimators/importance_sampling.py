@@ -9,6 +9,7 @@ class ImportanceSampling(OffPolicyEstimator):
     """Weighs each recorded reward by how much more often the policy would have come there."""
 
     short_name = "is"
+    reads_probabilities = True
 
     def episode_values(self, steps: RecordedSteps) -> Values:
         log_ratios = self.log_ratios(steps)

@@ -51,6 +51,8 @@ class OffPolicyEstimator(ABC):
 
     # Short name in settings and on the command line.
     short_name: ClassVar[str | None] = None
+    # Whether it compares probabilities of the recorded actions, by `log_ratios`: those of the policy and of the data.
+    reads_probabilities: ClassVar[bool] = False
 
     def __init__(
         self,

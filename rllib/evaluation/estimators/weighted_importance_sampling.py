@@ -18,6 +18,7 @@ class WeightedImportanceSampling(OffPolicyEstimator):
     """
 
     short_name = "wis"
+    reads_probabilities = True
 
     def __init__(
         self,

@@ -22,12 +22,12 @@ class RecordedEvaluation:
         max_episode_steps: time limit of its environment, where one is known.
 
     Raises:
-        ValueError: for estimators that the policy cannot be evaluated with.
+        ValueError: for estimators that the policy, or the recorded data, cannot be evaluated with.
     """
 
     def __init__(self, algorithm, max_episode_steps: int | None):
         self._algorithm, self._limit = algorithm, max_episode_steps
-        self._estimators()  # says now what cannot be estimated
+        self._refuse_data(self._estimators())  # now what cannot be estimated, and not in the first evaluation
 
     @property
     def gives_estimates(self) -> bool:
@@ -40,6 +40,18 @@ class RecordedEvaluation:
         if not self.gives_estimates:  # several agents have no one policy
             return {}
         return make_estimators(config.off_policy_estimation_methods, self._algorithm.policy, config.gamma, config)
+
+    def _refuse_data(self, estimators: dict[str, OffPolicyEstimator]) -> None:
+        """Raises a ValueError if the run's own data, which has been read, lacks what evaluations of the run read."""
+        config, recorded = self._algorithm.config, self._algorithm.recorded
+        if not estimators or not config.evaluation_interval or config.evaluation_data is not None:
+            return
+        if recorded is None or not recorded.datasets:
+            return
+        steps = self._steps_of(recorded.for_evaluation.first(1))
+        for each in estimators.values():
+            if each.reads_probabilities:
+                each.log_ratios(steps)
 
     @functools.cached_property
     def _dataset(self) -> Dataset:

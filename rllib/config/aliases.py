@@ -322,7 +322,7 @@ IGNORED: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("materialize_data", "materialize_mapped_data", "map_batches_kwargs", "iter_batches_kwargs"),
-            *("dataset_num_iters_per_learner", "prelearner_buffer_kwargs", "prelearner_module_synch_period"),
+            *("prelearner_buffer_kwargs", "prelearner_module_synch_period"),
             "prelearner_use_recorded_module_states",
         ),
         _NO_DATA_PIPELINE,

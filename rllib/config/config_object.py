@@ -120,12 +120,28 @@ class ConfigObject(Settings):
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
         """Sets what the dict holds, under names of any era ("num_workers", "lambda", ...), and returns this config.
 
-        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}.
+        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}. Settings that other configs have
+        are passed over where their value is the default there, as `to_dict()` of another algorithm's config has them.
 
         Raises:
             TypeError: for unknown names, with the nearest known ones; then nothing is set.
         """
-        return self._assign(None, config_dict)
+        passed_over = {
+            name: value
+            for name, value in config_dict.items()
+            if self._find(name) is None
+            and isinstance(name, str)
+            and any(_is_same(value, default) for default in self.defaults_elsewhere(name))
+        }
+        if passed_over:
+            names = ", ".join(passed_over)
+            aliases.tell_once(f"{type(self).__name__} {names}", f"{names}: no settings of {type(self).__name__}")
+        return self._assign(None, {name: config_dict[name] for name in config_dict if name not in passed_over})
+
+    @classmethod
+    def defaults_elsewhere(cls, name: str) -> list:
+        """Defaults of a setting in other configs that have one of this name; [] where there is none."""
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting, under its canonical name; a copy."""
@@ -387,6 +403,11 @@ class ConfigObject(Settings):
         hint = f" Did you mean {' or '.join(places)}?" if places else ""
         if not places and not type(self).__module__.startswith("rllib."):
             hint = " A setting of your own is a parameter of a method that @section marks (docs/project/extend.md)."
+        if not hint and name not in aliases.ELSEWHERE and "env_config" in self.settings:
+            hint = (
+                " Its describe() lists all settings; values of your own go into env_config, or into a config class of "
+                "yours (docs/project/extend.md)."
+            )
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:

@@ -125,7 +125,7 @@ class EpisodeHooks(EnvironmentHooks):
         """Passes on the result of an environment's reset."""
         episode = self._running[index]
         if episode is not None:
-            episode.started(observation, info)
+            episode.begin(observation, info)
             self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=index)
 
     def stepped(self, index: int, action, result: tuple) -> None:

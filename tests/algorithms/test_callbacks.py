@@ -91,12 +91,12 @@ class Journal(DefaultCallbacks):
         self.calls.append(("env", type(sub_environment).__name__, env_context.vector_index, env_context["lengths"]))
 
     def on_episode_created(self, *, worker, base_env, policies, env_index, episode, **kwargs):
-        assert episode.length == 0 and episode.last_observation_for() is None
+        assert episode.length == 0 and episode.last_observation_for() is None and episode.started is False
         episode.user_data["before"] = base_env.get_sub_environments()[env_index].t
         self.calls.append(("created", env_index))
 
     def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
-        assert episode.last_observation_for()[0] == 0 and episode.length == 0
+        assert episode.last_observation_for()[0] == 0 and episode.length == 0 and episode.started is True
         episode.hist_data["seen"] = []
         self.calls.append(("start", env_index))
 

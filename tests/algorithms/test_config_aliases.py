@@ -557,3 +557,24 @@ CARRIED_BY_RAY_2_6 = {
 
 def test_the_whole_dict_of_a_run_of_ray_is_taken():
     assert PPOConfig().update_from_dict(CARRIED_BY_RAY_2_6).to_dict() == PPOConfig().to_dict()
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: type(config).__name__)
+def test_a_dict_of_another_algorithm_sets_what_both_have(config):
+    other = PPOConfig().training(lr=0.5, train_batch_size=77)
+    changed = type(config)().update_from_dict(other.to_dict())
+    both = [name for name, setting in config.settings.items() if name in other.settings and not setting.merged]
+    assert len(both) > 100 and {name: changed[name] for name in both} == {name: other[name] for name in both}
+
+
+def test_a_dict_of_another_algorithm_is_refused_where_it_asks_for_something():
+    with pytest.raises(TypeError, match="SACConfig has no setting 'clip_param'"):
+        SACConfig().update_from_dict(PPOConfig().training(clip_param=0.11).to_dict())
+    for assign in (lambda: SACConfig().training(clip_param=0.3), lambda: setattr(SACConfig(), "clip_param", 0.3)):
+        with pytest.raises((TypeError, AttributeError), match="SACConfig has no setting 'clip_param'"):
+            assign()
+
+
+def test_a_key_of_the_users_own_is_refused_with_the_places_for_it():
+    with pytest.raises(TypeError, match=r"has no setting 'zebra'.*env_config, or into a config class of yours"):
+        PPOConfig().update_from_dict({"zebra": 3})

@@ -252,3 +252,25 @@ def test_actions_without_axes_are_learned_as_those_of_one_number(name, settings)
 def test_the_class_of_all_algorithms_loads_its_checkpoint(name, tmp_path):
     with small(name).build() as algo, rllib.Algorithm.from_checkpoint(algo.save(tmp_path)) as loaded:
         assert type(loaded) is type(algo)
+
+
+MINIMA = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_an_iteration_from_recorded_data_has_the_updates_that_were_asked_for(name):
+    config = small(name).offline_data(dataset_num_iters_per_learner=3).evaluation(evaluation_interval=None)
+    with pytest.raises(ValueError, match=r"dataset_num_iters_per_learner=3 and min_.* both say how long"):
+        config.validate()
+    config.reporting(**{each: config.settings[each].default for each in MINIMA})
+    with config.build() as algo:
+        results = [algo.train() for _ in range(2)]
+    assert [result["num_training_step_calls_per_iteration"] for result in results] == [3, 3]
+    updates = [result["info"]["learner"]["default_policy"]["num_grad_updates_lifetime"] for result in results]
+    assert updates[1] == 2 * updates[0]
+
+
+def test_updates_of_an_iteration_are_refused_where_there_are_samples():
+    config = small("SAC").offline_data(dataset_num_iters_per_learner=3)
+    with pytest.raises(ValueError, match="dataset_num_iters_per_learner=3 counts updates from recorded data alone"):
+        config.validate()

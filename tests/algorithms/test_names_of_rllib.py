@@ -264,7 +264,7 @@ def test_a_local_worker_is_asked_first_as_in_ray():
         assert len(weights) == 3 and np.array_equal(weights[0], algo.get_weights()["default_policy"])
         assert workers.foreach_env_runner(index, remote_worker_ids=[2]) == [0, 2]
         assert workers.foreach_worker(index, local_worker=False, remote_worker_ids=[]) == []
-        with pytest.raises(ValueError, match="remote_worker_ids=.* no rollout worker 3"):
+        with pytest.raises(ValueError, match=r"remote_worker_ids=.* no rollout worker 3"):
             workers.foreach_worker(index, remote_worker_ids=[3])
         for unavailable in ({"timeout_seconds": 5.0}, {"return_obj_refs": True}):
             with pytest.raises(TypeError, match="all answers are waited for"):

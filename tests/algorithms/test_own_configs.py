@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from rllib import DQN, PPO, PPOConfig
+from rllib import DQN, PG, PPO, Algorithm, AlgorithmConfig, PPOConfig
 
 
 class Mine(PPO):
@@ -84,3 +84,39 @@ def test_setup_with_and_without_the_config(base):
             config.training(sgd_minibatch_size=8)
         with config.build() as algo:
             assert algo.mine == expected
+
+
+class FromScratch(Algorithm):
+    """Derived from Algorithm itself, as in RLlib, and without a config class."""
+
+    loss = PG.loss
+    make_postprocess = PG.make_postprocess
+
+    def training_step(self):
+        settings = {"lr": self.config.lr, "vf_loss_coeff": 0.0, "entropy_coeff": 0.0, "shuffle": False}
+        return {name: self.learn_on_batch(batch, name, **settings) for name, batch in self.train_batches().items()}
+
+
+class WithDefaults(FromScratch):
+    @classmethod
+    def get_default_config(cls):
+        return DefaultsConfig(cls)
+
+
+class DefaultsConfig(AlgorithmConfig):
+    def __init__(self, algo_class=None):
+        super().__init__(algo_class or WithDefaults)
+        self.factor = 2
+
+
+@pytest.mark.parametrize("kind", [FromScratch, WithDefaults])
+def test_an_algorithm_without_a_config_class_has_that_of_its_default_config(kind, tmp_path):
+    settings = {"env": "CartPole-v1", "num_rollout_workers": 0, "train_batch_size": 32}
+    with kind(config=settings) as algo:
+        assert algo.train()["timesteps_total"] >= 32
+        assert type(algo.config) is (DefaultsConfig if kind is WithDefaults else AlgorithmConfig)
+        path = algo.save(str(tmp_path))
+    with kind.from_checkpoint(path, load_user_code=True) as again:
+        assert again.iteration == 1 and type(again.config) is type(algo.config)
+    with AlgorithmConfig(algo_class=kind).update_from_dict(settings).build() as algo:
+        assert isinstance(algo, kind)

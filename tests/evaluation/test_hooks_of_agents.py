@@ -32,12 +32,13 @@ class Journal(DefaultCallbacks):
         self.calls.append(("environment", type(sub_environment).__name__, env_context.vector_index))
 
     def on_episode_created(self, *, worker, base_env, policies, env_index, episode, **kwargs):
-        assert episode.length == 0 and not episode.get_agents()
+        assert episode.length == 0 and not episode.get_agents() and episode.started is False
         episode.user_data["before"] = base_env.get_sub_environments()[env_index]
         self.calls.append(("created", episode.episode_id))
 
     def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
         self.calls.append(("start", episode.last_observation_for("A")))
+        assert episode.started is True
         assert episode.last_action_for("A") == 0 and episode.last_reward_for("A") == 0
 
     def on_episode_step(self, *, worker, base_env, policies, episode, env_index, **kwargs):

@@ -17,10 +17,11 @@ class IQLConfig(WeightedCloningConfig):
     def offline_data(
         self: C, *, input_: Any="sampler", input_config: Mapping[str, Any]=..., input_read_schema: Mapping[str,
         Any]=..., actions_in_input_normalized: bool | None=None, input_fraction_of_best: float | None=None,
-        offline_validation_fraction: float=0.0, normalize_observations: bool=True, offline_memory: int | str="auto",
-        reward_scale: float=1.0, reward_shift: float=0.0, output: Any=None, output_config: Mapping[str, Any]=...,
-        output_compress_columns: Sequence[str]=..., output_max_file_size: int=67108864, output_max_rows_per_file:
-        int | None=None, output_max_file_seconds: float=60.0, output_write_episodes: bool=True, input: Any=...
+        dataset_num_iters_per_learner: int | None=None, offline_validation_fraction: float=0.0,
+        normalize_observations: bool=True, offline_memory: int | str="auto", reward_scale: float=1.0, reward_shift:
+        float=0.0, output: Any=None, output_config: Mapping[str, Any]=..., output_compress_columns:
+        Sequence[str]=..., output_max_file_size: int=67108864, output_max_rows_per_file: int | None=None,
+        output_max_file_seconds: float=60.0, output_write_episodes: bool=True, input: Any=...
     ) -> C: ...
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0003, lr_schedule: OverTime | None=None, grad_clip:

@@ -283,6 +283,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         refuse_methods_of_rllib(cls)
         if "setup" in vars(cls):
             cls.setup = taking_a_config(cls.setup)
+        if not hasattr(cls, "config_class"):  # its get_default_config may give a config of another class, as in RLlib
+            cls.config_class = AlgorithmConfig
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -804,8 +806,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
             tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
                 on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
-            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both go
-                on, also after `load`. The clock of schedules, `timesteps`, goes on anyway.
+            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
+                go on, also after `load`. The clock of schedules, `timesteps`, goes on anyway.
             progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
 
         Returns:

@@ -9,6 +9,7 @@ and hands a frozen copy to the algorithm; what lies below the algorithm receives
 (`Worker.config`, `Policy.config`).
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ import numpy as np
 
 from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve_by_input
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
-from rllib.algorithms.base.registry import get_algorithm_class
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.evaluation import EvaluationConfig
 from rllib.algorithms.base.settings.exploration import exploration_problem
 from rllib.algorithms.base.settings.sampling import SamplingConfig
@@ -264,6 +265,11 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         """Accepts RLlib's migration switches, which have no effect here."""
         return self._assign("api_stack", switches)
 
+    @classmethod
+    def defaults_elsewhere(cls, name: str) -> list:
+        """Defaults of a setting in the algorithms that have one of this name."""
+        return _defaults_of_all().get(name, [])
+
     # ------------------------------------------------------------------ build
 
     def build(self, env: Any = None):
@@ -418,6 +424,16 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     def is_multi_agent(self) -> bool:
         """Whether the section multi_agent names policies; an environment with several agents needs no word of it."""
         return self.policies is not None
+
+
+@functools.cache
+def _defaults_of_all() -> dict[str, list]:
+    """Setting -> its defaults in all algorithms, which are imported; only asked about names that a config lacks."""
+    found: dict[str, list] = {}
+    for algorithm in algorithm_names():
+        for name, setting in get_algorithm_class(algorithm).config_class.settings.items():
+            found.setdefault(name, []).append(setting.default)
+    return found
 
 
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:

@@ -23,6 +23,7 @@ class RunningEpisode:
         episode_id: index of the environment in the run << 32 | number of the episode in it, from 0.
         env_id: index of the environment within the worker.
         worker: the worker that has the environment.
+        started: whether the environment has been reset; False in on_episode_created.
         length: steps so far.
         total_reward: sum of the raw rewards so far.
         user_data: a dict for the user's hooks.
@@ -37,6 +38,7 @@ class RunningEpisode:
         self.episode_id = episode_id
         self.env_id = env_id
         self.worker = worker
+        self.started = False
         self.length = 0
         self.total_reward = 0.0
         self.user_data: dict[str, Any] = {}
@@ -50,8 +52,9 @@ class RunningEpisode:
         self._newest, self._before = nothing, nothing
         self._is_over = False
 
-    def started(self, observation, info: dict) -> None:
+    def begin(self, observation, info: dict) -> None:
         """Records the result of reset()."""
+        self.started = True
         self._newest = self._newest[0], (observation, 0.0, False, False, info)
 
     def stepped(self, action, result: tuple) -> None:
@@ -205,8 +208,8 @@ class RememberedEpisode(RunningEpisode):
             name: [] for name in ("get_observations", "get_infos", "get_actions", "get_rewards")
         }
 
-    def started(self, observation, info: dict) -> None:
-        super().started(observation, info)
+    def begin(self, observation, info: dict) -> None:
+        super().begin(observation, info)
         self._note(get_observations=copy.deepcopy(observation), get_infos=info)
 
     def stepped(self, action, result: tuple) -> None:

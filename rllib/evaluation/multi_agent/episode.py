@@ -40,7 +40,7 @@ class Seat:
 class AgentEpisode:
     """An episode of an environment with several agents, from before its reset on.
 
-    The methods `last_..._for` and `prev_..._for` know what `started` and `stepped` have recorded; a worker without
+    The methods `last_..._for` and `prev_..._for` know what `begin` and `stepped` have recorded; a worker without
     callbacks for episodes records nothing.
 
     Args:
@@ -54,6 +54,7 @@ class AgentEpisode:
     Attributes:
         episode_id: index of the environment in the run << 32 | number; so it does not depend on the number of workers.
         env_id, worker: see the arguments.
+        started: whether the environment has been reset; False in on_episode_created.
         length: steps of the environment so far.
         seats: agent -> its seat, of all agents that have had an observation.
         loose: rewards of agents that have not had one.
@@ -76,6 +77,7 @@ class AgentEpisode:
         self.number, self.env_id, self.worker = number, env_id, worker
         self.episode_id = (first_env + env_id) << 32 | number
         self._choose, self._make_rng = choose, make_rng
+        self.started = False
         self.length = 0
         self.seats: dict[AgentID, Seat] = {}
         self.loose: dict[AgentID, float] = {}
@@ -170,8 +172,9 @@ class AgentEpisode:
 
     # ------------------------------------------------------------------ records for callbacks
 
-    def started(self, observations: Mapping, infos: Mapping) -> None:
+    def begin(self, observations: Mapping, infos: Mapping) -> None:
         """Records the result of reset()."""
+        self.started = True
         self._observations.update(observations)
         self._infos.update(infos)
 

@@ -42,7 +42,7 @@ class AgentEpisodeHooks(EnvironmentHooks):
 
     def started(self, episode: AgentEpisode, observations: Mapping, infos: Mapping) -> None:
         """Calls `on_episode_start`."""
-        episode.started(observations, infos)
+        episode.begin(observations, infos)
         self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=episode.env_id)
 
     def stepped(self, episode: AgentEpisode, actions: Mapping, step: AgentStep) -> None:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import Merged, above, between, section
+from rllib.config.sections import Merged, above, at_least, between, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED
@@ -62,6 +62,11 @@ class OfflineDataConfig(ConfigObject):
         ] = None,
         input_fraction_of_best: Annotated[
             float | None, "share of the episodes, the ones with the highest returns, that is learned from", above(0)
+        ] = None,
+        dataset_num_iters_per_learner: Annotated[
+            int | None,
+            "updates of an iteration from recorded data alone; None: 1,000, unless .reporting() sets least numbers",
+            at_least(1),
         ] = None,
         offline_validation_fraction: Annotated[
             float, "share of the episodes, drawn at random, that is not learned from but evaluated on", between(0, 1)
@@ -129,8 +134,11 @@ class OfflineDataConfig(ConfigObject):
     def iteration_minima(self) -> tuple[float, int, int]:
         """Seconds, steps sampled and steps trained on, after which an iteration of `train` may end.
 
-        From recorded data alone an iteration is UPDATES_PER_ITERATION updates, if none of the three was set.
+        From recorded data alone an iteration is dataset_num_iters_per_learner updates, or UPDATES_PER_ITERATION if
+        neither that nor one of the three was set.
         """
+        if self.is_offline and self.dataset_num_iters_per_learner is not None:
+            return 0, self.dataset_num_iters_per_learner * self.train_batch_size, 0
         names = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
         if self.is_offline and not any(name in self.changes() for name in names):
             return 0, UPDATES_PER_ITERATION * self.train_batch_size, 0
@@ -225,6 +233,24 @@ class OfflineDataConfig(ConfigObject):
             return (
                 f"input_={shortened(self.input_)} must have shares above 0 that sum up to 1, but they sum up to "
                 f"{sum(shares.values()):g}."
+            )
+        return None
+
+    @relation("dataset_num_iters_per_learner", "input_")
+    def _check_updates_per_iteration(self):
+        given = self.dataset_num_iters_per_learner
+        if given is None:
+            return None
+        if not self.is_offline:
+            return (
+                f"dataset_num_iters_per_learner={given} counts updates from recorded data alone, but some samples are "
+                "the environment's. Use .reporting(min_train_timesteps_per_iteration=...)."
+            )
+        names = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
+        if changed := [name for name in names if name in self.changes()]:
+            return (
+                f"dataset_num_iters_per_learner={given} and {changed[0]}={self[changed[0]]} both say how long an "
+                "iteration is. Leave one of them out."
             )
         return None
 

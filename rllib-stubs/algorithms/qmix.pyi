@@ -17,6 +17,8 @@ class QMixConfig(OffPolicyConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
     default_exploration: ClassVar[dict]
     own_aliases: ClassVar[dict]
+    @property
+    def has_mixing_network(self) -> bool: ...
     mixer: Literal["qmix", "vdn", null]
     mixing_embed_dim: int
     double_q: bool

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.a2c import A2C, A2CConfig
-from rllib.config.sections import at_least, section
+from rllib.config.sections import at_least, only_with, section
 from rllib.evaluation.rollout_worker import Gradient
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -44,10 +44,24 @@ class A3CConfig(A2CConfig):
     def training(
         self,
         *,
+        train_batch_size: Annotated[
+            int,
+            'environment steps per update, with fragments of "auto" length',
+            at_least(1),
+            only_with("has_automatic_fragments", otherwise="each fragment is a batch; use rollout_fragment_length"),
+        ] = 500,
         max_requests_in_flight_per_sampler_worker: Annotated[
-            int, "gradients that a worker is asked for ahead; each one more makes them older by an update", at_least(1)
+            int,
+            "gradients that a worker is asked for ahead; each one more makes them older by an update",
+            at_least(1),
+            only_with("num_rollout_workers"),
         ] = 2,
     ) -> Self: ...
+
+    @property
+    def has_automatic_fragments(self) -> bool:
+        """Whether train_batch_size says how long fragments are."""
+        return self.rollout_fragment_length == "auto"
 
     @section
     def reporting(self, *, min_time_s_per_iteration=5) -> Self: ...

@@ -29,7 +29,7 @@ from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, between, section
+from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.env.spaces.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
@@ -67,9 +67,14 @@ class IMPALAConfig(PolicyGradientConfig):
         num_sgd_iter: Annotated[int, "gradient steps on each train batch", at_least(1)] = 1,
         vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 0.5,
         entropy_coeff=0.01,
-        broadcast_interval: Annotated[int, "updates between new weights for the workers", at_least(1)] = 1,
+        broadcast_interval: Annotated[
+            int, "updates between new weights for the workers", at_least(1), only_with("num_rollout_workers")
+        ] = 1,
         max_requests_in_flight_per_sampler_worker: Annotated[
-            int, "fragments that a worker is asked for ahead of the learner; 2 keep it busy", at_least(1)
+            int,
+            "fragments that a worker is asked for ahead of the learner; 2 keep it busy",
+            at_least(1),
+            only_with("num_rollout_workers"),
         ] = 2,
         learner_queue_size: Annotated[
             int, "train batches that all workers together may be ahead of the learner", at_least(1)

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT_VALUES
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import Merged, at_least, section
+from rllib.config.sections import Merged, at_least, only_with, section
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
@@ -68,7 +68,12 @@ class QMixConfig(OffPolicyConfig):
             'what makes one value of the members\': "qmix" a monotonic network, "vdn" their sum; None: each is learned '
             "on its own",
         ] = "qmix",
-        mixing_embed_dim: Annotated[int, "hidden units of QMIX's mixing network", at_least(1)] = 32,
+        mixing_embed_dim: Annotated[
+            int,
+            "hidden units of QMIX's mixing network",
+            at_least(1),
+            only_with("has_mixing_network", otherwise="no network mixes the values"),
+        ] = 32,
         double_q: Annotated[bool, "the online network chooses the next actions, the target network judges them"] = True,
         obs_agent_id: Annotated[bool, "the members' network reads which member it computes for, one-hot"] = True,
         replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
@@ -79,6 +84,11 @@ class QMixConfig(OffPolicyConfig):
 
     @section
     def reporting(self, *, min_time_s_per_iteration=1) -> Self: ...
+
+    @property
+    def has_mixing_network(self) -> bool:
+        """Whether a network mixes the values of the members."""
+        return self.mixer == "qmix"
 
     @relation("model")
     def _check_network(self):

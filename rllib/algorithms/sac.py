@@ -46,7 +46,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
     OffPolicyActorCriticConfig,
 )
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, section
+from rllib.config.sections import above, at_least, only_with, section
 from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.evaluation.postprocess.transitions import CostsOfSteps
 from rllib.evaluation.settings import Postprocess
@@ -110,8 +110,14 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
         num_atoms: Annotated[
             int, "bins of the distribution of returns that each critic gives; 1: the expected return", at_least(1)
         ] = 1,
-        v_min: Annotated[float, "return of the first bin, entropy included"] = -5.0,
-        v_max: Annotated[float, "return of the last bin; what scaled returns stay within"] = 5.0,
+        v_min: Annotated[
+            float, "return of the first bin, entropy included", only_with("bins", otherwise="num_atoms=1")
+        ] = -5.0,
+        v_max: Annotated[
+            float,
+            "return of the last bin; what scaled returns stay within",
+            only_with("bins", "scale_rewards", otherwise="num_atoms=1 and scale_rewards=False"),
+        ] = 5.0,
         scale_rewards: Annotated[
             bool,
             "divide rewards, when they are learned from, by the deviation of their discounted returns, or by more, so "

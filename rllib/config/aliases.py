@@ -6,7 +6,7 @@ name) says what the name is here.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -221,7 +221,7 @@ _OFFLINE_EVALUATION = (
 )
 _NO_DATA_PIPELINE = "files are read by the process that learns, before it learns"
 
-# Accepted without effect, because what they switch is always so here; a line of logging says why.
+# Accepted without effect, because what they switch is always so, or is not there; a line of logging says why.
 IGNORED: Mapping[str, str] = {
     **dict.fromkeys(
         ("create_env_on_local_worker", "create_env_on_driver", "create_local_env_runner"),
@@ -351,6 +351,70 @@ IGNORED: Mapping[str, str] = {
     "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
 }
+
+# Of these, every value is met: there is nothing to switch, or nothing that the switch belongs to.
+_OF_OTHER_STACKS = frozenset(
+    name
+    for name, reason in IGNORED.items()
+    if reason in ("there is one stack, and nothing to switch", "there is no TensorFlow")
+) | {"_fake_gpus", "_validate_config", "_use_msgpack_checkpoints", "in_evaluation", "is_atari", "simple_optimizer"}
+# Ray's defaults of the others, in any version, beside None, False and empty ones; any other value asks for something
+# that is not done here, and a warning says so.
+_DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
+    **dict.fromkeys(
+        (
+            *("create_env_on_local_worker", "create_env_on_driver", "create_local_env_runner", "log_gradients"),
+            *("validate_workers_after_construction", "validate_env_runners_after_construction"),
+            *("auto_wrap_old_gym_envs", "synchronize_filters", "synchronize_filter", "broadcast_env_runner_states"),
+            *("shuffle_batch_per_epoch", "episodes_to_numpy", "evaluation_force_reset_envs_before_iteration"),
+            *("materialize_mapped_data", "always_attach_evaluation_results", "vtrace_drop_last_ts"),
+            *("output_write_remaining_data", "policy_states_are_swappable", "restart_failed_offline_eval_runners"),
+            *("validate_offline_eval_runners_after_construction", "offline_eval_rl_module_inference_only"),
+            "broadcast_offline_eval_runner_states",
+        ),
+        (True,),
+    ),
+    **dict.fromkeys(("worker_health_probe_timeout_s", "env_runner_health_probe_timeout_s"), (60, 30)),
+    **dict.fromkeys(("worker_restore_timeout_s", "env_runner_restore_timeout_s"), (1800,)),
+    **dict.fromkeys(("metrics_episode_collection_timeout_s", "metrics_episode_collection_timeout"), (60, 180)),
+    "collect_metrics_timeout": (60, 180),
+    "merge_env_runner_states": ("training_only", True),
+    "torch_compile_learner_dynamo_backend": ("inductor", "aot_eager"),
+    "torch_compile_worker_dynamo_backend": ("onnxrt", "aot_eager"),
+    "final_prioritized_replay_beta": (0.4, 1.0),
+    "beta_annealing_fraction": (0.2, -1),
+    "prioritized_replay_beta_annealing_timesteps": (20_000, 100_000),
+    "num_data_loader_buffers": (1,),
+    "episode_lookback_horizon": (1,),
+    "evaluation_auto_duration_min_env_steps_per_sample": (100,),
+    "evaluation_auto_duration_max_env_steps_per_sample": (2000,),
+    "input_compress_columns": (["obs", "new_obs"],),
+    "input_read_method": ("read_parquet", "read_json"),
+    "prelearner_module_synch_period": (10,),
+    **dict.fromkeys(("timeout_s_sampler_manager", "timeout_s_aggregator_manager", "timeout_s_replay_manager"), (0.0,)),
+    "sync_filters_on_rollout_workers_timeout_s": (60, 10),
+    "num_multi_gpu_tower_stacks": (1,),
+    "local_gpu_idx": (0,),
+    "policy_map_capacity": (100,),
+    "offline_eval_batch_size_per_runner": (256,),
+    "dataset_num_iters_per_offline_eval_runner": (1,),
+    "num_cpus_per_offline_eval_runner": (1,),
+    "num_gpus_per_offline_eval_runner": (0,),
+    "offline_evaluation_timeout_s": (120,),
+    "max_requests_in_flight_per_offline_eval_runner": (1,),
+    "max_num_offline_eval_runner_restarts": (1000,),
+    "offline_eval_runner_restore_timeout_s": (1800,),
+    "offline_eval_runner_health_probe_timeout_s": (30,),
+    "offline_evaluation_duration": (1,),
+}
+
+
+def _asks_for_something(name: str, value) -> bool:
+    """Whether an ignored name has a value that asks for what is not done here."""
+    if name in _OF_OTHER_STACKS or value is None or value is False:
+        return False
+    plain = isinstance(value, bool | int | float | str | list | dict | tuple)
+    return not (plain and (value in ({}, [], ()) or value in _DEFAULTS_OF_IGNORED.get(name, ())))
 
 
 class Unavailable(NamedTuple):
@@ -597,7 +661,7 @@ UNAVAILABLE_SECTIONS: Mapping[str, str] = {
     "python_environment": "workers run the Python of this process; install what they need there",
 }
 
-_noticed: set[str] = set()
+_noticed: set = set()
 
 
 def other_names(setting: str) -> list[str]:
@@ -639,15 +703,22 @@ def tell_once(name: str, message: str, level: int = logging.INFO) -> None:
         logger.log(level, "%s", message)
 
 
-def tell_ignored(names: Iterable[str]) -> None:
-    """Logs names without effect, a line for all that have the same reason, the first time in this process."""
-    by_reason: dict[str, list[str]] = {}
-    for name in names:
-        if name not in _noticed:
-            _noticed.add(name)
-            by_reason.setdefault(IGNORED[name], []).append(name)
-    for reason, same in by_reason.items():
-        logger.info("%s %s no effect here: %s", ", ".join(same), "has" if len(same) == 1 else "have", reason)
+def tell_ignored(given: Mapping[str, Any]) -> None:
+    """Logs names without effect, a line for all that have the same reason, the first time in this process.
+
+    It is a warning where the value asks for something that is not done here.
+
+    Args:
+        given: name -> value.
+    """
+    by_reason: dict[tuple[str, int], list[str]] = {}
+    for name, value in given.items():
+        level = logging.WARNING if _asks_for_something(name, value) else logging.INFO
+        if (name, level) not in _noticed:
+            _noticed.add((name, level))
+            by_reason.setdefault((IGNORED[name], level), []).append(name)
+    for (reason, level), same in by_reason.items():
+        logger.log(level, "%s %s no effect here: %s", ", ".join(same), "has" if len(same) == 1 else "have", reason)
 
 
 def _estimator_today(given):

@@ -1,6 +1,7 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
 import functools
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -34,6 +35,9 @@ class ConfigObject(Settings):
     own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
     # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
     harmless: ClassVar[Mapping[str, tuple]] = {}
+
+    # Settings of the bases that have no effect in this class: name -> reason, a clause.
+    unused: ClassVar[Mapping[str, str]] = {}
 
     # The subclass whose constructor runs, which declares settings by setting attributes (`_declare_own`).
     _declares: ClassVar[type["ConfigObject"] | None] = None
@@ -95,6 +99,24 @@ class ConfigObject(Settings):
                     continue  # it reads one of the wrong settings by way of another
                 if problem:
                     yield self._with_given_names(problem, check.__relates__)
+
+    def without_effect(self) -> Iterator[str]:
+        """A line for each setting that was given another value than the default and has no effect, with the reason."""
+        for name, value in self.changes().items():
+            needed = self.settings[name].only_with
+            if name in self.unused:
+                reason = self.unused[name]
+            elif needed is not None and not any(_asks(getattr(self, each)) for each in needed.names):
+                reason = needed.otherwise or " and ".join(f"{each}={getattr(self, each)!r}" for each in needed.names)
+            else:
+                continue
+            algorithm = type(self).__name__.removesuffix("Config")
+            yield f"{name}={shortened(value)} has no effect here, in {algorithm}: {reason}."
+
+    def tell_without_effect(self) -> None:
+        """Logs the lines of `without_effect` as warnings, each once in a process."""
+        for line in self.without_effect():
+            aliases.tell_once(line, line, logging.WARNING)
 
     def _with_given_names(self, problem: str, names: Collection[str]) -> str:
         """A mistake in settings of these names, with the other names under which they were given."""
@@ -293,7 +315,8 @@ class ConfigObject(Settings):
             TypeError: with a line for every name that is unknown, not available, or of another section.
         """
         resolved: dict[str, Any] = {}
-        refused, ignored = [], []
+        refused: list[str] = []
+        ignored: dict[str, Any] = {}
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
             translated = aliases.value_today(canonical, translated)
@@ -303,7 +326,7 @@ class ConfigObject(Settings):
             if setting is None:
                 problem = self._without_setting(name, canonical, value)
                 if name in aliases.IGNORED:
-                    ignored.append(name)
+                    ignored[name] = value
             elif canonical not in resolved:
                 resolved[canonical] = translated
                 problem = self._misplaced(setting, name, section_)
@@ -353,6 +376,8 @@ class ConfigObject(Settings):
                 yield from ((name, inner, inner_value) for inner, inner_value in value.items())
             elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
                 passed_over = aliases.DICTS_OF_SETTINGS[name]
+                for inner in passed_over & value.keys():
+                    aliases.tell_once(f"{name}.{inner}", f"{name}[{inner!r}] has no effect here", logging.WARNING)
                 yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
             elif name in aliases.MOVED_OUT and isinstance(value, Mapping):
                 moved = aliases.MOVED_OUT[name]
@@ -465,6 +490,12 @@ def copied(value):
     if type(value) in (list, tuple):
         return type(value)(copied(item) for item in value)
     return value
+
+
+def _asks(value) -> bool:
+    """Whether a setting's value asks for something: it is not None, False, 0, or empty."""
+    plain = (bool, int, float, str, dict, list, tuple)
+    return bool(value) if isinstance(value, plain) else value is not None
 
 
 def _is_same(value, other) -> bool:

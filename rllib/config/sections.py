@@ -82,6 +82,26 @@ class NotYet:
     instead: str = "Leave it out."
 
 
+@dataclass(frozen=True)
+class OnlyWith:
+    """The setting acts only where one of other settings, or properties of the config, asks for something.
+
+    Given without any of them it has no effect, which is told once (`ConfigObject.without_effect`).
+
+    Args:
+        names: of these settings or properties.
+        otherwise: what is so without them, a clause; by default the values of the settings.
+    """
+
+    names: tuple[str, ...]
+    otherwise: str | None = None
+
+
+def only_with(*names: str, otherwise: str | None = None) -> OnlyWith:
+    """The setting acts only where one of these, settings or properties, asks for something; see OnlyWith."""
+    return OnlyWith(names, otherwise)
+
+
 class FollowsKL:
     """The setting takes {"type": "kl_adaptive", ...}, too (schedules.py)."""
 
@@ -101,6 +121,7 @@ class Setting:
     meaning: str
     range: Range | None = None
     not_yet: NotYet | None = None
+    only_with: OnlyWith | None = None
     merged: bool = False
     follows_kl: bool = False
 
@@ -286,6 +307,7 @@ def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
         setting,
         range=next((rule for rule in rules if isinstance(rule, Range)), None),
         not_yet=next((rule for rule in rules if isinstance(rule, NotYet)), None),
+        only_with=next((rule for rule in rules if isinstance(rule, OnlyWith)), None),
         merged=any(isinstance(rule, Merged) or rule is Merged for rule in rules),
         follows_kl=FollowsKL in rules,
     )

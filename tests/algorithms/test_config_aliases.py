@@ -195,6 +195,20 @@ def test_what_has_no_effect_is_accepted_and_told(name, caplog):
     assert f"{name} has no effect here: {aliases.IGNORED[name]}" in caplog.messages
 
 
+@pytest.mark.parametrize("name", sorted(aliases.IGNORED.keys() - aliases._OF_OTHER_STACKS))
+def test_what_has_no_effect_is_a_warning_where_it_asks_for_something(name, caplog, monkeypatch):
+    monkeypatch.setattr(aliases, "_noticed", set())
+    for _ in range(2):
+        PPOConfig().update_from_dict({name: "something"})
+    assert [(line.levelname, line.message) for line in caplog.records] == [
+        ("WARNING", f"{name} has no effect here: {aliases.IGNORED[name]}")
+    ]
+    caplog.clear()
+    for nothing in (None, False, {}, [], *aliases._DEFAULTS_OF_IGNORED.get(name, ())):
+        PPOConfig().update_from_dict({name: nothing})
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("name", sorted(aliases.UNAVAILABLE))
 def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
     unavailable = aliases.UNAVAILABLE[name]

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
 from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.schedules import OverTime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class BCConfig(MARWILConfig):
+    unused: ClassVar[dict[str, str]]
     bc_loss: Literal["logp", "mse"]
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:

@@ -17,6 +17,8 @@ class MARWILConfig(AlgorithmConfig):
     learns_from_data: ClassVar[bool]
     needs_data: ClassVar[bool]
     own_aliases: ClassVar[dict]
+    @property
+    def has_memory(self) -> bool: ...
     beta: float
     bc_logstd_coeff: float
     moving_average_sqd_adv_norm_update_rate: float

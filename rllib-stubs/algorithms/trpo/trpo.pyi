@@ -9,6 +9,7 @@ C = TypeVar("C")
 
 class TRPOConfig(ActorCriticConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
+    unused: ClassVar[dict[str, str]]
     sgd_minibatch_size: int
     num_sgd_iter: int
     target_kl: float | OverTime

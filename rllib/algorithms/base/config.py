@@ -26,7 +26,7 @@ from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
 from rllib.config.config_object import relation
-from rllib.config.sections import Merged, NotYet, above, at_least, section, section_alias
+from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
 from rllib.config.setting_types import shortened
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.runs.run_log import refuse_earlier_run
@@ -40,6 +40,9 @@ _SAMPLING = {"type": "StochasticSampling"}
 # Numbers of other processes, and settings that need some of them -> value that needs none.
 _PROCESSES = ("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker")
 _NEED_PROCESSES = {"evaluation_parallel_to_training": False, "num_aggregation_workers": 0, "sample_async": False}
+_NO_PROCESSES = "there is no other process, such as num_rollout_workers=2 makes"
+# Settings that make processes, where an algorithm has them.
+_MAKE_PROCESSES = "evaluation_num_workers", "num_learners", "num_aggregation_workers", "num_replay_buffer_shards"
 
 # Share of train_batch_size by which whole fragments of a fixed length may exceed it, as in Ray.
 _BATCH_TOLERANCE = 0.1
@@ -133,29 +136,39 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             "PolicyServerInput; port 0: a free one; None: there are none",
         ] = None,
         token_file: Annotated[
-            str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
+            str | None,
+            "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set",
+            only_with("listen"),
         ] = None,
         tls_certificate: Annotated[
-            str | None, "PEM file of the server's certificate, for https:// in place of http://; None: no encryption"
+            str | None,
+            "PEM file of the server's certificate, for https:// in place of http://; None: no encryption",
+            only_with("listen"),
         ] = None,
         tls_key: Annotated[
-            str | None, "PEM file of the certificate's private key; None: it is in the certificate's file"
+            str | None,
+            "PEM file of the certificate's private key; None: it is in the certificate's file",
+            only_with("listen"),
         ] = None,
         episode_timeout_s: Annotated[
-            float, "an episode whose client is silent for so long is given up (seconds)", above(0)
+            float, "an episode whose client is silent for so long is given up (seconds)", above(0), only_with("listen")
         ] = 300.0,
-        max_clients: Annotated[int, "most clients of one server", at_least(1)] = 1024,
+        max_clients: Annotated[int, "most clients of one server", at_least(1), only_with("listen")] = 1024,
         inference: Annotated[
             Literal["both", "local", "remote"],
             '"remote": the server computes the actions of its clients; "local": they do, by copies of the policy',
+            only_with("listen"),
         ] = "both",
         max_lag_updates: Annotated[
             int | Literal["auto"] | None,
             "rows of clients by weights that are older by more updates are dropped; None: no rows are; "
             '"auto": 1 for PPO, A2C and PG, None for all others',
             at_least(0),
+            only_with("listen"),
         ] = "auto",
-        max_episodes_per_client: Annotated[int, "most episodes that a client has under way", at_least(1)] = 1000,
+        max_episodes_per_client: Annotated[
+            int, "most episodes that a client has under way", at_least(1), only_with("listen")
+        ] = 1000,
     ) -> Self:
         """Clients in other processes, which step their own environments and ask for actions (rllib.client)."""
 
@@ -207,16 +220,30 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         recreate_failed_workers: Annotated[
             bool | None,
             "replace workers that die or whose environment raises; None: those that die, an exception ends the run",
+            only_with("has_processes", otherwise=_NO_PROCESSES),
         ] = None,
         ignore_worker_failures: Annotated[
-            bool, "continue with the other workers when one dies or its environment raises, if it is not replaced"
+            bool,
+            "continue with the other workers when one dies or its environment raises, if it is not replaced",
+            only_with("has_processes", otherwise=_NO_PROCESSES),
         ] = False,
-        max_num_worker_restarts: Annotated[int, "replaced workers of each kind per run, at most", at_least(0)] = 1000,
+        max_num_worker_restarts: Annotated[
+            int,
+            "replaced workers of each kind per run, at most",
+            at_least(0),
+            only_with("has_processes", otherwise=_NO_PROCESSES),
+        ] = 1000,
         delay_between_worker_restarts_s: Annotated[
-            float, "pause before a worker that failed twice in a row is replaced (seconds)", at_least(0)
+            float,
+            "pause before a worker that failed twice in a row is replaced (seconds)",
+            at_least(0),
+            only_with("has_processes", otherwise=_NO_PROCESSES),
         ] = 1.0,
         num_consecutive_worker_failures_tolerance: Annotated[
-            int, "failures of one worker without a sample in between, at most", at_least(0)
+            int,
+            "failures of one worker without a sample in between, at most",
+            at_least(0),
+            only_with("has_processes", otherwise=_NO_PROCESSES),
         ] = 3,
         restart_failed_sub_environments: Annotated[
             bool, "replace an environment that raises by a new one; the worker and its other environments go on"
@@ -416,6 +443,11 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         return None
 
     @property
+    def has_processes(self) -> bool:
+        """Whether there are processes beside this one."""
+        return bool(self.num_rollout_workers and not self.is_offline) or any(self.get(each, 0) for each in _MAKE_PROCESSES)
+
+    @property
     def min_train_batch(self) -> int:
         """Environment steps after which a train batch is complete: no second round for the few that "auto" lacks."""
         return min(self.train_batch_size, self.total_train_batch)
@@ -461,6 +493,7 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     if not config.is_frozen:
         serve_by_input(config)
         config.validate()
+        config.tell_without_effect()
         filter_by_connectors(config)
         config.freeze()
     return config

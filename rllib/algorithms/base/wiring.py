@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.tensor_rollouts import device_for
+from rllib.config.aliases import tell_once
+from rllib.config.setting_types import shortened
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, examine_environment
 from rllib.env.factories.adapters import adapted_space, adapters_of
@@ -249,6 +251,11 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 f"{name} has one agent, but .multi_agent() is for environments with several. "
                 f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it."
             )
+        changed = config.changes()
+        for name in ("policies_to_train", "count_steps_by"):
+            if name in changed:
+                line = f"{name}={shortened(changed[name])} has no effect here: the environment has one agent."
+                tell_once(line, line, logging.WARNING)
         return None
     if not algorithm.trains_several:
         raise ValueError(

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Self
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import at_least, between, section
+from rllib.config.sections import at_least, between, only_with, section
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.sample_batch import Column
 
@@ -45,22 +45,42 @@ class ConstrainedConfig(AlgorithmConfig):
             "key of the environment's info with the cost of a step, which results then report by episode; None: "
             '"cost" with a cost_limit, otherwise no costs',
         ] = None,
-        cost_gamma: Annotated[float | None, "discount of costs per step; None: gamma", between(0, 1)] = None,
+        cost_gamma: Annotated[
+            float | None,
+            "discount of costs per step; None: gamma",
+            between(0, 1),
+            only_with("limits_costs", otherwise="cost_limit=None"),
+        ] = None,
         lagrangian_multiplier_init: Annotated[
-            float, "the Lagrange multiplier at the beginning: rewards for a unit of cost", at_least(0)
+            float,
+            "the Lagrange multiplier at the beginning: rewards for a unit of cost",
+            at_least(0),
+            only_with("limits_costs", otherwise="cost_limit=None"),
         ] = 0.0,
         lagrangian_lr: Annotated[
             float,
             "by which it grows with each unit of cost above the limit, in each iteration with episodes",
             at_least(0),
+            only_with("limits_costs", otherwise="cost_limit=None"),
         ] = 0.01,
         lagrangian_kp: Annotated[
-            float, "added to it for each unit of cost that is above the limit now", at_least(0)
+            float,
+            "added to it for each unit of cost that is above the limit now",
+            at_least(0),
+            only_with("limits_costs", otherwise="cost_limit=None"),
         ] = 0.0,
         lagrangian_kd: Annotated[
-            float, "added to it for each unit by which the cost has just risen", at_least(0)
+            float,
+            "added to it for each unit by which the cost has just risen",
+            at_least(0),
+            only_with("limits_costs", otherwise="cost_limit=None"),
         ] = 0.0,
     ) -> Self: ...
+
+    @property
+    def limits_costs(self) -> bool:
+        """Whether there is a limit; it may be 0."""
+        return self.cost_limit is not None
 
     @property
     def episode_cost_column(self) -> str | None:

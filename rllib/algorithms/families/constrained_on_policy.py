@@ -13,7 +13,7 @@ from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, Cons
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import between, section
+from rllib.config.sections import between, only_with, section
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.cost_advantages import CostAdvantages
@@ -33,7 +33,12 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, ActorCriticConfig):
     def training(
         self,
         *,
-        cost_lambda: Annotated[float | None, "GAE's lambda of costs; None: lambda_", between(0, 1)] = None,
+        cost_lambda: Annotated[
+            float | None,
+            "GAE's lambda of costs; None: lambda_",
+            between(0, 1),
+            only_with("limits_costs", otherwise="cost_limit=None"),
+        ] = None,
     ) -> Self: ...
 
     def get_cost_lambda(self) -> float:

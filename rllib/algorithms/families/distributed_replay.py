@@ -30,7 +30,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import Merged, at_least, section
+from rllib.config.sections import Merged, at_least, only_with, section
 from rllib.evaluation.postprocess.td_errors import TDErrors
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.replay_shards import ReplayShards
@@ -76,9 +76,14 @@ class DistributedReplayConfig(OffPolicyConfig):
             Merged,
         ] = SHARDED_REPLAY,
         num_replay_buffer_shards: Annotated[int, "processes that the replay is shared out to", at_least(1)] = 4,
-        max_weight_sync_delay: Annotated[int, "steps that a worker makes between new weights", at_least(1)] = 400,
+        max_weight_sync_delay: Annotated[
+            int, "steps that a worker makes between new weights", at_least(1), only_with("num_rollout_workers")
+        ] = 400,
         max_requests_in_flight_per_sampler_worker: Annotated[
-            int, "fragments that a worker is asked for ahead; 2 keep it busy", at_least(1)
+            int,
+            "fragments that a worker is asked for ahead; 2 keep it busy",
+            at_least(1),
+            only_with("num_rollout_workers"),
         ] = 2,
         max_requests_in_flight_per_replay_worker: Annotated[
             int, "samples that a replay shard is asked for ahead of the learner", at_least(1)

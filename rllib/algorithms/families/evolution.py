@@ -49,6 +49,7 @@ _WITHOUT_EFFECT = {
         (
             *("learner", "num_gpus", "num_learners", "learner_collective", "auxiliary_losses", "custom_loss"),
             *("learner_class", "learner_config_dict"),
+            *("torch_autocast", "torch_matmul_precision", "torch_cuda_graphs"),
         ),
         "leave it out, there is no gradient of a network to compute",
     ),

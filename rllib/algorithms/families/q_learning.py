@@ -16,7 +16,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, between, section
+from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
@@ -59,26 +59,39 @@ class QLearningConfig(OffPolicyConfig):
         dueling: Annotated[bool, "Q is a value plus advantages"] = True,
         hiddens: Annotated[list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads"] = [256],  # noqa: B006
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
-        v_min: Annotated[float, "least return of the distribution"] = -10.0,
-        v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        v_min: Annotated[
+            float, "least return of the distribution", only_with("learns_bins", otherwise="num_atoms=1")
+        ] = -10.0,
+        v_max: Annotated[
+            float, "largest return of the distribution", only_with("learns_bins", otherwise="num_atoms=1")
+        ] = 10.0,
         num_quantiles: Annotated[int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1)] = 1,
         implicit_quantiles: Annotated[
             bool, "num_quantiles are those of an implicit quantile network, at levels drawn for each update (IQN)"
         ] = False,
-        num_cosines: Annotated[int, "by which a level is encoded, with implicit_quantiles", at_least(1)] = 64,
+        num_cosines: Annotated[
+            int, "by which a level is encoded, with implicit_quantiles", at_least(1), only_with("implicit_quantiles")
+        ] = 64,
         noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
         sigma0: Annotated[
-            float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
+            float,
+            "initial noise in the weights, before the root of a layer's inputs",
+            above(0, finite=True),
+            only_with("noisy"),
         ] = 0.5,
         munchausen_alpha: Annotated[
             float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", between(0, 1)
         ] = 0.0,
         munchausen_temperature: Annotated[
-            float, "of the target policy, in units of returns", above(0, finite=True)
+            float, "of the target policy, in units of returns", above(0, finite=True), only_with("munchausen_alpha")
         ] = 0.03,
-        munchausen_clip: Annotated[float, "least scaled log-probability that counts", between(-np.inf, 0)] = -1.0,
+        munchausen_clip: Annotated[
+            float, "least scaled log-probability that counts", between(-np.inf, 0), only_with("munchausen_alpha")
+        ] = -1.0,
         td_error_loss_fn: Annotated[
-            Literal["huber", "mse"], "loss of the TD error, without a distribution of returns"
+            Literal["huber", "mse"],
+            "loss of the TD error, without a distribution of returns",
+            only_with("learns_numbers", otherwise="distributions of returns have losses of their own"),
         ] = "huber",
         conservative_weight: Annotated[
             float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
@@ -86,7 +99,9 @@ class QLearningConfig(OffPolicyConfig):
         margin_weight: Annotated[
             float, "weight of the loss by which recorded actions are worth more than all others (DQfD)", at_least(0)
         ] = 0.0,
-        margin: Annotated[float, "by how much, with margin_weight", above(0, finite=True)] = 0.8,
+        margin: Annotated[
+            float, "by how much, with margin_weight", above(0, finite=True), only_with("margin_weight")
+        ] = 0.8,
     ) -> Self: ...
 
     @relation("margin_weight", "input_")
@@ -142,6 +157,16 @@ class QLearningConfig(OffPolicyConfig):
                 f"munchausen_alpha={self.munchausen_alpha} bootstraps from all actions, weighted by the target "
                 "network's policy, so double_q=True has no action to choose. Use .training(double_q=False)."
             )
+
+    @property
+    def learns_bins(self) -> bool:
+        """Whether values are distributions over bins between v_min and v_max."""
+        return self.num_atoms > 1
+
+    @property
+    def learns_numbers(self) -> bool:
+        """Whether values are expected returns, and no distributions."""
+        return self.num_atoms == self.num_quantiles == 1
 
     @property
     def munchausen(self) -> Munchausen | None:

@@ -4,7 +4,7 @@ It is MARWIL with beta=0: no rewards are read, and no value is learned. With `bc
 actions is fitted to the recorded ones, and the standard deviation stays what it was.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
 from rllib.config.config_object import relation
@@ -15,6 +15,15 @@ from rllib.models.distributions.standard import DiagGaussian
 
 class BCConfig(MARWILConfig):
     """Settings of BC; the defaults are RLlib's, except those in departures.py."""
+
+    # Of MARWIL's advantages, which there are none of.
+    unused: ClassVar[dict[str, str]] = dict.fromkeys(
+        (
+            *("gamma", "use_gae", "vf_coeff", "max_weight_exponent", "reward_scale", "reward_shift"),
+            *("moving_average_sqd_adv_norm_update_rate", "moving_average_sqd_adv_norm_start"),
+        ),
+        "actions are imitated, whatever their rewards; MARWIL weighs them",
+    )
 
     @section
     def training(

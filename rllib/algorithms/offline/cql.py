@@ -18,7 +18,7 @@ import numpy as np
 from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig, Temperature
-from rllib.config.sections import above, at_least, section
+from rllib.config.sections import above, at_least, only_with, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import cql
 from rllib.models.policy_spec import PolicySpec
@@ -46,7 +46,9 @@ class CQLConfig(SACConfig):
         num_actions: Annotated[int, "actions of each of the three kinds that are drawn for a row", at_least(1)] = 10,
         min_q_weight: Annotated[float, "weight of the penalty", at_least(0)] = 5.0,
         lagrangian: Annotated[bool, "adapt the weight, so that the penalty stays near lagrangian_thresh"] = False,
-        lagrangian_thresh: Annotated[float, "where the penalty is to stay, with lagrangian", above(0)] = 5.0,
+        lagrangian_thresh: Annotated[
+            float, "where the penalty is to stay, with lagrangian", above(0), only_with("lagrangian")
+        ] = 5.0,
         deterministic_backup: Annotated[bool, "targets without the entropy of the next action"] = True,
         num_steps_sampled_before_learning_starts=0,
         replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006

@@ -12,6 +12,7 @@ weights of e^-15 then, so that nothing is imitated until the value fits. The rat
 """
 
 import dataclasses
+import logging
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +20,8 @@ import numpy as np
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import learned_rewards
-from rllib.config.sections import above, at_least, between, section
+from rllib.config.aliases import tell_once
+from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.distributions.standard import DiagGaussian
@@ -37,6 +39,11 @@ class MARWILConfig(AlgorithmConfig):
     learns_from_data: ClassVar[bool] = True
     needs_data: ClassVar[bool] = True
     own_aliases: ClassVar[dict] = {"burnin_len": "burn_in"}  # of RLlib from 2.10 on
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the network may have a memory; one of the user's tells when it is made."""
+        return any(self.model.get(each) for each in ("use_lstm", "use_gru", "use_attention", "custom_model"))
 
     @section
     def training(
@@ -59,7 +66,10 @@ class MARWILConfig(AlgorithmConfig):
         use_gae: Annotated[bool, "add the value of what followed a truncated episode to its returns"] = True,
         vf_coeff: Annotated[float, "weight of the value loss", at_least(0)] = 1.0,
         burn_in: Annotated[
-            int, "steps before a sequence that bring a memory up to date, without being learned from", at_least(0)
+            int,
+            "steps before a sequence that bring a memory up to date, without being learned from",
+            at_least(0),
+            only_with("has_memory", otherwise="the model has no memory"),
         ] = 0,
     ) -> Self: ...
 
@@ -85,6 +95,11 @@ class MARWIL(Algorithm):
     def make_loss(self, policy_id: str) -> BehaviorCloning | ExponentiallyWeighted:
         config, distribution = self.config_of(policy_id), self.policies[policy_id].distribution
         std_weight = config.bc_logstd_coeff / distribution.size if isinstance(distribution, DiagGaussian) else 0.0
+        if config.bc_logstd_coeff and not std_weight:
+            line = (
+                f"bc_logstd_coeff={config.bc_logstd_coeff:g} has no effect here: actions are not drawn from a Gaussian."
+            )
+            tell_once(line, line, logging.WARNING)
         if not self._learns_values:
             return BehaviorCloning(std_weight)
         rate, limit = config.moving_average_sqd_adv_norm_update_rate, config.max_weight_exponent

@@ -28,6 +28,8 @@ class TRPOConfig(ActorCriticConfig):
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 
+    unused: ClassVar[dict[str, str]] = {"vf_loss_coeff": "the value has an optimizer of its own; use lr"}
+
     @section
     def training(
         self,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import Merged, above, at_least, between, section
+from rllib.config.sections import Merged, above, at_least, between, only_with, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED
@@ -24,6 +24,7 @@ _PACKED = list(PACKED)
 _OF_OUTPUT = ("format", "path", "max_num_samples_per_file")
 UPDATES_PER_ITERATION = 1000
 _EMPTY: dict = {}
+_NO_DATA = "input_='sampler' is no recorded data"
 # Keys of input_config that are not options of reading: RLlib's, for input_="dataset".
 _OF_RLLIB = ("format", "paths")
 
@@ -55,13 +56,24 @@ class OfflineDataConfig(ConfigObject):
             dict,
             "options of reading: dones, actions, densities, check, on_error, policy, max_episode_steps, ends",
             Merged,
+            only_with("_evaluates_on_data", otherwise=_NO_DATA),
         ] = _EMPTY,
-        input_read_schema: Annotated[dict, "our column names -> those of the files: {'obs': 'o_t'}", Merged] = _EMPTY,
+        input_read_schema: Annotated[
+            dict,
+            "our column names -> those of the files: {'obs': 'o_t'}",
+            Merged,
+            only_with("_evaluates_on_data", otherwise=_NO_DATA),
+        ] = _EMPTY,
         actions_in_input_normalized: Annotated[
-            bool | None, "recorded actions are in [-1, 1], which spans the bounds; None: as the data tells"
+            bool | None,
+            "recorded actions are in [-1, 1], which spans the bounds; None: as the data tells",
+            only_with("_evaluates_on_data", otherwise=_NO_DATA),
         ] = None,
         input_fraction_of_best: Annotated[
-            float | None, "share of the episodes, the ones with the highest returns, that is learned from", above(0)
+            float | None,
+            "share of the episodes, the ones with the highest returns, that is learned from",
+            above(0),
+            only_with("has_data", otherwise=_NO_DATA),
         ] = None,
         dataset_num_iters_per_learner: Annotated[
             int | None,
@@ -72,27 +84,44 @@ class OfflineDataConfig(ConfigObject):
             float, "share of the episodes, drawn at random, that is not learned from but evaluated on", between(0, 1)
         ] = 0.0,
         normalize_observations: Annotated[
-            bool, "observations with mean 0 and deviation 1 over the data; checkpoints act by the same numbers"
+            bool,
+            "observations with mean 0 and deviation 1 over the data; checkpoints act by the same numbers",
+            only_with("has_data", otherwise=_NO_DATA),
         ] = False,
         offline_memory: Annotated[
             int | str,
             'bytes that recorded data may take in memory; more is kept in files of a temporary directory. "auto": half '
             "of what is free",
+            only_with("_evaluates_on_data", otherwise=_NO_DATA),
         ] = "auto",
-        reward_scale: Annotated[float, "recorded rewards are multiplied by it", above(0, finite=True)] = 1.0,
-        reward_shift: Annotated[float, "and this is added to the product"] = 0.0,
+        reward_scale: Annotated[
+            float,
+            "recorded rewards are multiplied by it",
+            above(0, finite=True),
+            only_with("has_data", otherwise=_NO_DATA),
+        ] = 1.0,
+        reward_shift: Annotated[
+            float, "and this is added to the product", only_with("has_data", otherwise=_NO_DATA)
+        ] = 0.0,
         output: Annotated[
             Any,
             'sampled steps are written: a directory; "logdir": `output` in that of the run; "dataset": the path in '
             "output_config; a function of an IOContext that returns a writer with write(batch); None: they are not",
         ] = None,
         output_config: Annotated[
-            dict, 'format ("parquet", "json" or "npz") and path; for a function, what it reads in the IOContext', Merged
+            dict,
+            'format ("parquet", "json" or "npz") and path; for a function, what it reads in the IOContext',
+            Merged,
+            only_with("output"),
         ] = _EMPTY,
-        output_compress_columns: Annotated[list[str], "columns that files of JSON have packed; []: none"] = _PACKED,
-        output_max_file_size: Annotated[int, "bytes after which the next file begins", above(0)] = MAX_FILE_SIZE,
+        output_compress_columns: Annotated[
+            list[str], "columns that files of JSON have packed; []: none", only_with("output")
+        ] = _PACKED,
+        output_max_file_size: Annotated[
+            int, "bytes after which the next file begins", above(0), only_with("output")
+        ] = MAX_FILE_SIZE,
         output_max_rows_per_file: Annotated[
-            int | None, "steps after which the next file begins; None: any number", above(0)
+            int | None, "steps after which the next file begins; None: any number", above(0), only_with("output")
         ] = None,
         output_max_file_seconds: Annotated[
             float,
@@ -100,7 +129,9 @@ class OfflineDataConfig(ConfigObject):
             above(0),
         ] = MAX_FILE_SECONDS,
         output_write_episodes: Annotated[
-            bool, "an episode is written when it is over, its steps together; False: fragment by fragment"
+            bool,
+            "an episode is written when it is over, its steps together; False: fragment by fragment",
+            only_with("output"),
         ] = True,
     ) -> Self:
         """Recorded steps: files, arrays, or a mixture with the environment's to learn from, and files to write."""

@@ -1,12 +1,13 @@
 """The settings of evaluation: the section of this name, and the config that evaluation runs with."""
 
+import logging
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.settings.exploration import exploration_problem
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import at_least, section
+from rllib.config.sections import at_least, only_with, section
 from rllib.evaluation.estimators.choose import methods_problem
 
 # Default of settings that are dicts; every config gets a copy.
@@ -59,7 +60,9 @@ class EvaluationConfig(ConfigObject):
             dict, 'estimates from recorded data: name -> {"type": "is", "wis", "dm", "dr" or a class, ...}'
         ] = _EMPTY,
         ope_split_batch_by_episode: Annotated[
-            bool, "estimate returns of episodes; False: each recorded step is an episode of its own"
+            bool,
+            "estimate returns of episodes; False: each recorded step is an episode of its own",
+            only_with("off_policy_estimation_methods"),
         ] = True,
         offline_evaluation_interval: Annotated[
             int | None, "iterations between losses on held-out recorded episodes; None: never", at_least(1)
@@ -87,7 +90,9 @@ class EvaluationConfig(ConfigObject):
             if problem:
                 return f"evaluation_config: {problem}"
             if name in self.evaluation_ignores:
-                aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
+                aliases.tell_once(
+                    f"evaluation_config {name}", f"{name} has no effect in evaluation_config", logging.WARNING
+                )
             if name == "exploration_config":
                 problem = exploration_problem(value, self.default_exploration, self.exploration_kinds)
                 if problem:

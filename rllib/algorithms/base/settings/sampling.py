@@ -9,7 +9,7 @@ import numpy as np
 
 from rllib.algorithms.base.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import Merged, NotYet, above, at_least, section
+from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section
 from rllib.config.setting_types import shortened
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
@@ -63,7 +63,10 @@ class SamplingConfig(ConfigObject):
             bool, "learn from rewards divided by the standard deviation of their discounted returns"
         ] = False,
         normalized_reward_clip: Annotated[
-            float | None, "with normalize_returns: clip the divided rewards to +- it; None: leave them", above(0)
+            float | None,
+            "with normalize_returns: clip the divided rewards to +- it; None: leave them",
+            above(0),
+            only_with("normalize_returns"),
         ] = 10.0,
         time_limit_ends_episode: Annotated[
             bool, "learn from truncated episodes as from terminated ones, without the value of what would have followed"

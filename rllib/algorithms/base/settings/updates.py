@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import Merged, NotYet, above, at_least, between, section
+from rllib.config.sections import Merged, NotYet, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.model_settings import check_model
@@ -68,7 +68,9 @@ class UpdatesConfig(ConfigObject):
         learner_class: Annotated[
             Any, "class derived from rllib.core.TorchLearner, whose compute_loss_for_module is minimised; None: none"
         ] = None,
-        learner_config_dict: Annotated[dict, "values of your own for learner_class", Merged] = _EMPTY,
+        learner_config_dict: Annotated[
+            dict, "values of your own for learner_class", Merged, only_with("learner_class")
+        ] = _EMPTY,
         learner: Annotated[
             Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
         ] = "auto",
@@ -84,11 +86,20 @@ class UpdatesConfig(ConfigObject):
             "GPUs of each learner: 0, or 1 (a part is shared with others); four: num_learners=4 and num_gpus=1",
             between(0, 1),
         ] = 0,
-        num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
+        num_cpus_per_worker: Annotated[
+            float,
+            "CPUs that each rollout worker claims",
+            at_least(0),
+            only_with("num_rollout_workers", "evaluation_num_workers"),
+        ] = 1,
         num_gpus_per_worker: Annotated[
             float, "GPUs that each rollout worker claims, and on which its network acts", at_least(0)
         ] = 0,
-        custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
+        custom_resources_per_worker: Annotated[
+            dict,
+            "other resources that each rollout worker claims",
+            only_with("num_rollout_workers", "evaluation_num_workers"),
+        ] = _EMPTY,
         num_cpus_for_local_worker: Annotated[
             float,
             "CPUs that this process claims",
@@ -115,6 +126,7 @@ class UpdatesConfig(ConfigObject):
         learner_collective: Annotated[
             Literal["auto", "shared_memory", "gloo", "nccl"],
             "how their gradients are summed; auto: nccl between GPUs, shared memory on one machine, else gloo",
+            only_with("num_learners"),
         ] = "auto",
     ) -> Self:
         """Processes and devices that compute the updates."""

@@ -19,6 +19,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import logging
 import math
 import os
 import select
@@ -30,6 +31,8 @@ import urllib.parse
 import uuid
 
 import numpy as np
+
+_logger = logging.getLogger("rllib")
 
 PROTOCOL = 1
 _JSON, _MSGPACK = "application/json", "application/msgpack"
@@ -64,7 +67,7 @@ class PolicyClient:
         update_interval: with local inference, most seconds until newer weights are asked for; 0: at each episode's
             start; None: `update_policy_weights` alone asks. Where the server drops rows by old weights, newer ones are
             taken as soon as there are any, unless it is None.
-        session: accepted for programs written for RLlib; it has no effect.
+        session: accepted for programs written for RLlib; it has no effect, which a warning says.
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
         retry_s: goes on trying for so long (seconds).
@@ -98,6 +101,8 @@ class PolicyClient:
         action_space=None,
         ca_file=None,
     ):
+        if session is not None:
+            _logger.warning("PolicyClient: session has no effect: a client is known by a number of its own.")
         if inference_mode not in ("remote", "local"):
             raise ValueError(f"inference_mode must be 'remote' or 'local', but is {inference_mode!r}")
         if fragment_length < 1:

@@ -703,6 +703,19 @@ def tell_once(name: str, message: str, level: int = logging.INFO) -> None:
         logger.log(level, "%s", message)
 
 
+def tell_arguments(function: str, reason: str, **given) -> None:
+    """Warns, once in a process, of each argument that was given to a function and has no effect.
+
+    Args:
+        function: its name.
+        reason: a clause.
+        given: name of an argument -> its value, or whether it asks for anything; None and False do not.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False:
+            tell_once(f"{function}({name})", f"{function}: {name} has no effect: {reason}.", logging.WARNING)
+
+
 def tell_ignored(given: Mapping[str, Any]) -> None:
     """Logs names without effect, a line for all that have the same reason, the first time in this process.
 

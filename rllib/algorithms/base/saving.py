@@ -32,6 +32,7 @@ from rllib.algorithms.base.from_checkpoint import (
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.stable_baselines.construction import changes_from_words
 from rllib.algorithms.base.wiring import environment_name
+from rllib.config.aliases import tell_arguments
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation.postprocess.return_scale import ReturnScale
@@ -279,13 +280,16 @@ class Saving:
             env: an environment in any form that the constructor takes, in the place of the saved one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
-            print_system_info, force_reset: without effect; the manifest names the versions, and episodes begin anew.
+            print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
+                versions, and episodes begin anew.
             words: settings to change, in Stable-Baselines3's words.
 
         Raises:
             CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
             TypeError: for a word that is no setting.
         """
+        tell_arguments("load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info)
+        tell_arguments("load", "episodes always begin anew", force_reset=not force_reset)
         path = checkpoint_named(path)
         config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
         changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words})

@@ -11,12 +11,16 @@ from gymnasium import Space
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
 from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.config.aliases import tell_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.agents import Agents
+
+
+_ALL_POLICIES = "evaluation always has all policies"
 
 
 @under_plain_names
@@ -54,7 +58,7 @@ class SeveralAgents(Acting):
             policy_state: the new policy's weights and filter, from `Policy.get_state`.
             policy_mapping_fn: replaces the mapping; running episodes keep theirs until they end.
             policies_to_train: replaces the policies that learn; None keeps the rule that there is.
-            evaluation_workers: has no effect, evaluation always has all policies.
+            evaluation_workers: False has no effect, and a warning says so: evaluation always has all policies.
 
         Returns:
             the policy; None for one that is written by hand.
@@ -62,6 +66,7 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if the id is taken, the spaces are not known, or the run has one agent.
         """
+        tell_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
@@ -93,6 +98,7 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
         """
+        tell_arguments("remove_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
         self._leave(policy_id)

@@ -23,6 +23,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
@@ -578,6 +579,7 @@ class OffPolicy(SamplingAhead):
         Raises:
             CheckpointError: (a ValueError) if there are none, or not of all policies.
         """
+        tell_arguments("load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj)
         files = read_checkpoint(path)
         replays = self._own_replays()
         missing = [policy_id for policy_id in replays if file_of(policy_id, REPLAY_FILE) not in files]

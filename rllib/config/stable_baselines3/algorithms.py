@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rllib.config.aliases import UNAVAILABLE
+from rllib.config.aliases import UNAVAILABLE, tell_arguments
 from rllib.config.stable_baselines3.networks import (
     actor_critic,
     off_policy_network,
@@ -23,7 +23,7 @@ from rllib.config.stable_baselines3.sampling import (
     updates,
     warmup,
 )
-from rllib.config.stable_baselines3.words import Part, Words, over_time, refuse_unless, scaled
+from rllib.config.stable_baselines3.words import Part, Words, name_of, over_time, refuse_unless, scaled
 from rllib.did_you_mean import did_you_mean
 
 # Word -> setting, where the value means the same.
@@ -131,6 +131,12 @@ def settings_from_sb3(algorithm: str, words: dict[str, Any], *, defaults: bool) 
         )
     for word, value in words.items():
         _check_known(algorithm, vocabulary, word, value)
+    if words.get("_init_setup_model") is False:
+        tell_arguments(algorithm, "networks are always made with the algorithm", _init_setup_model=True)
+    if algorithm == "ARS" and str(words.get("device")).startswith("cuda"):
+        tell_arguments("ARS", "policies are only evaluated, on CPUs", device=True)
+    if algorithm != "ARS" and name_of(words.get("policy") or "") == "LinearPolicy":
+        raise ValueError(f"policy='LinearPolicy' is of ARS. Give {algorithm} policy_kwargs={{'net_arch': []}}.")
     asked = {**vocabulary.defaults, **words} if defaults else words
     known = Words({"n_envs": 1, **vocabulary.defaults, **words}, frozenset(asked))
     settings = dict(vocabulary.always) if defaults else {}
@@ -182,7 +188,6 @@ def delayed_targets(words: Words) -> dict[str, Any]:
     return {}
 
 
-
 def directions(words: Words) -> dict[str, Any]:
     """Step size and survival bonus of ARS.
 
@@ -192,6 +197,8 @@ def directions(words: Words) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if words.ask("learning_rate"):
         returns = 2 * int(words["n_top"] or words["n_delta"])
+        if returns < 2:
+            raise ValueError(f"n_delta={words['n_delta']!r} must be an integer >= 1, a number of directions.")
         step = over_time("learning_rate", words["learning_rate"], words)
         settings["sgd_stepsize"] = scaled(step, math.sqrt((returns - 1) / returns))
     if words.ask("alive_bonus_offset"):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib.config.aliases import ACTIVATIONS_OF_TORCH
+from rllib.config.aliases import ACTIVATIONS_OF_TORCH, tell_arguments
 from rllib.config.stable_baselines3.words import Part, Words, name_of, refuse_unless
 from rllib.did_you_mean import did_you_mean
 
@@ -187,6 +187,11 @@ def off_policy_network(default: Sequence[int] | Mapping[str, Sequence[int]], log
                 "share_encoder=False)."
             )
         keywords = _keywords(words, {"net_arch": default, "activation_fn": "ReLU"}, taken)
+        if not (words["use_sde"] and log_std_init is not None):
+            reason = "the deviation is the network's without use_sde"
+            tell_arguments("policy_kwargs", reason, log_std_init=words.network.get("log_std_init"))
+        reason = "actor and critics read the observation themselves"
+        tell_arguments("policy_kwargs", reason, share_features_extractor=words.network.get("share_features_extractor"))
         same = "n_critics", "n_quantiles", *_OF_CROSSQ
         model, settings = {}, {key: keywords[key] for key in same if key in keywords}
         if "net_arch" in keywords:

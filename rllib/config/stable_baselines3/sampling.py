@@ -4,9 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rllib.config.aliases import tell_arguments, tell_once
 from rllib.config.stable_baselines3.words import Words, name_of
 from rllib.did_you_mean import did_you_mean
 
+_STORED_ONCE = "a replay stores every observation once"
+# Keys of replay_buffer_kwargs that have no effect here -> reason.
+KEYS_WITHOUT_EFFECT = {
+    "copy_info_dict": "goals are computed from the achieved ones, without infos",
+    "optimize_memory_usage": _STORED_ONCE,
+    "online_sampling": "further goals are drawn as rows are written",
+    "max_episode_length": "episodes may have any length",
+}
 _NORMALIZE = {"norm_obs": True, "norm_reward": True, "clip_obs": 10.0, "clip_reward": 10.0}
 # Keywords of VecNormalize that ask for nothing else than ours does, with the values that they may have.
 _OF_NORMALIZE = {"gamma": None, "training": (True,), "epsilon": (1e-8,), "norm_obs_keys": (None,)}
@@ -84,6 +93,8 @@ def _frequency(given) -> tuple[int, str]:
 
 
 def replay(words: Words) -> dict[str, Any]:
+    if words["optimize_memory_usage"]:
+        tell_once("optimize_memory_usage", f"optimize_memory_usage has no effect: {_STORED_ONCE}")
     if not words.ask("buffer_size", "replay_buffer_class", "replay_buffer_kwargs"):
         return {}
     kind = name_of(words["replay_buffer_class"] or "ReplayBuffer")
@@ -101,7 +112,9 @@ def replay(words: Words) -> dict[str, Any]:
             config[key] = str(getattr(value, "name", value)).rpartition(".")[2].lower()
         elif key == "n_sampled_goal":
             config[key] = int(value)
-        elif key not in ("copy_info_dict", "optimize_memory_usage", "online_sampling", "max_episode_length"):
+        elif key in KEYS_WITHOUT_EFFECT:
+            tell_arguments("replay_buffer_kwargs", KEYS_WITHOUT_EFFECT[key], **{key: value})
+        else:
             raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/guide/replay.md.")
     rows_per_step = 1 + config.get("n_sampled_goal", 4) if kind == "HerReplayBuffer" else 1
     if words.ask("buffer_size"):
@@ -138,6 +151,8 @@ def action_noise(words: Words) -> dict[str, Any]:
         return {}
     noise = words["action_noise"]
     if noise is None and words["noise_type"]:
+        if words["noise_std"] is None:
+            raise ValueError(f"noise_type={words['noise_type']!r} needs its deviation: give noise_std=0.1 as well.")
         config = _noise(str(words["noise_type"]).strip(), float(words["noise_std"]))
     elif noise is None:
         config = _noise("normal", 0.0)

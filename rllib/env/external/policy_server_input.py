@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from rllib.config.aliases import tell_arguments
 from rllib.config.io_context import IOContext
 from rllib.env.external.server_settings import TOKEN_VARIABLE
 
@@ -16,8 +17,8 @@ class PolicyServerInput:
         ioctx: the IOContext that the function of `input_` has got.
         address: host where it listens.
         port: of the first worker; worker i listens on port + i - 1, whether the function adds that or not.
-        idle_timeout, max_sample_queue_size: accepted for programs written for RLlib; they have no effect, since a
-            client waits for its action, and no samples queue.
+        idle_timeout, max_sample_queue_size: accepted for programs written for RLlib; they have no effect, which a
+            warning says where they are given, since a client waits for its action, and no samples queue.
         token: that clients must send; it must be that of the variable RLLIB_TOKEN, which workers in other processes
             read.
 
@@ -35,6 +36,9 @@ class PolicyServerInput:
         *,
         token: str | None = None,
     ):
+        reason = "a client waits for its action, and no samples queue"
+        waits, queues = idle_timeout != 3.0, max_sample_queue_size != 20
+        tell_arguments("PolicyServerInput", reason, idle_timeout=waits, max_sample_queue_size=queues)
         if not isinstance(address, str) or not address or type(port) is not int or not 0 <= port < 65536:
             raise ValueError(f"PolicyServerInput needs a host and a port, but got {address!r:.80} and {port!r:.20}")
         if token is not None and token != os.environ.get(TOKEN_VARIABLE):

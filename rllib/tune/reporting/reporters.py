@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rllib.config.aliases import tell_arguments
 from rllib.progress import in_notebook
 from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
@@ -87,6 +88,8 @@ class TuneReporterBase(ProgressReporter):
         mode: Mode | None = None,
         print_intermediate_tables: bool | None = None,
     ):
+        reason = "max_report_frequency says how often tables are printed"
+        tell_arguments(type(self).__name__, reason, print_intermediate_tables=print_intermediate_tables)
         self._metric_columns = _headings(metric_columns) if metric_columns else dict(_DEFAULT_COLUMNS)
         self._metrics_given = bool(metric_columns)
         self._parameter_columns = _headings(parameter_columns) if parameter_columns else None
@@ -395,7 +398,7 @@ class TrialEndLines(Callback):
         numbers = {key: result[key] for key in result if is_number(result[key])
                    and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
         shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
-        listed = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
+        listed = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[: _MOST_OWN_METRICS + 1])
         print(f"{trial.name}: {trial.status} ({why})" + (f", {listed}" if listed else ""), flush=True)
 
 

@@ -14,7 +14,7 @@ from rllib.acting.inference import under_plain_names
 from rllib.algorithms.base.stable_baselines.construction import Words, next_directory, numbered_name
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.logger import Logger
-from rllib.config.aliases import tell_once
+from rllib.config.aliases import tell_arguments, tell_once
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 from rllib.policy import Policy
 from rllib.runs.run_log import hand_over
@@ -169,11 +169,13 @@ class StableBaselinesNames:
             load_path_or_dict: what `get_parameters` returned, or the path of a checkpoint.
             exact_match: all parameters of each network that is named have to be given, and no others; otherwise those
                 that are known are set.
-            device: without effect.
+            device: without effect; a warning says so where it is given.
 
         Raises:
             ValueError: if there is no policy of a name, before any is changed; for other parameters than its network's.
         """
+        reason = "parameters are on the CPU, and go to a learner's GPU with its next update"
+        tell_arguments("set_parameters", reason, device=device != "auto" and device)
         if isinstance(load_path_or_dict, str | os.PathLike):
             found = Policy.from_checkpoint(load_path_or_dict)
             found = found if isinstance(found, dict) else {DEFAULT_POLICY: found}

@@ -1,0 +1,62 @@
+"""Records which settings are read by code that acts by them: not by their checks, copies, prints or files."""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rllib.config import aliases
+from rllib.config.config_object import ConfigObject
+
+
+class Reads(defaultdict):
+    """Config class -> names of its settings that were read."""
+
+    def __init__(self):
+        super().__init__(set)
+        self.checks = 0  # checks of settings under way, whose reads do not count
+
+
+@contextlib.contextmanager
+def recorded_reads() -> Iterator[Reads]:
+    """Records reads of configs, as attributes or items, in this process."""
+    reads = Reads()
+
+    def note(config, name):
+        if not reads.checks and not name.startswith("_"):
+            setting = config._find(name)
+            if setting is not None:
+                reads[type(config)].add(setting.name)
+            elif name in aliases.READABLE_DICTS:
+                reads[type(config)].update(aliases.READABLE_DICTS[name])
+
+    def noting(method):
+        def read(self, name, *default):
+            note(self, name)
+            return method(self, name, *default)
+
+        return read
+
+    def unrecorded(method):
+        def check(self, *args, **kwargs):
+            reads.checks += 1
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                reads.checks -= 1
+
+        return check
+
+    def freeze(self):
+        self.__dict__["_frozen"] = True  # its attributes go on through __getattr__
+        return self
+
+    kept = {name: vars(ConfigObject)[name] for name in ("__getattr__", "__getitem__", "get", "validate", "freeze")}
+    changed = {name: noting(kept[name]) for name in ("__getattr__", "__getitem__", "get")}
+    changed |= {"validate": unrecorded(kept["validate"]), "freeze": freeze}
+    try:
+        for name, method in changed.items():
+            setattr(ConfigObject, name, method)
+        yield reads
+    finally:
+        for name, method in kept.items():
+            setattr(ConfigObject, name, method)

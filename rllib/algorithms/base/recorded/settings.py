@@ -127,6 +127,7 @@ class OfflineDataConfig(ConfigObject):
             float,
             "seconds after which the next file begins; a killed process loses the open one",
             above(0),
+            only_with("output"),
         ] = MAX_FILE_SECONDS,
         output_write_episodes: Annotated[
             bool,

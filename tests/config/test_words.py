@@ -6,7 +6,9 @@ act, be declared as acting `only_with` another or as `unused`, or be refused.
 
 import functools
 import importlib
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +58,7 @@ def read_with_files(place):
 
 def in_situation(name, situations, place):
     algorithm, change, iterations = situations[name]
-    folder = place / name.replace(" ", "_")
-    folder.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=place))
     outcome = run(change(base(algorithm), folder), folder, iterations)
     assert not outcome.refusal, name
     return outcome.read

@@ -493,7 +493,7 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     if not config.is_frozen:
         serve_by_input(config)
         config.validate()
-        config.tell_without_effect()
         filter_by_connectors(config)
+        config.tell_without_effect()
         config.freeze()
     return config

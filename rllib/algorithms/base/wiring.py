@@ -252,7 +252,7 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it."
             )
         changed = config.changes()
-        for name in ("policies_to_train", "count_steps_by"):
+        for name in ("policies_to_train", "count_steps_by", "agent_id_in_observation"):
             if name in changed:
                 line = f"{name}={shortened(changed[name])} has no effect here: the environment has one agent."
                 tell_once(line, line, logging.WARNING)

@@ -116,6 +116,9 @@ def actor_critic(words: Words) -> dict[str, Any]:
     is_cnn = words.policy == "CnnPolicy"
     default = {"net_arch": [] if is_cnn else [64, 64], "activation_fn": "Tanh"}
     keywords = _keywords(words, default, _OF_ACTOR_CRITIC)
+    if not is_cnn:
+        reason = "without convolutions policy and value share nothing"
+        tell_arguments("policy_kwargs", reason, share_features_extractor="share_features_extractor" in words.network)
     model: dict[str, Any] = {}
     if "net_arch" in keywords:
         actor, critic = _layers(keywords["net_arch"])

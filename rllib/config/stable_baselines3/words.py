@@ -140,4 +140,3 @@ def scaled(value, factor: float):
     if isinstance(value, dict):
         return {**value, "initial": factor * value["initial"], "final": factor * value["final"]}
     return (lambda timestep: factor * value(timestep)) if callable(value) else factor * value
-

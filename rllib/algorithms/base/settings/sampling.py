@@ -115,7 +115,10 @@ class SamplingConfig(ConfigObject):
             Literal["NoFilter", "MeanStdFilter"], "MeanStdFilter: observations are standardised by running statistics"
         ] = "NoFilter",
         observation_clip: Annotated[
-            float | None, "bound of filtered observations, in standard deviations; None: unbounded", above(0)
+            float | None,
+            "bound of filtered observations, in standard deviations; None: unbounded",
+            above(0),
+            only_with("filters_observations", otherwise="observation_filter='NoFilter'"),
         ] = 10.0,
         env_to_module_connector: Annotated[
             Any, "function (env, spaces, device) that makes connectors of observations (rllib.core); None: none"
@@ -241,6 +244,11 @@ class SamplingConfig(ConfigObject):
         """
         columns = [Column(name, **given) for name, given in self.info_columns.items()]
         return tuple(replace(each, shape=tuple(each.shape), dtype=np.dtype(each.dtype).name) for each in columns)
+
+    @property
+    def filters_observations(self) -> bool:
+        """Whether observations are normalised, by what is sampled or by recorded data."""
+        return self.observation_filter != "NoFilter" or self.normalizes_by_data
 
     @property
     def keys_of_value(self) -> list[str]:

@@ -45,16 +45,33 @@ class UpdatesConfig(ConfigObject):
         lr_schedule: Annotated[list | None, "schedule [[timestep, lr], ...] that goes before lr", at_least(0)] = None,
         grad_clip: Annotated[float | None, "bound of the gradient; None: unbounded", above(0)] = None,
         grad_clip_by: Annotated[
-            Literal["global_norm", "norm", "value"], "what grad_clip bounds: all gradients', each one's norm, or values"
+            Literal["global_norm", "norm", "value"],
+            "what grad_clip bounds: all gradients', each one's norm, or values",
+            only_with("grad_clip"),
         ] = "global_norm",
         opt_type: Annotated[Literal["adam", "adamw", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
         weight_decay: Annotated[
             float | None, "how strongly weights are drawn to 0, as in torch; None: 0.01 of adamw, else 0", at_least(0)
         ] = None,
         adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0)] = 1e-8,
-        decay: Annotated[float, "decay of RMSprop's mean of squared gradients", between(0, 1)] = 0.99,
-        momentum: Annotated[float, "momentum of RMSprop", between(0, 1)] = 0.0,
-        rmsprop_epsilon: Annotated[float, "added to the root of RMSprop's mean", above(0)] = 1e-5,
+        decay: Annotated[
+            float,
+            "decay of RMSprop's mean of squared gradients",
+            between(0, 1),
+            only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+        ] = 0.99,
+        momentum: Annotated[
+            float,
+            "momentum of RMSprop",
+            between(0, 1),
+            only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+        ] = 0.0,
+        rmsprop_epsilon: Annotated[
+            float,
+            "added to the root of RMSprop's mean",
+            above(0),
+            only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+        ] = 1e-5,
         train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
         model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
         auxiliary_losses: Annotated[
@@ -212,6 +229,11 @@ class UpdatesConfig(ConfigObject):
     @relation("learner_class", "custom_loss")
     def _check_learner_class(self):
         return learner_class_problem(self.learner_class, self.custom_loss)
+
+    @property
+    def uses_rmsprop(self) -> bool:
+        """Whether the optimizer is RMSprop."""
+        return self.opt_type == "rmsprop"
 
     @property
     def fits_a_value(self) -> bool:

@@ -66,7 +66,7 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         overrides: further settings to change, which take precedence.
     """
     settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
-    own = {**alone(settings), "num_cpus_per_learner": "auto", "output": None}
+    own = {**alone(settings), "num_cpus_per_learner": "auto", "output": None, "log_dir": None}
     if settings.get("num_gpus") and not _has_gpu():
         own |= {"num_gpus": 0, "learner_collective": "auto"}
         replay = settings.get("replay_buffer_config", {})

@@ -414,9 +414,20 @@ def checkpoints_in(directory: str | Path) -> dict[int, Path]:
 
 
 def newest_checkpoint(directory: str | Path) -> Path | None:
-    """The checkpoint of the latest iteration in the directory of a run or a trial; None if there is none."""
+    """The checkpoint of the latest iteration in the directory of a run or a trial; None if there is none.
+
+    Raises:
+        CheckpointError: if it is a symbolic link, which may lead out of the directory.
+    """
     found = checkpoints_in(directory)
-    return found[max(found)] if found else None
+    if not found:
+        return None
+    newest = found[max(found)]
+    if newest.is_symlink():
+        raise CheckpointError(
+            f"{newest} is a symbolic link, which is not followed. Name its target, or copy it: cp -rL"
+        )
+    return newest
 
 
 def checkpoint_at(path: str | os.PathLike) -> Path:

@@ -189,17 +189,22 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def refuse_links(directory: Path) -> None:
-    """Checks that the files of a directory can be written.
+    """Checks that the files of a directory, and below, can be written.
 
     Raises:
-        DamagedFileError: if an entry is a link or no regular file, so that writing to it would change something else.
+        DamagedFileError: if one is a link or no regular file, so that writing to it would change something else.
     """
-    for entry in os.scandir(directory) if directory.exists() else ():
-        if not (entry.is_dir() or entry.is_file(follow_symlinks=False)):
-            raise DamagedFileError(
-                f"{entry.path!r} is a link or no regular file, and writing to it would change something else. "
-                "Remove it, or copy its target: cp -rL"
-            )
+    waiting = [directory] if directory.exists() else []
+    while waiting:
+        for entry in os.scandir(waiting.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                # Into checkpoints nothing is written, and they are read without following links.
+                waiting += [] if entry.name.startswith("checkpoint_") else [entry]
+            elif not entry.is_file(follow_symlinks=False):
+                raise DamagedFileError(
+                    f"{entry.path!r} is a link or no regular file, and writing to it would change something else. "
+                    "Remove it, or copy its target: cp -rL"
+                )
 
 
 def printable(text: str) -> str:

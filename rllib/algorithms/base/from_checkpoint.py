@@ -10,6 +10,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.recorded.settings import IN_CONFIG, LOG_DIR
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.algorithms.base.stable_baselines.construction import next_directory, numbered_name
 from rllib.env.factories.registry import is_environment_class, register_typed_function
@@ -17,6 +18,8 @@ from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
 from rllib.policies import PolicySpec
+from rllib.replay.disk import DISK, MEMORY
+from rllib.replay.gpu import GPU
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import CheckpointError, UserCode, checkpoint_at, naming_damage, read_checkpoint
@@ -200,13 +203,16 @@ def saved_config(
         policy_ids: of the policies that are taken, of several; None: all.
 
     Raises:
-        CheckpointError: if it still names code of the user's that was not loaded, or has no such policy.
+        CheckpointError: if it still names code of the user's that was not loaded, or a place outside of the run's
+            directory to write to, or has no such policy.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
     config.update_from_dict({**_without_saved_world(config, state, overrides), **overrides})
+    if not load_user_code:
+        refuse_places(config, Path(path).absolute().parent, overrides, f"the checkpoint {os.fspath(path)}")
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
@@ -235,6 +241,42 @@ def _without_saved_world(config: AlgorithmConfig, state: State, overrides: Mappi
     description = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {})
     spaces = {name: description[name] for name in ("observation_space", "action_space") if name in description}
     return {"env": None, "env_config": {}, "env_wrappers": None, **spaces}
+
+
+def refuse_places(settings: Mapping[str, Any], directory: Path, given: Collection[str], what: str) -> None:
+    """Refuses settings of a file that name a place to write to elsewhere than in the run's directory.
+
+    Args:
+        settings: by name.
+        directory: of the run.
+        given: names of settings that do not come from the file.
+        what: the file, for messages.
+
+    Raises:
+        CheckpointError: if there is one.
+    """
+    for name, place in _places_of(settings).items():
+        if name not in given and not Path(place).expanduser().absolute().resolve().is_relative_to(directory.resolve()):
+            raise CheckpointError(
+                f"{what} has {name}={settings[name]!r:.200}, and files are written there, outside of {directory}. If "
+                f"that is meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."
+            )
+
+
+# Settings that name places to write to.
+PLACES = "log_dir", "output", "output_config", "replay_buffer_config"
+
+
+def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
+    """The places that settings name, and that are written to, by the settings' names."""
+    output, replay = settings.get("output", None), settings.get("replay_buffer_config", None)
+    found = {"log_dir": settings.get("log_dir", None), "output": None if output == LOG_DIR else output}
+    if output == IN_CONFIG:
+        del found["output"]
+        found["output_config"] = (settings.get("output_config", None) or {}).get("path")
+    if isinstance(replay, Mapping) and replay.get("storage", MEMORY) not in (MEMORY, GPU, DISK):
+        found["replay_buffer_config"] = replay["storage"]
+    return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
 
 
 def _take_policies(config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]) -> None:

@@ -496,9 +496,10 @@ def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):
     try:
         with user_input():
             _refuse_log_dir(changed)
+            settings = {**changed, "profile": flags.profile, "log_dir": None}
             with hint_at_stop(changed):
                 return get_algorithm_class(spec.algorithm).from_checkpoint(
-                    run.checkpoint, {**changed, "profile": flags.profile}, load_user_code=flags.load_user_code
+                    run.checkpoint, settings, load_user_code=flags.load_user_code
                 )
     except BaseException:
         run.log.close()

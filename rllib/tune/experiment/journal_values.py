@@ -91,7 +91,7 @@ class ValueReader:
             their place in the space or by their name.
 
     Attributes:
-        load_user_code: see above.
+        load_user_code, given: see above.
 
     Raises:
         ValueError: (by a call) if a record holds code that is neither given nor to be loaded.
@@ -99,7 +99,7 @@ class ValueReader:
     """
 
     def __init__(self, load_user_code: bool = False, given=None):
-        self.load_user_code = load_user_code
+        self.load_user_code, self.given = load_user_code, given
         self._by_place: dict[str, list] = defaultdict(list)
         self._by_name: dict[str, list] = defaultdict(list)
         for place, value in _code_in(given, ""):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rllib.algorithms.base.from_checkpoint import PLACES, refuse_places
 from rllib.errors import DamagedFileError
 from rllib.result import as_result, stored_names
 from rllib.runs.files import read_results
@@ -59,6 +60,9 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
     # Looked at before any file changes.
     continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
     if continuing and not config_of.load_user_code:
+        for trial_id in continuing:
+            config = replay.by_id[trial_id].config
+            refuse_places(config, directory.path, _given_again(config, config_of.given), f"a trial of {directory.path}")
         for trial in replay.by_id.values():
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
                 refuse_foreign_pickle(checkpoint)
@@ -77,6 +81,12 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
     for trial_id, (source_id, config) in replay.exploits.items():
         if trial_id in trials.waiting:
             trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
+
+
+def _given_again(config: Mapping[str, Any], space: Any) -> list[str]:
+    """Names of settings of a trial whose places the program that continues the experiment has named itself."""
+    space = space if isinstance(space, Mapping) else {}
+    return [name for name in PLACES if name in space and space[name] == config.get(name)]
 
 
 class Replay:

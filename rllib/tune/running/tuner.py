@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.from_checkpoint import refuse_places
 from rllib.errors import DamagedFileError, TuneError
 from rllib.progress import counted
 from rllib.remote.download import folder_at, holds, working_copy
@@ -147,6 +148,8 @@ def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
             if not header.get("space"):
                 raise ValueError(f"the search space of {path} could not be saved; give it again (param_space, config)")
             given = replace(given, config=read(header["space"]))
+            if not given.load_user_code:
+                refuse_places(given.config, path, (), f"the search space of {path}")
         settings = {**_settings_of(header, saved_settings(given), read), **saved_settings(given)}
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error

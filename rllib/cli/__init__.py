@@ -1,14 +1,17 @@
 """The `rllib` command. Each verb is a module that is imported when it is used, which keeps help fast."""
 
+import contextlib
 import difflib
 import importlib
 import os
+import signal
 import sys
 
 import click
 
 import rllib
 from rllib import __version__
+from rllib.cli.failures import EXIT_SIGNAL
 
 _COMMANDS = {
     "train": "Train an algorithm on an environment.",
@@ -41,6 +44,16 @@ _PLACES = {
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 
 
+@contextlib.contextmanager
+def _interruptible():
+    """Ends the program after Ctrl-C as every command does, also while its module is imported."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        sys.exit(EXIT_SIGNAL + signal.SIGINT)
+
+
 class LazyGroup(click.Group):
     """Imports the module of a command when the command runs; help needs the tables above only."""
 
@@ -53,6 +66,14 @@ class LazyGroup(click.Group):
             return None
         place = _PLACES.get(cmd_name, "rllib.cli.verbs")
         return importlib.import_module(f"{place}.{cmd_name.replace('-', '_')}").command
+
+    def make_context(self, *args, **kwargs) -> click.Context:
+        with _interruptible():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context):
+        with _interruptible():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args[0] not in (*_COMMANDS, *_ALIASES) and not args[0].startswith("-"):

@@ -157,6 +157,8 @@ class LearningEndpoint(Endpoint):
             raise BadRequest(
                 422, f"{where}a reward is a finite number, of at most {LARGEST:g} in size, but got {reward!r:.40}"
             )
+        if len(item.action_id) > MOST_ID:
+            raise BadRequest(422, f"{where}an action_id of this server has at most {MOST_ID} characters")
         following = item.next_observation
         if following is not None:
             following = self._observation(following, where)

@@ -114,6 +114,10 @@ MISTAKES = {
         f"id {given!r}": ({"policies": [given]}, f"can be the name of a directory.* but {given!r} was given")
         for given in ("", "a/b", "a.", 1)
     },
+    **{
+        f"id {given[:6]!r}": ({"policies": [given]}, "can be the name of a directory")
+        for given in ("x\0y", "a\n", "\x1b[2J", "\ud800", "a" * 201, "ü" * 101)
+    },
 }
 
 

@@ -37,3 +37,16 @@ def test_what_is_no_python_is_refused(rllib_command, program):
     shown = rllib_command("convert", str(program))
     assert shown.exit_code == 2
     assert "mine.py:1: this is no Python" in shown.output + shown.stderr
+
+
+def test_nothing_is_edited_through_links(rllib_command, program, tmp_path):
+    other = tmp_path / "other.py"
+    other.write_text(program.read_text())
+    program.unlink()
+    program.symlink_to(other)
+    before = other.read_text()
+    for given in (program, program.parent):
+        result = rllib_command("convert", "--write", given)
+        assert result.exit_code == 2 and "leads to another place" in result.output
+        assert other.read_text() == before
+    assert rllib_command("convert", program).output.startswith("---")

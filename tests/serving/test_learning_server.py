@@ -97,6 +97,7 @@ def test_rewards_are_taken_once_and_by_any_process(serve, checkpoint, tmp_path):
         ({"action_id": "x", "reward": 3e38}, 422, "of at most 1e+09"),
         ({"action_id": "x", "reward": True}, 422, "a reward is a finite number"),
         ({"reward": 1}, 422, "missing required field `action_id`"),
+        ({"action_id": "x" * 200_000, "reward": 1}, 422, "an action_id of this server has at most 200 characters"),
         ({"action_id": "x", "reward": 1, "done": True}, 422, "unknown field `done`"),
         ({"action_id": "x", "reward": 1, "next_observation": [1, 2]}, 422, "next_observation has shape (2,)"),
         ({"action_id": "x", "reward": 1, "next_observation": {"$array": ["f4", [9], ""]}}, 422, "an array is"),

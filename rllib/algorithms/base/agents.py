@@ -51,7 +51,9 @@ OWN_SETTINGS = frozenset(
 )
 
 # Characters that directories cannot have in their names everywhere.
-_NOT_IN_IDS = re.compile(r'[<>:"/\\|?*]|[ .]$')
+_NOT_IN_IDS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
+# Of an id in UTF-8: file systems take names of 255 bytes.
+_LONGEST_ID = 200
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,12 @@ def check_policy_id(policy_id: Any) -> None:
     Raises:
         ValueError: unless it can be the name of a directory.
     """
-    if not isinstance(policy_id, str) or not policy_id or _NOT_IN_IDS.search(policy_id):
+    is_name = isinstance(policy_id, str) and policy_id and not _NOT_IN_IDS.search(policy_id)
+    if not is_name or len(policy_id.encode()) > _LONGEST_ID:
         raise ValueError(
-            f"a policy's id is a string that can be the name of a directory in checkpoints, without <>:\"/\\|?* and "
-            f"without a dot or a space at its end, but {policy_id!r} was given"
+            f"a policy's id is a string that can be the name of a directory in checkpoints, of at most {_LONGEST_ID} "
+            f"bytes, without <>:\"/\\|?*, control characters, and a dot or a space at its end, but {policy_id!r:.80} was "
+            "given"
         )
 
 

@@ -12,7 +12,7 @@ from rllib.from_ray.conversion import Converted, convert, difference
 
 @click.command("convert", short_help="Show a program for Ray with rllib's imports.")
 @click.argument("files", type=LocalPath(exists=True), nargs=-1, required=True)
-@click.option("--write", is_flag=True, help="Edit the files, instead of showing the difference.")
+@click.option("--write", is_flag=True, help="Edit the files, which may be no links, instead of showing the difference.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(files, write, verbose) -> None:
     """Show, as a unified diff, FILES (programs, or directories with programs) with imports of rllib and runtime in the
@@ -21,7 +21,12 @@ def command(files, write, verbose) -> None:
     """
     with reported(verbose):
         complete = True
-        for file in _programs(files):
+        programs = list(_programs(files))
+        if write and (links := [str(file) for file in programs if file.is_symlink()]):
+            raise Mistake(
+                f"{', '.join(links)} leads to another place, where --write would edit. Give the files themselves."
+            )
+        for file in programs:
             source, encoding = _read(file)
             converted = _converted(file, source)
             changes = difference(source, converted.source, str(file))

@@ -13,6 +13,7 @@ import yaml
 from rllib.did_you_mean import nearest
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
+from rllib.storage.pickle_scan import refuse_collisions
 
 
 class LocalPath(click.Path):
@@ -29,7 +30,12 @@ class LocalPath(click.Path):
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string."""
+    """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string. Keys whose hashes are equal are refused."""
+
+    def construct_mapping(self, node, deep=False):
+        if isinstance(node, yaml.MappingNode):
+            refuse_collisions(self.construct_object(key) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {

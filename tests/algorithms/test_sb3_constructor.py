@@ -1,5 +1,7 @@
 """`PPO("MlpPolicy", env, ...)` and the other names of Stable-Baselines3 on an algorithm."""
 
+import shutil
+
 import gymnasium
 import numpy as np
 import pytest
@@ -186,6 +188,19 @@ def test_a_loaded_model_goes_on_in_the_files_of_its_run_unless_steps_begin_anew(
             # The first directory has a result that is newer than the checkpoint, and keeps it.
             loaded.learn(16, tb_log_name=name, reset_num_timesteps=False)
             assert loaded.directory.name.endswith("_3") and len(read_results(first)) == 2
+
+
+def test_a_loaded_model_writes_nowhere_if_its_run_is_elsewhere(tmp_path, caplog):
+    words = {"n_steps": 16, "batch_size": 16, "n_epochs": 1}
+    with PPO("MlpPolicy", CountingEnv, **words, tensorboard_log=tmp_path / "logs") as algo:
+        algo.learn(16).save(tmp_path / "model")
+    shutil.rmtree(tmp_path / "logs")
+    with PPO.load(tmp_path / "model", env=CountingEnv) as loaded:
+        loaded.learn(16)
+    assert not (tmp_path / "logs").exists() and "which is not there: give tensorboard_log" in caplog.text
+    with PPO.load(tmp_path / "model", env=CountingEnv, tensorboard_log=tmp_path / "mine") as loaded:
+        loaded.learn(16)
+        assert loaded.directory == tmp_path / "mine/PPO_1" and len(read_results(loaded.directory)) == 1
 
 
 def test_each_learn_that_resets_the_steps_or_has_another_name_has_a_directory(tmp_path):

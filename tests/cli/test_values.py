@@ -80,6 +80,13 @@ def test_broken_yaml_is_told_with_its_place(tmp_path):
         read_file(path)
 
 
+def test_keys_of_a_file_that_would_all_be_compared_with_one_another_are_refused(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("".join(f"{number * (2**61 - 1)}: 1\n" for number in range(1, 200)))
+    with pytest.raises(ValueError, match="more than 100 of its keys have one hash"):
+        read_file(file)
+
+
 def test_merged_replaces_all_but_mappings():
     below = {"config": {"lr": 1, "model": {"a": 1, "b": [1, 2]}}, "env": "A"}
     above = {"config": {"model": {"b": [3]}}, "env": "B", "seed": 1}

@@ -401,16 +401,20 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     return {"env": None, "env_config": {}, "evaluation_interval": None, **spaces}
 
 
-def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str]]:
+def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str | None]]:
     """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
 
-    The directory of the saved run stays as it is: its algorithm may still be there.
+    The directory of the saved run stays as it is: its algorithm may still be there. If it is not there, the checkpoint
+    may be somebody else's, and no files are written beside it.
     """
     config = read_checkpoint(path, only=("config.json",)).get("config.json", {})
     saved = config.get("log_dir")
     if not isinstance(saved, str) or not config.get("tensorboard_groups"):
         return None, {}
     before = local_path(saved)
+    if not before.is_dir():
+        logger.warning("the run of %s wrote to %s, which is not there: give tensorboard_log for files", path, saved)
+        return None, {"log_dir": None}
     name = numbered_name(before)
     return (before, {"log_dir": next_directory(before.parent, name)}) if name else (None, {})
 

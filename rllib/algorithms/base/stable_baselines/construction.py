@@ -83,9 +83,7 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
     if (space := _action_space(place)) is not None:
         theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
     settings = _with_defaults(_algorithm(config), theirs)
-    if settings.get("log_dir") is not None:
-        settings["log_dir"] = next_directory(settings["log_dir"], _algorithm(config))
-        settings["tensorboard_groups"] = True
+    settings |= _in_tensorboard_log(config, settings)
     config.update_from_dict({**settings, **place}).update_from_dict(own)
     return _shared_among_workers(config, words["n_envs"])
 
@@ -111,7 +109,14 @@ def changes_from_words(config: Any, env: Any, device: str, words: Mapping[str, A
     if device == "cpu":
         own["num_gpus"] = 0
     translated = settings_from_sb3(_algorithm(config), theirs, defaults=False) if theirs else {}
-    return {**translated, **settings_of(env), **own}
+    return {**translated, **_in_tensorboard_log(config, translated), **settings_of(env), **own}
+
+
+def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a run's directory in tensorboard_log, which is their log_dir; {} without it."""
+    if settings.get("log_dir") is None:
+        return {}
+    return {"log_dir": next_directory(settings["log_dir"], _algorithm(config)), "tensorboard_groups": True}
 
 
 def _algorithm(config: Any) -> str:

@@ -323,7 +323,7 @@ class EncryptedListener:
 
 
 def _make_room(connections: set, most: int, new: Any) -> None:
-    """Of too many connections closes the one that would time out first; if all are being answered, the new one."""
+    """Closes one of too many connections: that which would time out first, or the new one if all are being answered."""
     if len(connections) > most:
         ends = {each: each.ends_at() for each in itertools.islice(connections, _LOOKED_AT) if each is not new}
         min(filter(ends.get, ends), key=ends.get, default=new).refuse(503, "there are too many connections")

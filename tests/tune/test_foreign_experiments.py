@@ -12,7 +12,7 @@ import pytest
 from climber import Climber
 
 from rllib import Algorithm, DefaultCallbacks, PPOConfig, tune
-from rllib.errors import DamagedFileError
+from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.signatures import join_run, run_key
 from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
@@ -399,3 +399,33 @@ def test_the_program_restores_what_its_trials_have_written(own_checkpoints, tmp_
     results = tune.Tuner("PPO", param_space=config, run_config=run).fit()
     with Algorithm.from_checkpoint(results[0].checkpoint) as restored:
         assert restored.config.callbacks_class.__name__ == "Callbacks"
+
+
+PLACES = {
+    "within": ("e/steps", None),
+    "outside": ("steps", "the search space of"),
+    "a trial's": ("steps", "a trial of"),
+}
+
+
+@pytest.mark.parametrize("which", PLACES)
+def test_an_experiment_writes_to_no_place_that_it_names(tmp_path, which):
+    """Settings of an algorithm that name a place, unless the program that continues it names it as well."""
+    place, message = PLACES[which]
+    config, more = {"rate": 1.0}, {"output": str(tmp_path / place)}
+    if which != "a trial's":
+        config |= more
+    directory, records = interrupted(tmp_path, config=config)
+    if which == "a trial's":
+        write(
+            directory,
+            [{**each, "config": {**each["config"], **more}} if "config" in each else each for each in records],
+        )
+    if message is not None:
+        with pytest.raises(
+            CheckpointError, match=rf"{message} .* has output=.*outside of .*/e. If that is meant, give"
+        ):
+            tune.Tuner.restore(directory, Climber).fit()
+    if which != "a trial's":
+        tuner = tune.Tuner.restore(directory, Climber, param_space=config)
+        assert [trial.metrics["training_iteration"] for trial in tuner.fit()] == [2]

@@ -212,7 +212,16 @@ def saved_config(
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
     config.update_from_dict({**_without_saved_world(config, state, overrides), **overrides})
     if not load_user_code:
-        refuse_places(config, Path(path).absolute().parent, overrides, f"the checkpoint {os.fspath(path)}")
+        run = Path(path).absolute().parent
+        if config.log_dir is not None and "log_dir" not in overrides and not _is_inside(config.log_dir, run):
+            logger.warning(
+                "the run of %s wrote to %s, outside of %s: give log_dir for its files",
+                path,
+                config.log_dir,
+                run,
+            )
+            config.reporting(log_dir=None)
+        refuse_places(config, run, overrides, f"the checkpoint {os.fspath(path)}")
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
@@ -256,11 +265,15 @@ def refuse_places(settings: Mapping[str, Any], directory: Path, given: Collectio
         CheckpointError: if there is one.
     """
     for name, place in _places_of(settings).items():
-        if name not in given and not Path(place).expanduser().absolute().resolve().is_relative_to(directory.resolve()):
+        if name not in given and not _is_inside(place, directory):
             raise CheckpointError(
                 f"{what} has {name}={settings[name]!r:.200}, and files are written there, outside of {directory}. If "
                 f"that is meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."
             )
+
+
+def _is_inside(place: str | os.PathLike, directory: Path) -> bool:
+    return Path(place).expanduser().resolve().is_relative_to(directory.resolve())
 
 
 # Settings that name places to write to.

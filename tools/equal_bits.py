@@ -5,9 +5,10 @@
     python tools/equal_bits.py compare ../before ppo sac         # those whose names begin so
     PYTHONPATH=../before python tools/equal_bits.py keep tests/checkpoints/families "PPO numpy" "IQL recorded"
 
-Run it from the root of a checkout. Each case trains a small algorithm with one seed, saves it, and trains on, as does an algorithm restored from the
-checkpoint. Weights are compared by digests, results number by number but for durations and names of processes. It ends
-with 1 if anything differs that both checkouts have; keys of results that one of them has alone are named.
+Run it from the root of a checkout. Each case trains a small algorithm with one seed, saves it, and trains on, as does
+an algorithm restored from the checkpoint. Weights are compared by digests, results number by number but for durations and
+names of processes. It ends with 1 if anything differs that both checkouts have; keys of results that one of them has
+alone are named.
 """
 
 import argparse

@@ -445,7 +445,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     @property
     def has_processes(self) -> bool:
         """Whether there are processes beside this one."""
-        return bool(self.num_rollout_workers and not self.is_offline) or any(self.get(each, 0) for each in _MAKE_PROCESSES)
+        has_workers = self.num_rollout_workers and not self.is_offline
+        return bool(has_workers) or any(self.get(each, 0) for each in _MAKE_PROCESSES)
 
     @property
     def min_train_batch(self) -> int:

@@ -6,9 +6,9 @@
     PYTHONPATH=../before python tools/equal_bits.py keep tests/checkpoints/families "PPO numpy" "IQL recorded"
 
 Run it from the root of a checkout. Each case trains a small algorithm with one seed, saves it, and trains on, as does
-an algorithm restored from the checkpoint. Weights are compared by digests, results number by number but for durations and
-names of processes. It ends with 1 if anything differs that both checkouts have; keys of results that one of them has
-alone are named.
+an algorithm restored from the checkpoint. Weights are compared by digests, results number by number but for durations
+and names of processes. It ends with 1 if anything differs that both checkouts have; keys of results that one of them
+has alone are named.
 """
 
 import argparse

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import yaml
 
 from rllib.storage.foreign_files import printable
 
@@ -169,6 +168,8 @@ def _settings_in(arguments: str) -> dict[str, str]:
 
 def _as_yaml(node: ast.expr) -> str:
     """A literal of Python in the YAML that users type; raises a ValueError for code."""
+    import yaml  # `rllib --help` imports this module
+
     match node:
         case ast.Name(id=name) if name.isupper():  # stands for what the user has
             return name

@@ -34,6 +34,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node, deep=False):
         if isinstance(node, yaml.MappingNode):
+            self.flatten_mapping(node)  # "<<: *other" gives the keys of others
             refuse_collisions(self.construct_object(key) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         return super().construct_mapping(node, deep)
 

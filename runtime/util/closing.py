@@ -25,7 +25,7 @@ from time import monotonic
 
 from ..api import get, kill, wait
 from ..errors import ActorError, ObjectLostError, RuntimeFailure
-from ..host.linux import LivingProcess
+from ..host.living_process import LivingProcess
 from ..remote.actors import ActorHandle
 
 logger = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 CLOSE_S = 10.0
 # A signal that comes right before a system call does not end it; a further one does.
 _AGAIN_S = 0.1
-# No library is known to use it.
-_END_SIGNAL = signal.SIGRTMIN + 7
+# No library is known to use it. Other systems than Linux have no processes of ours.
+_END_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 7
 
 
 def ends_early(method: Callable) -> Callable:

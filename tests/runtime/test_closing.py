@@ -13,7 +13,7 @@ from runtime_support import wait_until
 from test_fleet import make_fleet
 
 import runtime
-from runtime.host.linux import LivingProcess
+from runtime.host.living_process import LivingProcess
 from runtime.util import closing
 from runtime.util.closing import Closable, ClosingActor, close_and_kill, ends_early
 from runtime.util.fleet import Fleet

@@ -9,6 +9,7 @@ import numpy as np
 
 from rllib.env.spaces.actions import ActionMapper, StructuredActionMapper, of_each
 from rllib.env.spaces.supported import LARGEST_ACTION, mismatch
+from rllib.models.observations.masks import LOWEST
 from rllib.web.bodies import BadRequest
 
 
@@ -51,7 +52,8 @@ class ActionRows:
             if not isinstance(array, np.ndarray) or array.shape != (count, *shape) or array.dtype != dtype:
                 got = f"{array.shape} {array.dtype}" if isinstance(array, np.ndarray) else f"{array!r:.40}"
                 return f"{name} must be an array {(count, *shape)} of {dtype}, but got {got}"
-            if dtype.kind == "f" and not (np.abs(array) <= LARGEST_ACTION).all():
+            # The distributions of illegal actions have LOWEST.
+            if dtype.kind == "f" and not ((np.abs(array) <= LARGEST_ACTION) | (array == LOWEST)).all():
                 return f"{name} has a number that is not finite, or larger than {LARGEST_ACTION:g}"
         if self.choices and (problem := self._unknown_choice(actions.reshape(count, -1))):
             return problem

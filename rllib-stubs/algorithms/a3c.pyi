@@ -33,12 +33,12 @@ class A3CConfig(A2CConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
-        int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
-        "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
-        standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic:
-        bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None,
+        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
+        vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None,
         max_requests_in_flight_per_sampler_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
         optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
         int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
@@ -78,7 +78,7 @@ class A3CConfig(A2CConfig):
         OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
         "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
         float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
-        float=1e-05, train_batch_size: int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
+        float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
         Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
         learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01,
         entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",

@@ -49,7 +49,7 @@ class A3CConfig(A2CConfig):
             'environment steps per update, with fragments of "auto" length',
             at_least(1),
             only_with("has_automatic_fragments", otherwise="each fragment is a batch; use rollout_fragment_length"),
-        ] = 500,
+        ] = 32,
         max_requests_in_flight_per_sampler_worker: Annotated[
             int,
             "gradients that a worker is asked for ahead; each one more makes them older by an update",

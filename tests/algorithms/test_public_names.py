@@ -25,7 +25,7 @@ FOR_AUTHORS = """
     snapshots
     reported_stats samples_sequences is_synchronous workers_learn initializer without_memory
     trains_several takes_tensors images_skip_layers learns_from_own_actions learner_rng config_of policy_spaces
-    policy_overrides by_policy begin_training end_training streamed_rows
+    policy_overrides policy_number by_policy begin_training end_training streamed_rows
 """
 
 

@@ -89,7 +89,7 @@ def test_another_checkpoint_takes_the_other_seat(play):
      (("--policy", "player_1"), "--policy player_1 must be AGENT=ID"),
      (("--policy", "player_1=worst"), "names the policy 'worst', but there are best, net"),
      (("--against", "game:worst"), "names the policy 'worst', but there are best, net"),
-     (("--against", "nowhere"), "there is no checkpoint nowhere"),
+     (("--against", "nowhere"), "there is no checkpoint /"),
      (("--against", "other"), "the checkpoint's environment has no agent 'player_2'"),
      (("--human", "player_1", "--against", "shared"), "no agent is left for it. Name one, --against AGENT=shared"),
      (("--human", "player_1"), "the input has ended, and player_1 has not acted")],

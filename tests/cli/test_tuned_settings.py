@@ -190,7 +190,7 @@ def test_long_updates_in_small_steps_are_told_once(rllib_command, behaviour, upd
     result = rllib_command(*TRAIN, *SMALL_STEPS, "--stop", "iterations=5")
     assert result.output.count(ADVICE) == 1
     line = next(line for line in result.output.splitlines() if ADVICE in line)
-    assert line.startswith("90% of the time") and "sgd_minibatch_size=512) instead of 128, or a smaller num_sgd" in line
+    assert line.startswith("90% of the time") and "sgd_minibatch_size=512 instead of 128, or a smaller num_sgd" in line
 
 
 @pytest.mark.parametrize(

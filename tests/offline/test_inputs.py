@@ -244,7 +244,7 @@ OF_RLLIB = {
     "input_read_method_kwargs": {}, "input_read_episodes": False, "input_read_sample_batches": True,
     "input_read_batch_size": 50, "input_compress_columns": ["obs"], "ignore_final_observation": True,
     "materialize_data": True, "materialize_mapped_data": True, "map_batches_kwargs": {"concurrency": 2},
-    "iter_batches_kwargs": {}, "prelearner_buffer_kwargs": {}, "dataset_num_iters_per_learner": 1,
+    "iter_batches_kwargs": {}, "prelearner_buffer_kwargs": {},
 }  # fmt: skip
 
 

@@ -84,17 +84,6 @@ def test_variables_that_are_read_at_start_have_effect(engine):
     assert runtime.get(task.remote()) != expected
 
 
-def test_threads_of_libraries(engine):
-    """As many as an actor holds CPUs, unless its variables say otherwise."""
-    skip_where_nothing_starts(engine)
-    name = "OMP_NUM_THREADS"
-    actors = [Actor.options(num_cpus=count).remote() for count in (0, 1, 2)]
-    actors.append(Actor.options(num_cpus=1, env_vars={name: "3"}).remote())
-    assert runtime.get([actor.variable.remote(name) for actor in actors]) == ["1", "1", "2", "3"]
-    assert runtime.get([actor.variable.remote("MKL_NUM_THREADS") for actor in actors]) == [None] * 4
-    assert runtime.get(variable.options(num_cpus=0).remote(name)) == "1"
-
-
 def test_what_is_called_inherits_and_adds(engine):
     outer = nested.options(runtime_env=env(Y="1"))
     assert runtime.get(outer.remote("RUNTIME_TEST_Y", {})) == "1"

@@ -370,6 +370,33 @@ def test_the_variables_of_a_session_have_effect(fresh, engine_name):
     assert runtime.get(other.remote(), timeout=20) == {**expected, "zone": "UVW"}
 
 
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@each_engine
+@pytest.mark.parametrize("given", [None, "5"])
+def test_threads_of_libraries(fresh, engine_name, given, monkeypatch):
+    """As many as an actor holds CPUs, unless the driver's variables or its own say otherwise."""
+    skip_where_nothing_starts(engine_name)
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+
+    @runtime.remote
+    class Reader:
+        def read(self):
+            return [os.environ.get(name) for name in THREADS]
+
+    fresh(engine_name, num_cpus=4)
+    options = [{"num_cpus": 0}, {"num_cpus": 1}, {"num_cpus": 2}]
+    options.append({"num_cpus": 1, "env_vars": {"OMP_NUM_THREADS": "3"}})
+    actors = [Reader.options(**each).remote() for each in options]
+    numbers = ["1", "1", "2", "3"] if given is None else [given, given, given, "3"]
+    read = runtime.get([actor.read.remote() for actor in actors], timeout=30)
+    assert read == [[number, None, None] for number in numbers]
+
+
 @each_engine
 def test_the_namespace_of_a_session(fresh, engine_name):
     @runtime.remote

@@ -197,7 +197,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
 
 def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> None:
     """Raises a ValueError for a VectorEnv, if the environments of a worker are to be stepped or reset apart."""
-    if examined.steps_apart:
+    if examined.steps_apart or examined.device is not None:  # of tensors tensor_rollouts.py says all that does not go
         return
     name = environment_name(config)
     if not config.has_steps:

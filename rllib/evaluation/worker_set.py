@@ -24,10 +24,13 @@ from rllib.policy import Snapshots
 from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError
-from runtime.util.closing import CLOSE_S, ClosingActor, ends_early
+from runtime.util.closing import CLOSE_S, ClosingActor, ask_last, ends_early
 from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 
 logger = logging.getLogger(__name__)
+
+# At the end of a run, a fragment that takes longer is not recorded any more (seconds).
+_FRAGMENT_S = 2.0
 
 
 class RolloutActor(ClosingActor):
@@ -70,6 +73,10 @@ class RolloutActor(ClosingActor):
         """function(worker, *args)."""
         with spans.call(getattr(function, "__name__", "apply")):
             return function(self._worker, *args)
+
+    def finish_recording(self) -> None:
+        """Writes the recorded steps that wait, and closes their files."""
+        self._worker.finish_recording()
 
     def close(self) -> None:
         """Closes the environments, and tells clients that the run has ended."""
@@ -367,15 +374,15 @@ class WorkerSet(AskedWorkers):
         """Lets the remote workers write the recorded steps that wait; returns what went wrong.
 
         Nobody is replaced any more: a worker that has died has lost its open file, and one that does not answer in time
-        loses it now.
+        loses it now. A fragment under way is recorded if it ends soon; it may wait for a step that never ends.
         """
-        finish = operator.methodcaller("finish_recording")
-        refs = {index: member.handle.apply.remote(finish) for index, member in self.fleet.members.items()}
-        done, _ = runtime.wait(list(refs.values()), len(refs), self.settings.sample_timeout_s) if refs else ([], [])
+        members = {index: member.closable for index, member in self.fleet.members.items()}
+        timeout_s = self.settings.sample_timeout_s
+        refs, late = ask_last(members, lambda handle: handle.finish_recording.remote(), timeout_s, _FRAGMENT_S)
         failures: list[Exception] = []
         for index, ref in refs.items():
             try:
-                if ref not in done:
+                if index in late:
                     raise SilentActorError(f"it did not answer within {self.settings.sample_timeout_s:g} s")
                 runtime.get(ref)
             except (ActorDiedError, SilentActorError) as error:

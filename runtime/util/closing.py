@@ -22,11 +22,13 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from time import monotonic
+from typing import Any
 
 from ..api import get, kill, wait
 from ..errors import ActorError, ObjectLostError, RuntimeFailure
 from ..host.living_process import LivingProcess
 from ..remote.actors import ActorHandle
+from ..remote.refs import ObjectRef
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +109,34 @@ class Closable:
             process.send(_END_SIGNAL)
 
 
+def ask_last(
+    actors: Mapping[Any, Closable], request: Callable[[ActorHandle], ObjectRef], within_s: float, work_s: float = 0.0
+) -> tuple[dict[Any, ObjectRef], set]:
+    """Asks actors for something after what they do, which ends early; they can only be closed and killed afterwards.
+
+    Args:
+        actors: by name.
+        request: handle -> reference of the answer, of a method without `ends_early`.
+        within_s: longest time until the answers (seconds).
+        work_s: time in which what they do may come to its own end (seconds).
+
+    Returns:
+        name -> reference, and the names of the actors that have not answered in time.
+    """
+    if not work_s:
+        for actor in actors.values():
+            actor.end_work()
+    asked = {name: request(actor.handle) for name, actor in actors.items()}
+    names, until = {reference: name for name, reference in asked.items()}, monotonic() + within_s
+    pending, interval_s = list(names), work_s or _AGAIN_S
+    while pending and (left_s := until - monotonic()) > 0:
+        _, pending = wait(pending, len(pending), min(left_s, interval_s))
+        for reference in pending:
+            actors[names[reference]].end_work()
+        interval_s = _AGAIN_S
+    return asked, {names[reference] for reference in pending}
+
+
 def close_and_kill(actors: Mapping[str, Closable], within_s: float = CLOSE_S, logger: logging.Logger = logger) -> None:
     """Lets actors close what they hold, all at the same time, and kills them.
 
@@ -115,18 +145,10 @@ def close_and_kill(actors: Mapping[str, Closable], within_s: float = CLOSE_S, lo
         within_s: longest time that they have (seconds). What has not closed by then is killed all the same.
         logger: gets a warning for each actor that has raised, or has not closed in time.
     """
-    closing = {}
     try:
-        for name, actor in actors.items():
-            actor.end_work()
-            closing[actor.handle.close.remote()] = name
-        pending, until = list(closing), monotonic() + within_s
-        while pending and (left_s := until - monotonic()) > 0:
-            _, pending = wait(pending, len(pending), min(left_s, _AGAIN_S))
-            for reference in pending:
-                actors[closing[reference]].end_work()
-        for reference, name in closing.items():
-            if reference in pending:
+        closing, pending = ask_last(actors, lambda handle: handle.close.remote(), within_s)
+        for name, reference in closing.items():
+            if name in pending:
                 logger.warning(
                     "%s has not closed within %g s and is killed: what it holds (environments, files, connections) is "
                     "not closed",

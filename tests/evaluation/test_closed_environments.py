@@ -25,6 +25,7 @@ class Noting(gymnasium.Env):
         folder: for a file of each instance.
         raises_in: index of the worker whose constructor ("__init__") or step ("step") raises.
         stands_in: index of the worker whose steps never return.
+        stands_later: whether they return until the folder has a file "stand".
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
@@ -36,6 +37,7 @@ class Noting(gymnasium.Env):
         self.folder, self.where = Path(config["folder"]), config.worker_index
         self.raises = config.get("raises_in") == (self.where, "step")
         self.stands = config.get("stands_in") == self.where
+        self.stands_later = config.get("stands_later", False)
         self.name = f"{config.worker_index}-{os.getpid()}-{Noting.count}"
         if config.get("raises_in") == (self.where, "__init__"):
             raise ProbeFailure("no licence")
@@ -49,7 +51,7 @@ class Noting(gymnasium.Env):
         self.steps += 1
         if self.raises:
             raise ProbeFailure("asked to")
-        if self.stands:
+        if self.stands and (not self.stands_later or (self.folder / "stand").exists()):
             (self.folder / "stands").touch()
             threading.Event().wait()
         return np.zeros(2, np.float32), 1.0, self.steps == 10, False, {}
@@ -125,6 +127,21 @@ def test_a_worker_in_the_middle_of_a_step_closes_its_environments(tmp_path):
         threading.Event().wait(0.01)
     algorithm.stop()
     assert len(instances(tmp_path)) == 3 and not open_ones(tmp_path)
+    del collect
+
+
+def test_the_recorded_steps_of_a_worker_in_the_middle_of_a_step_are_written(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("rllib.evaluation.worker_set._FRAGMENT_S", 0.1)
+    config = small(PPOConfig(), tmp_path, stands_in=2, stands_later=True)
+    algorithm = config.offline_data(output=str(tmp_path / "output")).build()
+    algorithm.train()
+    (tmp_path / "stand").touch()
+    collect = algorithm.workers.begin_sampling(algorithm.snapshots())
+    while not (tmp_path / "stands").exists():
+        threading.Event().wait(0.01)
+    algorithm.stop()
+    assert len(list((tmp_path / "output").glob("*_worker-2_*"))) == 1
+    assert not caplog.records and not open_ones(tmp_path)
     del collect
 
 

@@ -249,6 +249,11 @@ def _is_own(manifest: Mapping[str, Any]) -> bool:
         return False
 
 
+def written_by_this_run(path: str | os.PathLike) -> bool:
+    """Whether the signature of a checkpoint shows that this program, or one of its trials, has written it."""
+    return _is_own(read_manifest(local_path(path)))
+
+
 def _library_versions() -> dict[str, str]:
     """Versions of the libraries that are loaded already: torch is not loaded for its version alone."""
     return {name: str(sys.modules[name].__version__) for name in _RECORDED_LIBRARIES if name in sys.modules}

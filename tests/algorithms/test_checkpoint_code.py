@@ -122,6 +122,15 @@ class TestTheRunThatWroteIt:
             assert restored.config.callbacks_class.__name__ == "Callbacks"
             restored.train()
 
+    def test_records_where_it_has_recorded(self, tmp_path, monkeypatch):
+        with config().offline_data(output=str(tmp_path / "data")).build() as algo:
+            path = algo.save(tmp_path / "runs" / "checkpoint")
+        with Algorithm.from_checkpoint(path) as restored:
+            assert restored.config.output == str(tmp_path / "data")
+        monkeypatch.setattr(signatures, "_key", bytes(32))
+        with pytest.raises(CheckpointError, match="give output again"):
+            Algorithm.from_checkpoint(path)
+
     def test_loads_none_of_a_later_run(self, path, monkeypatch):
         monkeypatch.setattr(signatures, "_key", bytes(32))
         with pytest.raises(CheckpointError, match="holds code of yours"):

@@ -22,7 +22,14 @@ from rllib.replay.disk import DISK, MEMORY
 from rllib.replay.gpu import GPU
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import is_library_path
-from rllib.storage.checkpoint import CheckpointError, UserCode, checkpoint_at, naming_damage, read_checkpoint
+from rllib.storage.checkpoint import (
+    CheckpointError,
+    UserCode,
+    checkpoint_at,
+    naming_damage,
+    read_checkpoint,
+    written_by_this_run,
+)
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
 from rllib.storage.local_path import local_path
@@ -203,8 +210,8 @@ def saved_config(
         policy_ids: of the policies that are taken, of several; None: all.
 
     Raises:
-        CheckpointError: if it still names code of the user's that was not loaded, or a place outside of the run's
-            directory to write to, or has no such policy.
+        CheckpointError: if it still names code of the user's that was not loaded, or, of another run, a place outside
+            of the run's directory to write to, or has no such policy.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -221,7 +228,8 @@ def saved_config(
                 run,
             )
             config.reporting(log_dir=None)
-        refuse_places(config, run, overrides, f"the checkpoint {os.fspath(path)}")
+        if not written_by_this_run(path):
+            refuse_places(config, run, overrides, f"the checkpoint {os.fspath(path)}")
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):

@@ -20,6 +20,7 @@ USUAL = [
 ]
 OTHERS = [
     *[(FLOATS, value) for value in ([np.nan, 0.0], [0.0, np.inf], [1e39, 0.0], [1e30, 0.0])],
+    *[(FLOATS, value) for value in ([10**18, 0], np.array([0, -(2**63)]), np.array([2**63, 0], np.uint64))],
     *[(FLOATS, value) for value in ([0.0], "ab", ["a", "b"], [[0.0], [0]])],
     *[(FLOATS, value) for value in ([[0.0], [0.0, 1.0]], None, {"a": 1}, np.float32(1))],
     (BYTES, [0, 256]),

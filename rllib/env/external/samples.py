@@ -265,7 +265,8 @@ def _unfit(space, observations: np.ndarray | list) -> str | None:
     """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
     is_array = isinstance(observations, np.ndarray)
     fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
-    if fits and (observations.dtype.kind != "f" or (np.abs(observations) <= LARGEST).all()):
+    # The smallest integer has no absolute value.
+    if fits and (space.dtype.kind != "f" or ((observations >= -LARGEST) & (observations <= LARGEST)).all()):
         return None
     for at, each in enumerate(observations):
         path = f"observations[{at}]"

@@ -67,9 +67,9 @@ def fits_at_once(space, value, *, bounded: bool = True) -> bool:
         return False
     if space.dtype.kind != "f":
         return array.dtype == space.dtype
-    if array.dtype.kind == "f":
-        return float(np.vdot(array, array)) < SQUARES  # not for NaN, either
-    return array.dtype.kind in "biu"
+    if array.dtype.kind in "biu":
+        array = array.astype(np.float64)  # squares of integers overflow
+    return array.dtype.kind == "f" and float(np.vdot(array, array)) < SQUARES  # not for NaN, either
 
 
 # Largest numbers that are taken from outside where a space has no bound that holds them. Losses square sums of rewards,

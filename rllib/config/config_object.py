@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -38,6 +38,9 @@ class ConfigObject(Settings):
 
     # Settings of the bases that have no effect in this class: name -> reason, a clause.
     unused: ClassVar[Mapping[str, str]] = {}
+
+    # Settings whose lack of effect is not told (`note_as_told`).
+    _told: frozenset[str] = frozenset()
 
     # The subclass whose constructor runs, which declares settings by setting attributes (`_declare_own`).
     _declares: ClassVar[type["ConfigObject"] | None] = None
@@ -100,22 +103,47 @@ class ConfigObject(Settings):
                 if problem:
                     yield self._with_given_names(problem, check.__relates__)
 
-    def without_effect(self) -> Iterator[str]:
-        """A line for each setting that was given another value than the default and has no effect, with the reason."""
-        for name, value in self.changes().items():
-            needed = self.settings[name].only_with
-            if name in self.unused:
-                reason = self.unused[name]
-            elif needed is not None and not any(_asks(getattr(self, each)) for each in needed.names):
-                reason = needed.otherwise or " and ".join(f"{each}={getattr(self, each)!r}" for each in needed.names)
-            else:
-                continue
-            algorithm = type(self).__name__.removesuffix("Config")
-            yield f"{name}={shortened(value)} has no effect here, in {algorithm}: {reason}."
+    def without_effect(self, parts: Mapping[str, Self] = {}) -> Iterator[str]:
+        """A line for each setting that was given another value than the default and has no effect, with the reason.
 
-    def tell_without_effect(self) -> None:
+        Args:
+            parts: part of the run, as "policy 'p0'" -> its settings, which are these but for some of its own. A setting
+                acts if it does so in one of them; one that a part alone has is told with the part.
+        """
+        for name, value in self.changes().items():
+            reason = None if name in self._told else self.why_without_effect(name)
+            acts_in_a_part = (
+                _is_same(part[name], value) and not part.why_without_effect(name) for part in parts.values()
+            )
+            if reason and not any(acts_in_a_part):
+                yield self._has_no_effect(name, value, "here", reason)
+        for which, part in parts.items():
+            for name, value in part.changes().items():
+                own = name not in self._told and not _is_same(value, self[name])
+                if own and (reason := part.why_without_effect(name)):
+                    yield self._has_no_effect(name, value, f"for {which}", reason)
+
+    def why_without_effect(self, name: str) -> str | None:
+        """The reason why a setting does nothing among these, a clause; None: it acts."""
+        if name in self.unused:
+            return self.unused[name]
+        needed = self.settings[name].only_with
+        if needed is None or any(_asks(getattr(self, each)) for each in needed.names):
+            return None
+        return needed.otherwise or " and ".join(f"{each}={getattr(self, each)!r}" for each in needed.names)
+
+    @classmethod
+    def _has_no_effect(cls, name: str, value: Any, where: str, reason: str) -> str:
+        algorithm = cls.__name__.removesuffix("Config")
+        return f"{name}={shortened(value)} has no effect {where}, in {algorithm}: {reason}."
+
+    def note_as_told(self, names: Iterable[str]) -> None:
+        """Says no more of settings of these names: who gave them was told, before others changed around them."""
+        self.__dict__["_told"] = self._told.union(names)
+
+    def tell_without_effect(self, parts: Mapping[str, Self] = {}) -> None:
         """Logs the lines of `without_effect` as warnings, each once in a process."""
-        for line in self.without_effect():
+        for line in self.without_effect(parts):
             aliases.tell_once(line, line, logging.WARNING)
 
     def _with_given_names(self, problem: str, names: Collection[str]) -> str:

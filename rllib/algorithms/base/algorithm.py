@@ -26,7 +26,7 @@ from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
 from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
@@ -170,6 +170,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         # Policy id -> steps of the environments in the batch that `train_batches` gave out for it.
         self._env_steps_of_batches: dict[str, int] = {}
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
+        self.config.tell_without_effect(by_message(self._policy_configs))
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
         self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
         if self.config.normalizes_by_data:

@@ -324,7 +324,9 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         Raises:
             as `build`.
         """
-        config = self.copy(copy_frozen=False).update_from_dict(alone(self.to_dict())).reporting(log_dir=None)
+        config = self.copy(copy_frozen=False)
+        config.note_as_told(name for name in self.changes() if not self.why_without_effect(name))
+        config.update_from_dict(alone(self.to_dict())).reporting(log_dir=None)
         with config.build(env) as algorithm:
             # The algorithm has no workers; those that are made of the settings may have a GPU.
             device = "cuda" if self.num_gpus_per_worker else None
@@ -495,6 +497,5 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
         serve_by_input(config)
         config.validate()
         filter_by_connectors(config)
-        config.tell_without_effect()
         config.freeze()
     return config

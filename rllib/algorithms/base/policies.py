@@ -38,6 +38,11 @@ def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str,
     return configs
 
 
+def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:
+    """The settings of policies as parts of a run, by how messages name them (`ConfigObject.without_effect`)."""
+    return {f"policy {policy_id!r}": config for policy_id, config in configs.items()}
+
+
 def make_policies(
     spaces: Mapping[str, tuple[Space, Space]],
     config_of: Callable[[str], AlgorithmConfig],

@@ -10,7 +10,7 @@ from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
-from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.config.aliases import tell_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
@@ -139,7 +139,9 @@ class SeveralAgents(Acting):
     ) -> Policy:
         """Makes a policy of these agents that is a network, with new weights or those that are given."""
         own = {policy_id: agents.overrides[policy_id]} if policy_id in agents.overrides else {}
-        self._policy_configs.update(policy_configs(self.config, own))
+        configs = policy_configs(self.config, own)
+        self.config.tell_without_effect(by_message(configs))
+        self._policy_configs.update(configs)
         spaces = agents.spaces[policy_id]
         if given is None:
             number = agents.settings.numbers[policy_id]

@@ -168,12 +168,10 @@ def _settings_in(arguments: str) -> dict[str, str]:
 
 def _as_yaml(node: ast.expr) -> str:
     """A literal of Python in the YAML that users type; raises a ValueError for code."""
-    import yaml  # `rllib --help` imports this module
-
     match node:
         case ast.Name(id=name) if name.isupper():  # stands for what the user has
             return name
-        case ast.Constant(value=str(text)) if re.fullmatch(r"[\w./*-]+", text) and yaml.safe_load(text) == text:
+        case ast.Constant(value=str(text)) if _is_plain(text):
             return text
         case ast.Constant(value=value) if value is ...:
             return "..."
@@ -184,6 +182,16 @@ def _as_yaml(node: ast.expr) -> str:
             return f"{{{', '.join(f'{_as_yaml(key)}: {_as_yaml(value)}' for key, value in entries)}}}"
     text = repr(ast.literal_eval(node))
     return {"True": "true", "False": "false", "None": "null"}.get(text, text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads a text as itself without quotation marks."""
+    import yaml  # `rllib --help` imports this module
+
+    try:
+        return re.fullmatch(r"[\w./*-]+", text) is not None and yaml.safe_load(text) == text
+    except yaml.YAMLError:  # "*" is the name of an alias there
+        return False
 
 
 def _unless_own(frame: re.Match) -> str:

@@ -29,6 +29,8 @@ SETTINGS = [
     ".evaluation(evaluation_config={'input_': 'a b'})",
     '.environment("CartPole-v1")',
     ".training(gamma=0.9, lr=-5.0)",
+    ".offline_data(input_='*.json')",
+    ".multi_agent(policy_mapping_fn={'*': 'p0'})",
 ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rllib import PPOConfig
+from rllib import APPOConfig, DQNConfig, IMPALAConfig, PPOConfig
 from rllib.env.multi_agent import make_multi_agent
 from tests.multi_agent import BasicMultiAgent
 
@@ -73,3 +73,15 @@ def test_a_policy_that_does_not_train_is_sampled_alone():
     assert result["num_agent_steps_trained"] == result["info/learner/0/num_agent_steps_trained"]
     assert result["env_runners/num_module_steps_sampled/1"] > 0
     assert result["num_env_steps_trained"] == 80
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig, DQNConfig])
+def test_an_iteration_without_an_update_names_the_policies_that_learn(config_class):
+    config = config_class().environment(lambda context: BasicMultiAgent(3))
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+    config.rollouts(num_rollout_workers=0).training(model={"fcnet_hiddens": [4]})
+    mapping = {"0": "one", "1": "two", "*": "frozen"}
+    config.multi_agent(policies=["one", "two", "frozen"], policy_mapping_fn=mapping, policies_to_train=["one", "two"])
+    with config.build() as algo:
+        algo.training_step = dict
+        assert algo.train()["info/learner"].keys() == {"one", "two"}

@@ -748,8 +748,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             if losses := self._evaluations.on_held_out(self.metrics.iteration + 1):
                 evaluation = evaluation or {"evaluation": Result()}
                 evaluation["evaluation"].update(losses)
+            stats = stats or {policy_id: {} for policy_id in self._trained_ids()}
             by_policy = any(isinstance(value, dict) for value in stats.values())
-            stats, extra = stats if by_policy else {DEFAULT_POLICY: stats}, self.extra_results()
+            stats, extra = stats if by_policy or not stats else {DEFAULT_POLICY: stats}, self.extra_results()
             of_iteration = extra.pop("learner", {})
             result = self.metrics.result(
                 {policy_id: {**own, **of_iteration.get(policy_id, {})} for policy_id, own in stats.items()}

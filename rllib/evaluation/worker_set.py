@@ -124,7 +124,9 @@ class WorkerSet(AskedWorkers):
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._present, self._make_local = present, lambda own: worker_class(own, 0, 0, np.empty, *shared)
         self._local = None if num_workers else self._make_local(settings)
-        self._beside: Worker | None = None  # a local worker in addition to remote ones
+        # A local worker in addition to remote ones; it is made when it is asked, and after settings have changed anew.
+        self._beside: Worker | None = None
+        self._has_beside = False
         if num_workers:
             ensure_runtime()
             self._worker_class, self._shared = worker_class, [runtime.put(array) for array in shared]
@@ -234,7 +236,7 @@ class WorkerSet(AskedWorkers):
 
     @property
     def _has_local(self) -> bool:
-        return self._local is not None or self._beside is not None
+        return self._local is not None or self._has_beside
 
     def _ask_remote(self, function: Callable, args: Sequence, indices: Iterable[int] | None = None) -> list:
         indices = None if indices is None else list(indices)
@@ -298,14 +300,16 @@ class WorkerSet(AskedWorkers):
         """
         if self._local is not None:
             return self._local
-        if self._beside is None:
-            self._beside = self._make_local(replace(self.settings, make_recorder=None))
-        return self._present_local()
+        worker = self._present_local()
+        self._has_beside = True
+        return worker
 
     def _present_local(self) -> Worker:
         """The worker in this process, with the present policies where it is beside remote ones."""
         if self._local is not None:
             return self._local
+        if self._beside is None:
+            self._beside = self._make_local(replace(self.settings, make_recorder=None))
         if self._present is not None:
             self._beside.load_snapshots(self._present())
         return self._beside

@@ -1,5 +1,7 @@
 """Policies that are added, removed, frozen and mapped anew while a run goes on; and a league on a real algorithm."""
 
+import operator
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
@@ -243,6 +245,17 @@ def test_numbers_of_policies_are_given_once():
         algo.remove_policy("x")
         algo.add_policy("x")
         assert algo.agents.settings.numbers["x"] not in before.values()
+
+
+def test_a_local_worker_beside_remote_ones_is_asked_after_policies_have_changed():
+    with poles(1, policies=["main"]).build() as algo:
+        workers, policies = algo.workers, operator.attrgetter("policies")
+        workers.local_worker()
+        algo.add_policy("copy", policy_mapping_fn=first_and("copy"))
+        local, remote = workers.foreach_worker(lambda worker: sorted(policies(worker)))
+        assert local == remote == ["copy", "main"]
+        weights = workers.foreach_policy(lambda policy, policy_id: (policy_id, policy.weights.tolist()))
+        assert dict(weights[:2]) == {each: policy.weights.tolist() for each, policy in algo.policies.items()}
 
 
 # ------------------------------------------------------------------ what is kept by the id of a policy

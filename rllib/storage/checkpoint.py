@@ -37,6 +37,7 @@ from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, re
 from rllib.storage.local_path import local_path
 from rllib.storage.signatures import signature, wrote
 from rllib.storage.tensor_file import TensorFile, tensors_of
+from rllib.storage.unpickling import unpickled
 
 __all__ = [
     "FORMAT_VERSION",
@@ -374,7 +375,7 @@ class _UserCodeLoader:
                 raise CheckpointError(f"the checkpoint's {self._name} names code: {error}") from error
         entry = self._index[f"{self._name}#{reference}"]
         try:
-            return cloudpickle.loads(self._files[entry["file"]])
+            return unpickled(self._files[entry["file"]])
         except Exception as error:
             raise CheckpointError(
                 f"{reference} of the checkpoint's {self._name} ({entry['value']}) cannot be loaded here: {error!r}. It "

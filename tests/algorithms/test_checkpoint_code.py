@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import rllib
 from rllib import Algorithm, DefaultCallbacks, PPOConfig
 from rllib.algorithms.ppo import PPO
 from rllib.errors import CheckpointError
 from rllib.storage import signatures
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from rllib.tune import Checkpoint
+from rllib.tune.trainables.pickles import read_pickle, write_pickle
 from tests.envs import CountingEnv
 
 
@@ -167,3 +169,35 @@ def test_what_has_not_been_loaded_is_not_written_and_signed(tmp_path):
         path = algo.save(tmp_path / "checkpoint")
     with pytest.raises(TypeError, match="has not been loaded, so it cannot be written again"):
         write_checkpoint(tmp_path / "signed", read_checkpoint(path))
+
+
+def _restored(made, folder):
+    with config(made).build() as algo:
+        path = algo.save(folder / "checkpoint")
+    made.num_made = 5
+    with Algorithm.from_checkpoint(path, load_user_code=True) as restored:
+        assert restored.config.env is made
+
+
+def _read_by_tune(made, folder):
+    write_pickle(folder, "some.pkl", made)
+    made.num_made = 5
+    assert read_pickle(folder, "some.pkl", load_user_code=True) is made
+
+
+def _checked(made, folder):
+    made.num_made = 5
+    rllib.check_env(made)
+
+
+@pytest.mark.parametrize("read", [_restored, _read_by_tune, _checked])
+def test_classes_of_this_program_stay_as_they_are(read, tmp_path):
+    class Own(CountingEnv):  # a checkpoint holds it whole, as one of the main program
+        num_made = 0
+
+        def close(self):
+            pass
+
+    before = Own.close
+    read(Own, tmp_path)
+    assert Own.close is before and Own.num_made == 5

@@ -1,7 +1,6 @@
 """Checks of an environment's form: spaces, methods, pickling, rendering and closing."""
 
 import contextlib
-import pickle
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.spaces.supported import check_spaces, mismatch
 from rllib.env.streams.first_results import COST_IN_INFO, env_name
 from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
+from rllib.storage.unpickling import unpickled
 
 _NEW_API = (
     "reset(self, *, seed=None, options=None) -> (observation, info); step(self, action) -> (observation, reward, "
@@ -30,7 +30,7 @@ _NEW_API = (
     '"TimeLimit.truncated".',
 )
 _COST_IN_INFO = (
-    "step(self, action) -> (observation, reward, terminated, truncated, info), with the cost as info[\"cost\"].",
+    'step(self, action) -> (observation, reward, terminated, truncated, info), with the cost as info["cost"].',
     COST_IN_INFO,
 )
 # Warnings of gymnasium's checker that are no fault of the environment, or that a check of ours reports.
@@ -80,8 +80,11 @@ def spaces_check(subject: Subject) -> Iterator[Found]:
     try:
         check_spaces(observation_space, action_space, subject.name)
     except ValueError as error:
-        yield "error", str(error), "Networks read Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.", (
-            "Change the space, or wrap the environment (env_wrappers)."
+        yield (
+            "error",
+            str(error),
+            "Networks read Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.",
+            ("Change the space, or wrap the environment (env_wrappers)."),
         )
     is_continuous = isinstance(action_space, spaces.Box) and action_space.dtype.kind == "f"
     if is_continuous and not (np.isfinite(action_space.low) & np.isfinite(action_space.high)).all():
@@ -156,7 +159,7 @@ def workers_check(subject: Subject) -> Iterator[Found]:
             "Every worker gets a copy.",
             "Load large data in the environment's __init__, from a file.",
         )
-    close(pickle.loads(sent).make(EnvContext(subject.env_config)))
+    close(unpickled(sent).make(EnvContext(subject.env_config)))
 
 
 def rendering_check(subject: Subject) -> Iterator[Found]:

@@ -10,7 +10,6 @@ The library's own domains, schedulers, searchers and stoppers are data: their cl
 """
 
 import base64
-import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +21,7 @@ from rllib.runs.entries import plain
 from rllib.storage.encoding import decode, encode, import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM, printable
 from rllib.storage.plain_values import enum_path, written_plain
+from rllib.storage.unpickling import unpickled
 from rllib.tune import schedulers
 from rllib.tune import search as searchers
 from rllib.tune.experiment import stoppers
@@ -112,7 +112,7 @@ class ValueReader:
                 return record["config"]
             if not self.load_user_code:  # of an earlier version, as a whole
                 raise code_not_loaded("a configuration", "pickled")
-            return pickle.loads(base64.b64decode(record["pickle"]))
+            return unpickled(base64.b64decode(record["pickle"]))
         pickled = record.get("pickle", {})
 
         def load(kind: str, reference: str):
@@ -121,7 +121,7 @@ class ValueReader:
                 return own
             if not self.load_user_code:
                 raise code_not_loaded(reference, entry["name"])
-            return import_path(reference) if kind == "import" else pickle.loads(base64.b64decode(entry["data"]))
+            return import_path(reference) if kind == "import" else unpickled(base64.b64decode(entry["data"]))
 
         try:
             return _from_data(decode(record["exact"], load))

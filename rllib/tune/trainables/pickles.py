@@ -1,6 +1,5 @@
 """Pickled parts of checkpoints: signed by the run that writes them, and read without its signature on request only."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import cloudpickle
 
 from rllib.storage.foreign_files import printable, read_inside
 from rllib.storage.signatures import signature, wrote
+from rllib.storage.unpickling import unpickled
 
 _SIGNATURE = ".mac"
 
@@ -32,7 +32,7 @@ def read_pickle(directory: str | Path, name: str, load_user_code: bool = False) 
     content = read_inside(directory, name)
     if not (load_user_code or _is_ours(directory, name, content)):
         raise not_loaded(Path(directory) / name)
-    return pickle.loads(content)
+    return unpickled(content)
 
 
 def is_foreign(directory: str | Path, name: str) -> bool:

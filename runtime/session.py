@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -216,9 +217,14 @@ def _session_context() -> SessionContext:
 
 def shutdown() -> None:
     """Ends the session with all its tasks, actors and objects. Harmless when there is none."""
-    if _driver_pid == os.getpid() and context.current_engine() is not None:
-        for function in _before_shutdown:
-            function()
+    with contextlib.ExitStack() as stack:
+        stack.callback(_end_session)  # whatever comes before it, such as Ctrl-C
+        if _driver_pid == os.getpid() and context.current_engine() is not None:
+            for function in reversed(_before_shutdown):
+                stack.callback(function)
+
+
+def _end_session() -> None:
     with _lock:
         engine = context.current_engine()
         if engine is None or _driver_pid is None:

@@ -24,7 +24,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..api import get, kill, wait
-from ..errors import ActorDiedError, ActorError, ActorUnavailableError, GetTimeoutError, ObjectLostError, TaskError
+from ..errors import (
+    ActorDiedError,
+    ActorError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    NodeDiedError,
+    ObjectLostError,
+    TaskError,
+)
 from ..remote.actors import ActorHandle
 from ..remote.refs import ObjectRef
 from ..session import before_shutdown
@@ -437,6 +445,8 @@ class Fleet:
         self._due.clear()
         try:
             self._end(self.members, closes=True)
+        except NodeDiedError:  # and all actors with it
+            pass
         finally:
             self.members.clear()
 

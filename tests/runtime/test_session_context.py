@@ -1,13 +1,16 @@
-"""What `init` returns, and what the runtime says of where code runs, on every engine."""
+"""What `init` returns, what the runtime says of where code runs, and how a session ends."""
 
 import os
+import signal
 import socket
 
 import pytest
-from runtime_support import ENGINES
+from runtime_support import ENGINES, process_alive, wait_until
 
 import runtime
 from runtime.util import get_node_ip_address, placement_group, remove_placement_group
+from runtime.util.closing import ClosingActor
+from runtime.util.fleet import Fleet
 from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 
@@ -49,6 +52,32 @@ def test_gpu_ids(fresh, monkeypatch):
     fresh(num_gpus=2)
     assert runtime.get(runtime.remote(num_gpus=2)(runtime.get_gpu_ids).remote()) == [3, "GPU-abc"]
     assert runtime.get_gpu_ids() == []
+
+
+def test_fleets_end_with_a_session_that_has_died(fresh):
+    fresh("zeromq", num_cpus=1)
+    actor = runtime.remote(ClosingActor).options(num_cpus=0)
+    stopped, left = (Fleet(lambda index, incarnation: actor.remote(), range(1), close_s=1.0) for _ in range(2))
+    node_pid = runtime.context.current_engine().node_pid
+    os.kill(node_pid, signal.SIGKILL)
+    wait_until(lambda: not process_alive(node_pid))
+    stopped.stop()
+    runtime.shutdown()
+    assert not runtime.is_initialized() and not left.members
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_session_ends_whatever_comes_before(fresh, monkeypatch, error):
+    called = []
+
+    def fails():
+        raise error("asked to")
+
+    monkeypatch.setattr(runtime.session, "_before_shutdown", [fails, lambda: called.append("the next")])
+    fresh("local")
+    with pytest.raises(error, match="asked to"):
+        runtime.shutdown()
+    assert called == ["the next"] and not runtime.is_initialized()
 
 
 def test_the_machine_is_the_only_node(engine):

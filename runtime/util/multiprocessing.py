@@ -6,8 +6,8 @@
 What differs: functions, arguments and initializers may be lambdas and closures; large arrays travel by shared memory;
 an exception is an instance of its class and of `runtime.TaskError`, with the remote traceback; a call whose process
 has died raises ActorDiedError, where multiprocessing would wait for ever, and another process takes its place.
-Functions of a script are sent by value: they see the global variables that the initializer has set, but what one call
-sets the next one does not see. Functions of a module share its variables.
+Functions of a script are sent by value: they see the global variables that the initializer has set or filled, but what
+one call sets the next one does not see. Functions of a module share its variables.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import multiprocessing
 import queue
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterable
 
 from ..api import cluster_resources, get, kill, put, remote
@@ -34,6 +35,9 @@ TimeoutError = multiprocessing.TimeoutError  # Pool's methods raise it under thi
 AHEAD = 2  # chunks per process that `imap` has under way before their results are asked for
 
 logger = logging.getLogger("runtime")
+
+# Types of global variables in which an initializer can change nothing.
+_UNCHANGED = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, str, bytes, int, float, type(None))
 
 
 class _Worker:
@@ -48,7 +52,9 @@ class _Worker:
         initializer(*initargs)
         self._module = variables.get("__name__")
         self._set_globals = {
-            name: value for name, value in variables.items() if name not in before or before[name] is not value
+            name: value
+            for name, value in variables.items()
+            if name not in before or before[name] is not value or (not name.startswith("__") and _can_be_filled(value))
         }
 
     def run(self, function, calls):
@@ -56,6 +62,11 @@ class _Worker:
         if variables.get("__name__") == self._module:
             variables.update(self._set_globals)
         return [function(*args, **kwargs) for args, kwargs in calls]
+
+
+def _can_be_filled(value) -> bool:
+    """Whether an initializer may have changed an object, such as a dict, without setting the variable that has it."""
+    return not isinstance(value, _UNCHANGED)
 
 
 def _own_globals(function) -> dict:

@@ -156,6 +156,27 @@ def test_functions_by_value_see_what_the_initializer_has_set(engine, processes):
     assert "offset" not in globals()
 
 
+class Model:
+    """A global object that an initializer loads, and that may be called."""
+
+    weight = 0
+
+    def __call__(self, value):
+        return self.weight + value
+
+
+filled, model = {}, Model()
+
+
+def test_functions_by_value_see_what_the_initializer_has_filled(engine, processes):
+    def fill(value):
+        filled["offset"] = model.weight = value
+
+    with Pool(1, initializer=fill, initargs=(5,)) as pool:
+        assert pool.map(lambda value: (filled["offset"] + value, model(value)), [1, 2]) == [(6, 6), (7, 7)]
+    assert not filled and model.weight == 0
+
+
 def test_initializer_and_max_tasks(engine, processes):
     def initialize(value):
         os.environ["POOL_VALUE"] = value

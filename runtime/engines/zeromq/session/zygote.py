@@ -82,7 +82,7 @@ class Zygote:
     def _start(self, settings, pipes):
         has_threads = len(os.listdir("/proc/self/task")) > 1  # of a preloaded module; they do not survive a fork
         if has_threads or settings.env_vars != self._env_vars:
-            pid = _spawn(settings, pipes, self._environment(settings.env_vars))
+            pid = _spawn(settings, pipes, self._environment(settings))
         else:
             pid = os.fork()
             if pid == 0:
@@ -94,10 +94,12 @@ class Zygote:
         self._channel.send(wire.REPORT.pack(settings.process, pid, wire.BORN))
         return None
 
-    def _environment(self, env_vars):
-        """The environment of a new interpreter: the driver's, with these variables."""
-        environment = {**os.environ, **self._outer, **dict.fromkeys(self._defaults), **env_vars}
-        return {name: value for name, value in environment.items() if value is not None}
+    def _environment(self, settings):
+        """The environment of a new interpreter: the driver's, with the worker's variables."""
+        environment = {**os.environ, **self._outer, **dict.fromkeys(self._defaults), **settings.env_vars}
+        # Before it imports numpy, whose BLAS takes all cores otherwise.
+        threads = {"OMP_NUM_THREADS": worker.default_threads(settings)}
+        return {**threads, **{name: value for name, value in environment.items() if value is not None}}
 
     def _become_worker(self, pipes):
         for name in self._defaults:

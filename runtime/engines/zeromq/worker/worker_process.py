@@ -391,6 +391,11 @@ def _flush_output():
         pass
 
 
+def default_threads(settings) -> str:
+    """OMP_NUM_THREADS of a worker for which nobody has set it: the CPUs that its actor holds, or one."""
+    return str(max(1, int(settings.held.get("CPU", 1))))
+
+
 def _set_up(settings):
     """Undoes in a worker what only the zygote needs, and sets up streams, environment and seeds."""
     confine_handlers_to_user_code()
@@ -403,7 +408,7 @@ def _set_up(settings):
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
     os.environ.update(settings.env_vars)
     # Also for a torch that is imported later; without it each worker would take all cores.
-    threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, int(settings.held.get("CPU", 1)))))
+    threads = os.environ.setdefault("OMP_NUM_THREADS", default_threads(settings))
     sys.path[:] = [*filter(None, settings.env_vars.get("PYTHONPATH", "").split(os.pathsep)), *settings.path]
     if settings.working_dir:
         os.chdir(settings.working_dir)

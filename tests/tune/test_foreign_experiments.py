@@ -20,7 +20,7 @@ from rllib.tune.experiment.spec import make_spec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
-from rllib.tune.search import BasicVariant, ConcurrencyLimiter
+from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch
 from rllib.tune.trainables.pickles import write_pickle
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -224,6 +224,9 @@ def test_what_the_program_does_not_give_is_named(tmp_path):
         tune.FailureConfig(max_failures=1),
         AsyncHyperBandScheduler(metric="height", mode="max", max_t=4),
         tune.CombinedStopper(tune.MaximumIterationStopper(3), tune.TimeoutStopper(9.0)),
+        tune.TrialPlateauStopper("height", num_results=3),
+        OptunaSearch(sampler="gp", seed=3),
+        tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]),
         ConcurrencyLimiter(BasicVariant(random_state=3), 1),
         (1, {2: float("nan")}),
     ],
@@ -244,6 +247,18 @@ def test_code_in_the_librarys_own_objects_is_code(mutations):
     with pytest.raises(ValueError, match="holds code"):
         ValueReader()(record)
     assert type(ValueReader(load_user_code=True)(record)) is PopulationBasedTraining
+
+
+def test_the_file_of_a_study_comes_from_no_journal(tmp_path):
+    """It would be written to."""
+    record = json.loads(json.dumps(written(OptunaSearch(storage=tmp_path / "study.log")), default=repr))
+    with pytest.raises(ValueError, match=r"holds code, which is loaded only on request: .*:OptunaSearch"):
+        ValueReader()(record)
+    named = json.loads(json.dumps(written(OptunaSearch(seed=1))["exact"]))
+    named["attributes"]["_storage"] = str(tmp_path / "study.log")
+    with pytest.raises(DamagedFileError, match="OptunaSearch with _storage"):
+        ValueReader()({**record, "exact": named, "pickle": {}})
+    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------------- pickled checkpoints

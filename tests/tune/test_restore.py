@@ -231,6 +231,17 @@ def own(config):
     return 1
 
 
+def test_resources_that_the_trainable_has_are_given_again(tmp_path):
+    trainable = tune.with_resources(once, lambda config: {"cpu": 1})
+    (tmp_path / "fails").touch()
+    settings = {"run_config": tune.RunConfig(name="x", storage_path=tmp_path, verbose=0)}
+    tune.Tuner(trainable, param_space={"fails": str(tmp_path / "fails")}, **settings).fit()
+    (tmp_path / "fails").unlink()
+    assert not tune.Tuner.restore(tmp_path / "x", trainable, resume_errored=True).fit().errors
+    with pytest.raises(ValueError, match="resources_per_trial: the experiment holds code"):
+        tune.Tuner.restore(tmp_path / "x", once)
+
+
 @pytest.mark.parametrize("value", [len, own, lambda: 1, Climber], ids=["len", "own", "lambda", "class"])
 def test_code_in_a_configuration_is_named_when_the_experiment_begins(tmp_path, caplog, value):
     space = {"fails": str(tmp_path / "fails"), "value": value}

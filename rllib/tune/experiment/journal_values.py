@@ -29,6 +29,7 @@ from rllib.tune.experiment.spec import CheckpointConfig, FailureConfig
 from rllib.tune.search import domains
 from rllib.tune.search.domains import Choice, Domain
 from rllib.tune.search.space import is_grid
+from rllib.tune.trainables.resources import PlacementGroupFactory
 
 _PLAIN = (str, int, float, bool, type(None))
 _OWN, _STATE = "rllib.tune", "attributes"
@@ -41,6 +42,7 @@ _CLASSES = {
         *(each for module in (domains, schedulers, searchers, stoppers) for each in vars(module).values()),
         CheckpointConfig,
         FailureConfig,
+        PlacementGroupFactory,
     )
     if isinstance(cls, type) and cls.__module__.startswith("rllib.tune.")
 }
@@ -67,8 +69,12 @@ def code_in(record: Mapping[str, Any] | None) -> list[str]:
     """Names of the code that a record of `written` holds, each with its place if it was pickled."""
     if record is None or "exact" not in record:
         return []
-    pickled = [f"{place} ({entry['name']})".strip() for place, entry in record.get("pickle", {}).items()]
+    pickled = [_described(place, entry["name"]) for place, entry in record.get("pickle", {}).items()]
     return [*_imports_in(record["exact"]), *pickled]
+
+
+def _described(place: str, name: str) -> str:
+    return f"{place} ({name})" if place else name
 
 
 def _imports_in(data) -> Iterator[str]:
@@ -149,7 +155,7 @@ class _CodeNotLoadedError(ValueError):
 def code_not_loaded(place: str, name: str) -> ValueError:
     """The error for the user's code at some place in an experiment, which is not loaded."""
     return _CodeNotLoadedError(
-        f"the experiment holds code, which is loaded only on request: {printable(f'{place} ({name})'.strip())}. If "
+        f"the experiment holds code, which is loaded only on request: {printable(_described(place, name))}. If "
         "you trust where it comes from, use load_user_code=True (in tune.run or Tuner.restore), or rllib tune "
         "--load-user-code; or give it again, in config, param_space, tune_config or run_config."
     )
@@ -165,6 +171,9 @@ def is_plain(value) -> bool:
 
 
 def _name(value) -> str:
+    """Name of an object, by which one of another process is found: its class's, if its repr has its address."""
+    if type(value).__repr__ is object.__repr__ and not hasattr(value, "__qualname__"):
+        return importable_path(type(value)) or type(value).__qualname__
     return importable_path(value) or str(plain(value))
 
 
@@ -176,13 +185,20 @@ def _as_data(value):
         return type(value)(map(_as_data, value))
     if type(value) in _COLLECTIONS and _is_exact(value):
         return {_OWN: type(value).__name__, _STATE: [_as_data(item) for item in _COLLECTIONS[type(value)](value)]}
-    if _is_own(value) and _is_exact(vars(value)):
+    if _is_data(value):
         return {_OWN: type(value).__name__, _STATE: _as_data(vars(value))}
     return value
 
 
-def _is_own(value) -> bool:
-    return _CLASSES.get(type(value).__name__) is type(value)
+def _is_data(value) -> bool:
+    """Whether an object of the library's is the same after it was written and read."""
+    is_own = _CLASSES.get(type(value).__name__) is type(value)
+    return is_own and _is_exact(vars(value)) and not _outside(type(value), vars(value))
+
+
+def _outside(cls: type, state: Mapping[str, Any]) -> list[str]:
+    """Attributes that name what outlives an experiment, such as a study's file: no journal may choose it."""
+    return [name for name in getattr(cls, "_shared", ()) if state.get(name) is not None]
 
 
 def _is_exact(value) -> bool:
@@ -191,7 +207,7 @@ def _is_exact(value) -> bool:
         return all(map(_is_exact, (*value.keys(), *value.values())))
     if type(value) in (list, tuple, *_COLLECTIONS):
         return all(map(_is_exact, _COLLECTIONS.get(type(value), iter)(value)))
-    if type(value) in _PLAIN or callable(value) or (_is_own(value) and _is_exact(vars(value))):
+    if type(value) in _PLAIN or callable(value) or _is_data(value):
         return True
     return enum_path(value) is not None or written_plain(value) is not None
 
@@ -206,6 +222,8 @@ def _from_data(value):
         for collection in _COLLECTIONS:
             if name == collection.__name__:
                 return collection(dict(state) if issubclass(collection, dict) else state)
+        if outside := _outside(_CLASSES[name], state):
+            raise ValueError(f"{name} with {', '.join(outside)}")
         made = object.__new__(_CLASSES[name])
         vars(made).update(state)
         return made

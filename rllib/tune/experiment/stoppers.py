@@ -8,7 +8,7 @@ tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(6
 import math
 import statistics
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -258,20 +258,24 @@ class TrialPlateauStopper(_PlateauStopper):
             check("mode", mode, mode is not None, "'max' or 'min' beside metric_threshold")
         self._metric, self._std, self._grace = metric, std, grace_period
         self._threshold, self._mode = metric_threshold, mode
-        self._counts = Counter()
-        self._recent = defaultdict(lambda: deque(maxlen=num_results))
+        self._counts, self._num_results = Counter(), num_results
+        self._recent: dict[str, list[float]] = {}
 
     def __call__(self, trial_id, result) -> bool:
-        value, recent = self._value(result), self._recent[trial_id]
+        value = self._value(result)
         if value is None:
             return False
-        recent.append(value)
+        recent = self._recent[trial_id] = [*self._recent.get(trial_id, ()), value][-self._num_results :]
         self._counts[trial_id] += 1
         if self._threshold is not None and not (
             value >= self._threshold if self._mode == "max" else value <= self._threshold
         ):
             return False
-        if self._counts[trial_id] < self._grace or len(recent) < recent.maxlen or not all(map(math.isfinite, recent)):
+        if (
+            self._counts[trial_id] < self._grace
+            or len(recent) < self._num_results
+            or not all(map(math.isfinite, recent))
+        ):
             return False
         return statistics.pstdev(recent) < self._std
 
@@ -286,7 +290,7 @@ class TrialPlateauStopper(_PlateauStopper):
         self._recent.clear()
         for trial_id, (count, recent) in (state or {}).items():
             self._counts[trial_id] = count
-            self._recent[trial_id].extend(map(read_number, recent))
+            self._recent[trial_id] = list(map(read_number, recent))
 
     def __str__(self):
         return f"a plateau of {self._metric}"

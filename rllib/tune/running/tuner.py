@@ -141,7 +141,7 @@ def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
     Raises:
         ValueError: if the experiment is damaged, its search space could not be saved, or holds code that is not loaded.
     """
-    file = journal_file(path)
+    file, resources = journal_file(path), resolve_trainable(given.trainable).resources
     header, read = read_records(file)[0], ValueReader(given.load_user_code)
     try:
         if given.config is None:
@@ -150,10 +150,11 @@ def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
             given = replace(given, config=read(header["space"]))
             if not given.load_user_code:
                 refuse_places(given.config, path, (), f"the search space of {path}")
-        settings = {**_settings_of(header, saved_settings(given), read), **saved_settings(given)}
+        own = saved_settings(replace(given, resources_per_trial=given.resources_per_trial or resources))
+        settings = {**_settings_of(header, own, read), **own}
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
-    if resolve_trainable(given.trainable).resources is not None:
+    if resources is not None:
         settings.pop("resources_per_trial", None)
     num_samples = header["num_samples"] if given.num_samples == 1 else given.num_samples
     return replace(make_spec(settings, "Tuner", given), num_samples=num_samples)

@@ -79,7 +79,7 @@ class OptunaSearch(Searcher):
         population_size: int | None = None,
     ):
         super().__init__(metric, mode)
-        self._optuna = _import_optuna(sampler)
+        _import_optuna(sampler)
         self._rewards = list(evaluated_rewards or ())
         if self._rewards and len(self._rewards) != len(points_to_evaluate or ()):
             raise ValueError(
@@ -195,6 +195,11 @@ class OptunaSearch(Searcher):
             )
         )
         self._numbers[trial_id] = len(self._study.get_trials(deepcopy=False)) - 1
+
+    @property
+    def _optuna(self):
+        """The package; no attribute, so that searches can be written into journals."""
+        return _import_optuna(self._sampler)
 
     @property
     def _objectives(self) -> list[tuple[str, str]]:

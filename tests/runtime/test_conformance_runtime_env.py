@@ -1,7 +1,6 @@
 """`runtime_env`, on every engine: variables and directories reach tasks and actors, and nothing else does."""
 
 import os
-from pathlib import Path
 
 import pytest
 from runtime_support import AT_START, effect_at_start, read_at_start, skip_where_nothing_starts
@@ -35,10 +34,6 @@ def local_module():
 class Actor:
     def variable(self, name):
         return os.environ.get(name)
-
-    def first_environment(self):
-        """The variables that its process began with."""
-        return Path("/proc/self/environ").read_text().split("\0")
 
     def directory(self):
         return os.getcwd()
@@ -87,15 +82,6 @@ def test_variables_that_are_read_at_start_have_effect(engine):
     assert runtime.get(task.options(runtime_env={"env_vars": AT_START}).remote()) == expected
     assert runtime.get(actor.read.remote()) == expected
     assert runtime.get(task.remote()) != expected
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_threads_of_libraries_that_are_loaded_at_start(engine, count):
-    """numpy's BLAS reads the variable when a new interpreter imports it, before anything of the runtime's runs."""
-    if engine != "zeromq":
-        pytest.skip("the local engine starts no process, and Ray its own way")
-    actor = Actor.options(num_cpus=count, env_vars={"RUNTIME_TEST_Y": "1"}).remote()
-    assert f"OMP_NUM_THREADS={count}" in runtime.get(actor.first_environment.remote())
 
 
 def test_what_is_called_inherits_and_adds(engine):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -395,6 +396,21 @@ def test_threads_of_libraries(fresh, engine_name, given, monkeypatch):
     numbers = ["1", "1", "2", "3"] if given is None else [given, given, given, "3"]
     read = runtime.get([actor.read.remote() for actor in actors], timeout=30)
     assert read == [[number, None, None] for number in numbers]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_threads_of_libraries_that_are_loaded_at_start(fresh, count, monkeypatch):
+    """numpy's BLAS reads the variable when a new interpreter imports it, before anything of the runtime's runs."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    @runtime.remote
+    class Reader:
+        def first_environment(self):
+            return Path("/proc/self/environ").read_text().split("\0")
+
+    fresh("zeromq", num_cpus=2)
+    actor = Reader.options(num_cpus=count, env_vars={"RUNTIME_TEST_Y": "1"}).remote()
+    assert f"OMP_NUM_THREADS={count}" in runtime.get(actor.first_environment.remote(), timeout=20)
 
 
 @each_engine

@@ -1,4 +1,4 @@
-"""Doors: the same scripted episodes as environments of every kind."""
+"""Scripted episodes as environments: one agent, several agents."""
 
 import gymnasium
 import numpy as np

@@ -18,8 +18,8 @@ from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 ROWS, UPDATES = 64, 12
 SPACES = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, None)}
 # Left out: clip_range_vf, of which it takes the clipped error alone; ours is the larger of both, as in the authors'
-# code, so that a value far beyond its clip is still drawn back. And normalize_advantage, whose variance it divides by one
-# row less.
+# code, so that a value far beyond its clip is still drawn back. And normalize_advantage, whose variance is the unbiased
+# one.
 ON_POLICY = {
     "PPO": ("PPO", {"n_steps": ROWS, "batch_size": ROWS, "n_epochs": 1, "normalize_advantage": False}),
     "PPO_epochs": ("PPO", {"n_steps": ROWS, "batch_size": ROWS, "n_epochs": 6, "normalize_advantage": False}),

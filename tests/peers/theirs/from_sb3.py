@@ -80,3 +80,46 @@ def updated(settings, probe, obs, actions, rewards, next_obs, dones):
     model.replay_buffer.sample = lambda *args, **kwargs: next(batches)
     model.train(len(obs), obs.shape[1])
     return outputs(settings, probe)
+
+
+def normalized(settings, observations, rewards, dones):
+    """VecNormalize's numbers for [T, N] rewards and ends, and observations [T, N, K] after each step."""
+    from stable_baselines3.common.vec_env import VecNormalize
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+
+    class Scripted(VecEnv):
+        """Gives out what it was made of."""
+
+        def __init__(self):
+            super().__init__(rewards.shape[1], Box(-np.inf, np.inf, observations.shape[2:]), Discrete(2))
+            self.time = 0
+
+        def reset(self):
+            return np.zeros_like(observations[0])
+
+        def step_async(self, actions):
+            pass
+
+        def step_wait(self):
+            t = self.time
+            self.time += 1
+            return observations[t].copy(), rewards[t].copy(), dones[t], [{} for _ in dones[t]]
+
+        def close(self):
+            pass
+
+        def get_attr(self, name, indices=None):
+            return [None] * self.num_envs
+
+        def set_attr(self, *_, **__): ...
+        def env_method(self, *_, **__): ...
+        def env_is_wrapped(self, *_, **__):
+            return [False] * self.num_envs
+
+    envs = VecNormalize(Scripted(), gamma=settings["gamma"], clip_obs=np.inf, clip_reward=np.inf)
+    envs.reset()
+    scaled = np.stack([envs.step(None)[1] for _ in rewards])
+    return {
+        "rewards": scaled, "variance": envs.ret_rms.var, "returns": envs.returns, "mean": envs.obs_rms.mean,
+        "deviation": np.sqrt(envs.obs_rms.var),
+    }  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parent / "theirs"))
+    sys.path[:0] = [str(Path(__file__).parent / "theirs"), str(Path(__file__).parent)]
     # What a peer prints does not get among the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

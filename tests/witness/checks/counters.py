@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from tests.witness.checks.steps import Steps, life_of
+from tests.witness.checks.steps import Steps
 from tests.witness.script import ACTION_REWARD, CRASHED, Episode, Family, episode
 
 # Largest action of the scripts' environments.
@@ -111,11 +111,3 @@ def _check_policies(result: Mapping, family: Family, steps: Steps, policy_of) ->
             fitting = [bounds for bounds in left if bounds[0] <= given <= bounds[1]]
             assert fitting, f"no agent of the policy {policy_id!r} has the return {given}"
             left.remove(fitting[0])
-
-
-def costs_of(family: Family, name: tuple[int, int]) -> float:
-    """The cost of a whole episode of one agent."""
-    from tests.witness.script import cost
-
-    life = life_of(family, (*name, 0, 0))
-    return sum(cost(*name, 0, step) for step in range(life.length))

@@ -26,8 +26,19 @@ def categorical(inputs: np.ndarray, action: np.ndarray) -> float:
     return inputs[int(action)] - np.log(np.exp(inputs).sum())
 
 
+def never(_step: Step) -> bool:
+    """No step: where no rule cuts episodes."""
+    return False
+
+
 def check_on_policy(
-    columns: Columns, family: Family, steps: Steps, values: Callable, gamma: float, lambda_: float
+    columns: Columns,
+    family: Family,
+    steps: Steps,
+    values: Callable,
+    gamma: float,
+    lambda_: float,
+    may_cut: Callable[[Step], bool] = never,
 ) -> None:
     """Checks the rows of one fragment of each environment.
 
@@ -37,8 +48,9 @@ def check_on_policy(
         steps: gets the rows.
         values: function of observations [K, size] that gives the policy's values, which have not changed since.
         gamma, lambda_: of generalized advantages (arXiv:1506.02438, eq. 16).
+        may_cut: function of a truncated step that is not its life's last: whether a rule cuts there.
     """
-    rows = check_rows(columns, family, steps)
+    rows = check_rows(columns, family, steps, may_cut=may_cut)
     if sb.ADVANTAGES in columns:
         values_of = lambda places: values(np.stack([observation(*step) for step in places]))  # noqa: E731
         check_advantages(columns, rows, family, values_of, gamma, lambda_)
@@ -53,6 +65,7 @@ def check_rows(
     played: Callable = action_number,
     log_prob: Callable = categorical,
     scaled: Callable[[Step, float], float] | None = None,
+    may_cut: Callable[[Step], bool] = never,
 ) -> dict[Step, int]:
     """Checks rewards, ends and log-probabilities of the rows of fragments; returns the row of each step.
 
@@ -64,6 +77,7 @@ def check_rows(
         played: gives the number in the environment's units of a stored action.
         log_prob: function of parameters of a distribution and a stored action.
         scaled: gives the reward that is learned from, of a step and the environment's reward; None: that one.
+        may_cut: as for `check_on_policy`.
     """
     rows: dict[Step, int] = {}
     for row, seen in enumerate(columns[sb.OBS]):
@@ -82,7 +96,7 @@ def check_rows(
         if is_last and not life.terminated and not life.is_cut:  # else the cut may have come in a later fragment
             assert columns[sb.TRUNCATEDS][row], f"{step}: the last one, and not truncated"
         if columns[sb.TRUNCATEDS][row]:
-            assert is_last, f"{step}: truncated, and not the last one"
+            assert is_last or may_cut(step), f"{step}: truncated, and not the last one"
         if sb.ACTION_LOGP in columns:
             inputs = np.asarray(columns[sb.ACTION_DIST_INPUTS][row], np.float64)
             close(columns[sb.ACTION_LOGP][row], log_prob(inputs, action), f"{step}: log-probability", 1e-5)

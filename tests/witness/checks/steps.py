@@ -1,6 +1,7 @@
 """Names of steps, and which of them batches had."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,12 +52,20 @@ class Steps:
         assert self.counts[step] == 1, f"{step} came twice"
         self.actions[step] = action
 
-    def check_complete(self, family: Family, num_open: int = 0) -> int:
+    def check_complete(
+        self,
+        family: Family,
+        num_open: int = 0,
+        left_out: Callable[[int, int], Collection[Step]] = lambda *_: (),
+        agents: Container[int] | None = None,
+    ) -> int:
         """Each life has all of its steps, but for the newest of each environment, which may lack its end.
 
         Args:
             family: of the scripts.
-            num_open: number of episodes before the newest one that may lack ends.
+            num_open: number of episodes before the newest one that may lack their ends as well.
+            left_out: function of an episode's serial and number: its steps that a rule leaves out of the batches.
+            agents: those whose steps batches hold; None: all.
 
         Returns:
             Number of lives that are complete.
@@ -70,13 +79,16 @@ class Steps:
         complete = 0
         for serial, last in newest.items():
             for number in range(last + 1):
+                missing = set(left_out(serial, number))
                 for agent, life in episode(family, serial, number).lives.items():
+                    if agents is not None and agent not in agents:
+                        continue
                     steps = sorted(by_life[serial, number, agent])
-                    assert steps == list(range(len(steps))), f"steps of {serial, number, agent}: {steps}"
-                    assert len(steps) <= life.length
-                    is_complete = len(steps) == life.length
+                    wanted = [i for i in range(life.length) if (serial, number, agent, i) not in missing]
+                    assert steps == wanted[: len(steps)], f"steps of {serial, number, agent}: {steps}, not {wanted}"
+                    is_complete = len(steps) == len(wanted)
                     assert is_complete or number >= last - num_open, (
-                        f"{serial, number, agent} has {len(steps)} of {life.length} steps"
+                        f"{serial, number, agent} has {len(steps)} of {len(wanted)} steps"
                     )
                     complete += is_complete
         return complete

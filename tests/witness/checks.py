@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,13 +51,16 @@ class Steps:
         assert self.counts[step] == 1, f"{step} came twice"
         self.actions[step] = action
 
-    def check_complete(self, family: Family, num_open: int = 0) -> int:
+    def check_complete(
+        self, family: Family, num_open: int = 0, left_out: Callable[[int, int], Collection[Step]] = lambda *_: ()
+    ) -> int:
         """Each life has all of its steps, but for the newest of each environment, which may lack its end.
 
         Args:
             family: of the scripts.
             num_open: number of steps that may be missing at the end of an episode that ran when the run ended, beyond
                 those that come in order.
+            left_out: function of an episode's serial and number: its steps that a rule leaves out of the batches.
 
         Returns:
             Number of lives that are complete.
@@ -71,20 +74,27 @@ class Steps:
         complete = 0
         for serial, last in newest.items():
             for number in range(last + 1):
+                missing = set(left_out(serial, number))
                 for agent, life in episode(family, serial, number).lives.items():
                     steps = sorted(by_life[serial, number, agent])
-                    assert steps == list(range(len(steps))), f"steps of {serial, number, agent}: {steps}"
-                    assert len(steps) <= life.length
-                    is_complete = len(steps) == life.length
+                    wanted = [i for i in range(life.length) if (serial, number, agent, i) not in missing]
+                    assert steps == wanted[: len(steps)], f"steps of {serial, number, agent}: {steps}, not {wanted}"
+                    is_complete = len(steps) == len(wanted)
                     assert is_complete or number >= last - num_open, (
-                        f"{serial, number, agent} has {len(steps)} of {life.length} steps"
+                        f"{serial, number, agent} has {len(steps)} of {len(wanted)} steps"
                     )
                     complete += is_complete
         return complete
 
 
 def check_on_policy(
-    columns: Columns, family: Family, steps: Steps, values: Callable, gamma: float, lambda_: float
+    columns: Columns,
+    family: Family,
+    steps: Steps,
+    values: Callable,
+    gamma: float,
+    lambda_: float,
+    left_out: Callable[[int, int], Collection[Step]] = lambda *_: (),
 ) -> None:
     """Checks the rows of one fragment of each environment.
 
@@ -94,6 +104,7 @@ def check_on_policy(
         steps: gets the rows.
         values: function of observations [K, size] that gives the policy's values, which have not changed since.
         gamma, lambda_: of generalized advantages (arXiv:1506.02438, eq. 16).
+        left_out: as for `Steps.check_complete`: the step before one of these is truncated.
     """
     rows: dict[Step, int] = {}
     for row, seen in enumerate(columns[sb.OBS]):
@@ -110,7 +121,8 @@ def check_on_policy(
         if is_last and not life.terminated and not life.is_cut:  # else the cut may have come in a later fragment
             assert columns[sb.TRUNCATEDS][row], f"{step}: the last one, and not truncated"
         if columns[sb.TRUNCATEDS][row]:
-            assert is_last, f"{step}: truncated, and not the last one"
+            is_cut = is_last or following(step) in left_out(*step[:2])
+            assert is_cut, f"{step}: truncated, and not the last one"
         if sb.ACTION_LOGP in columns:
             inputs = np.asarray(columns[sb.ACTION_DIST_INPUTS][row], np.float64)
             expected = inputs[int(columns[sb.ACTIONS][row])] - np.log(np.exp(inputs).sum())

@@ -56,7 +56,7 @@ def run(case, tmp_path):
             if case["algorithm"] in ON_POLICY:
                 for policy_id, columns in read.learned:
                     values = algorithm.get_policy(policy_id).values
-                    check_on_policy(columns, family, told.steps, values, GAMMA, LAMBDA, told.left_out)
+                    check_on_policy(columns, family, told.steps, values, GAMMA, LAMBDA, told.may_cut)
             stored += [columns for _, columns in read.stored]
         check_stored(stored, family, told.steps, GAMMA, case["n_step"])
     assert told.check_rows(num_open=1) > 5
@@ -64,6 +64,6 @@ def run(case, tmp_path):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", covering(AXES), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", list(covering(AXES)), ids=lambda case: "-".join(map(str, case.values())))
 def test_loops_in_threads(case, tmp_path):
     run(case, tmp_path)

@@ -6,13 +6,12 @@ from contextlib import suppress
 
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.exchange import EpisodeLost, RunEnded
-from tests.witness.doors.loops import turns
+from tests.witness.doors.loops import MOST_PLACES, turns
 from tests.witness.doors.scripted import ACTIONS, OBSERVATIONS
 
 # Environments that each worker of this process has made, by the part of the test: one that replaces another plays
 # other episodes.
 _MADE: Counter[tuple[int, int]] = Counter()
-_LOOPS = 32
 
 
 class ExternalSingle(ExternalEnv):
@@ -27,7 +26,7 @@ class ExternalSingle(ExternalEnv):
         self.config = config
         worker = config["part"], config.worker_index
         _MADE[worker] += 1
-        self._first_serial = ((config["part"] * 8 + config.worker_index) * 1024 + _MADE[worker]) * _LOOPS
+        self._first_serial = ((config["part"] * 8 + config.worker_index) * 1024 + _MADE[worker]) * MOST_PLACES
 
     def run(self):
         """Plays until the run ends, or a loop crashes as the script says."""

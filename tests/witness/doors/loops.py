@@ -5,6 +5,7 @@ place, so that episodes overlap. Which steps somebody else acts in, and which ep
 the names of the episodes alone.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from tests.witness.script import ACTION_REWARD, CRASHED, TRUNCATED, Episode, Fam
 
 # Reward before the first action of an episode; it counts in the episode's return, and belongs to no row.
 EARLY_REWARD = 1024.0
+# Serials of one environment's places; its first serial is a multiple of this.
+MOST_PLACES = 32
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,16 @@ class Manner:
 
     def logged_steps(self, script: Episode) -> dict[Step, int]:
         """The steps of an episode in which somebody else acts, with the actions."""
-        steps, counts, waiting = {}, {}, set()
+        steps, counts, waiting, seen = {}, Counter(), set(), script.first
         for time, event in enumerate(script.events):
             action = self.logged(script.serial, script.number, time)
-            for agent in event.acting:
-                if action is not None:
-                    steps[script.serial, script.number, agent, counts.get(agent, 0)] = action
+            if action is not None and len(seen) == len(event.acting):  # else somebody has a final observation
+                name = script.serial, script.number
+                steps |= {(*name, agent, counts[agent]): action for agent in event.acting}
             waiting |= set(event.acting)
-            for agent in waiting & set(event.seen):
-                waiting.discard(agent)
-                counts[agent] = counts.get(agent, 0) + 1
+            counts.update(waiting & set(event.seen))
+            waiting -= set(event.seen)
+            seen = event.seen
         return steps
 
 

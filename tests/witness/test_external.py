@@ -28,13 +28,21 @@ AXES = {
 }
 
 
-def run(case, tmp_path):
-    """Trains four iterations, the last two perhaps by a restored algorithm, and checks all that was read."""
+def run(case, tmp_path, scripts=0):
+    """Trains four iterations, the last two perhaps by a restored algorithm, and checks all that was read.
+
+    Args:
+        case: values of the axes.
+        tmp_path: for the checkpoint.
+        scripts: number of the set of scripts, below 30.
+    """
     config, family = settings({**case, "envs": 1})
     manner = Manner(
         case["logs"], case["has_untrained"], case["loops"], case["places"], case["asks_for_none"], raises=True
     )
     config.reporting(metrics_num_episodes_for_smoothing=100_000)
+    if case["algorithm"] in OFF_POLICY:
+        config.training(training_intensity=0.5)  # updates are not looked at
     several = family.num_agents > 1
     if several:
         config.multi_agent(policies={"p"}, policy_mapping_fn=lambda *_, **__: "p")
@@ -45,11 +53,11 @@ def run(case, tmp_path):
 
     told, stored = Told(family, manner, case["algorithm"] in DROP_LOGGED), []
     with contextlib.ExitStack() as stack:
-        algorithm = stack.enter_context(build(0))
+        algorithm = stack.enter_context(build(2 * scripts))
         for part in range(2):
             if part and case["restore"]:
                 path = algorithm.save(tmp_path)
-                algorithm = stack.enter_context(build(1))
+                algorithm = stack.enter_context(build(2 * scripts + 1))
                 algorithm.restore(path)
             with reading(algorithm) as read:
                 result = [algorithm.train() for _ in range(2)][-1]
@@ -67,3 +75,11 @@ def run(case, tmp_path):
 @pytest.mark.parametrize("case", list(covering(AXES)), ids=lambda case: "-".join(map(str, case.values())))
 def test_loops_in_threads(case, tmp_path):
     run(case, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_loops_in_threads_with_other_scripts(seed, tmp_path):
+    for number, case in enumerate(covering(AXES, seed)):
+        print(case)
+        run(case, tmp_path / str(number), scripts=seed)

@@ -10,7 +10,7 @@ import numpy as np
 import rllib
 from rllib import sample_batch as sb
 from rllib.policy import Policy
-from tests.witness import grid
+from tests.witness import grid, test_external
 from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored
 from tests.witness.checks.costs import check_costs, check_episode_costs, check_stored_costs
 from tests.witness.checks.filters import Unfiltered, check_statistics, observed
@@ -551,4 +551,43 @@ CASES: dict[str, Callable] = {
     "box": box,
     "box of SAC": replayed_box,
     "box of TD3": functools.partial(replayed_box, algorithm="TD3", n_step=3),
+}
+
+
+def loops_outside(tmp_path, **case) -> None:
+    """Worlds that drive their own loops in threads of the worker."""
+    usual = {
+        "door": "single",
+        "algorithm": "PPO",
+        "ends": "flags",
+        "batch_mode": "truncate_episodes",
+        "fragment": 3,
+        "workers": 0,
+        "n_step": 1,
+        "restore": False,
+        "loops": 3,
+        "places": 2,
+        "logs": True,
+        "has_untrained": True,
+        "asks_for_none": False,
+    }
+    test_external.run(usual | case, tmp_path)
+
+
+# Cases that the covering arrays have as well; mutations are found by these.
+OF_ARRAYS: dict[str, Callable] = {
+    "rows": rows,
+    "rows of environments that fail": functools.partial(rows, ends="crashes"),
+    "rows of n steps": functools.partial(rows, algorithm="DQN", n_step=3),
+    "rows of n steps of environments that fail": functools.partial(rows, algorithm="DQN", n_step=3, ends="crashes"),
+    "rows of a replay": functools.partial(rows, algorithm="DQN"),
+    "several agents": functools.partial(rows, door="several"),
+    "rows of n steps of agents that wait": functools.partial(
+        rows, door="several", algorithm="DQN", n_step=5, fragment=1
+    ),
+    "restored": functools.partial(rows, restore=True),
+    "loops outside": loops_outside,
+    "loops outside, asynchronous": functools.partial(loops_outside, algorithm="IMPALA"),
+    "loops outside with a replay": functools.partial(loops_outside, algorithm="DQN"),
+    "loops outside, whole episodes": functools.partial(loops_outside, batch_mode="complete_episodes"),
 }

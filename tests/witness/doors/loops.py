@@ -171,5 +171,3 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
 def is_over(script: Episode) -> bool:
     """Whether an episode comes to an end that its loop tells."""
     return script.events[-1].end != CRASHED
-
-

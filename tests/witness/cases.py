@@ -489,14 +489,15 @@ def gaussian(inputs, action) -> float:
     return -0.5 * z * z - log_std - 0.5 * np.log(2 * np.pi)
 
 
-def box(tmp_path, **settings) -> None:
+def box(tmp_path, algorithm="PPO", **settings) -> None:
     """Actions of a Box on policy: stored in the policy's unit, with the density in that unit."""
-    config = config_of("PPO", Continuous, ONE, **PPO, **settings)
+    config = config_of(algorithm, Continuous, ONE, **(PPO if algorithm == "PPO" else {}), **settings)
     steps = Steps()
-    for algorithm, read, _ in trained(config, tmp_path):
+    for trainer, read, _ in trained(config, tmp_path):
         for _, columns in read.learned:
             found = check_rows(columns, ONE, steps, played=to_box, log_prob=gaussian)
-            check_advantages(columns, found, ONE, values_of(algorithm.get_policy()), GAMMA, LAMBDA)
+            if sb.ADVANTAGES in columns:
+                check_advantages(columns, found, ONE, values_of(trainer.get_policy()), GAMMA, LAMBDA)
     assert steps.check_complete(ONE) > 5
 
 
@@ -549,6 +550,7 @@ CASES: dict[str, Callable] = {
     "costs in a replay": replayed_costs,
     **{f"novelty by {kind}": functools.partial(novelty, kind=kind) for kind in ("RND", "Curiosity")},
     "box": box,
+    "box and V-trace": functools.partial(box, algorithm="IMPALA"),
     "box of SAC": replayed_box,
     "box of TD3": functools.partial(replayed_box, algorithm="TD3", n_step=3),
 }
@@ -585,6 +587,7 @@ OF_ARRAYS: dict[str, Callable] = {
     "rows of n steps of agents that wait": functools.partial(
         rows, door="several", algorithm="DQN", n_step=5, fragment=1
     ),
+    "rows of V-trace": functools.partial(rows, algorithm="IMPALA"),
     "restored": functools.partial(rows, restore=True),
     "loops outside": loops_outside,
     "loops outside, asynchronous": functools.partial(loops_outside, algorithm="IMPALA"),

@@ -114,7 +114,7 @@ def truncation_forgotten(finish, lane, fragment):
     finish(lane, fragment)
 
 
-@mutates(Policy, "log_prob", "rows")
+@mutates(Policy, "log_prob", "rows of V-trace")
 def log_probability_of_another_action(compute, policy, dist_inputs, actions):
     return compute(policy, dist_inputs, np.roll(actions, 1, axis=0))
 
@@ -146,8 +146,10 @@ def returns_of_clipped_rewards(add, tracker, rewards, *more):
     add(tracker, np.sign(rewards), *more)
 
 
-@mutates(Fragment, "mark_invalid", "rows of environments that fail")
-def row_of_a_failed_step(_mark, *_given): ...
+@mutates(Fragment, "to_batch", "rows of environments that fail")
+def row_of_a_failed_step(make, fragment, *given, **named):
+    fragment.valid = None
+    return make(fragment, *given, **named)
 
 
 @mutates(Fragment, "cut_at_failures", "rows of environments that fail")
@@ -159,7 +161,7 @@ def action_given_in_the_policys_unit(_map, mapper, actions):
     return actions.astype(mapper.space.dtype)
 
 
-@mutates(Policy, "log_prob", "box")
+@mutates(Policy, "log_prob", "box and V-trace")
 def log_density_in_the_environments_unit(compute, policy, dist_inputs, actions):
     return compute(policy, dist_inputs, actions) - np.float32(np.log(2))
 
@@ -252,7 +254,8 @@ def row_of_an_agent_that_saw_no_end(close, seats, seat, observations, terminated
 
 @mutates(EnvironmentSeats, "_close_last", "several agents")
 def death_written_as_truncation(close, seats, seat, observations, terminated, truncated):
-    close(seats, seat, observations, terminated and seats.result is not None, truncated or terminated)
+    is_alone = terminated and len(seats.living) > 1 and seat.agent in observations
+    close(seats, seat, observations, terminated and not is_alone, truncated or is_alone)
 
 
 @mutates(MultiAgentWorker, "_report_steps", "policies")
@@ -286,7 +289,7 @@ def rows_lost_when_another_client_arrives(begin, worker, turn, begins):
     place = begin(worker, turn, begins)
     if place is not None:
         for lane in worker._recording.values():
-            lane._closed = [], [], []
+            lane._closed = tuple(column[:1] for column in lane._closed)
     return place
 
 
@@ -328,8 +331,7 @@ def end_of_a_client_told_as_termination(end, env, episode_id, observations, trun
 
 @mutates(ExternalSeats, "carried_rows", "loops outside, whole episodes")
 def rows_of_a_running_episode_given_away(carried, seats, lane):
-    counts = carried(seats, lane)
-    return type(counts)({slot: count - 1 for slot, count in counts.items() if count})
+    return type(carried(seats, lane))()
 
 
 # ------------------------------------------------------------------ sequences and memories
@@ -339,7 +341,7 @@ def rows_of_a_running_episode_given_away(carried, seats, lane):
 def state_not_reset(_forget, *_given): ...
 
 
-@mutates(Fragment, "_sequences", "gru on policy")
+@mutates(Fragment, "_sequences", "gru and V-trace")
 def state_of_the_step_before(make, fragment, *given):
     columns = make(fragment, *given)
     return columns | {sb.STATE_IN: np.roll(columns[sb.STATE_IN], 1, axis=0)}

@@ -7,8 +7,11 @@ from unittest.mock import patch
 
 import numpy as np
 
+from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.losses import appo, impala
+from rllib.sample_batch import MultiAgentBatch
+from tests.witness.checks.rows import FRAGMENT
 
 Columns = dict[str, np.ndarray]
 
@@ -76,16 +79,28 @@ class Read:
 def reading(algorithm: Algorithm) -> Iterator[Read]:
     """Copies all batches while the algorithm runs."""
     read = Read()
-    learn = Algorithm.learn_on_batch
+    learn, sample_round = Algorithm.learn_on_batch, Algorithm._sample_round
+    fragments: dict[bytes, int] = {}  # observation of a row -> number of its fragment
+
+    def sample(self):
+        sampled = sample_round(self)
+        for batch, _ in sampled if self is algorithm else ():
+            number = len(fragments)
+            for rows in batch.policy_batches.values() if isinstance(batch, MultiAgentBatch) else [batch]:
+                fragments.update((row.tobytes(), number) for row in rows[sb.OBS])
+        return sampled
 
     def learn_on_batch(self, batch, policy_id="default_policy", **settings):
         if self is algorithm:
-            read.learned.append((policy_id, _copied(batch)))
+            columns = _copied(batch)
+            columns[FRAGMENT] = np.array([fragments.get(row.tobytes(), -1) for row in columns[sb.OBS]])
+            read.learned.append((policy_id, columns))
             read.filters.append(self.policies[policy_id].filter.get_state())
         return learn(self, batch, policy_id, **settings)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Algorithm, "learn_on_batch", learn_on_batch))
+        stack.enter_context(patch.object(Algorithm, "_sample_round", sample))
         for losses in (impala, appo):
             traced = _tracing(algorithm, read, losses.vtrace_of_rows)
             stack.enter_context(patch.object(losses, "vtrace_of_rows", traced))
@@ -129,9 +144,7 @@ def _drawing(events, sample):
 
 def _rating(events, update_priorities):
     def rate(indexes, td_errors):
-        events.append(
-            Event("update_priorities", {"batch_indexes": np.array(indexes), "td_errors": np.array(td_errors)})
-        )
+        events.append(Event("update_priorities", {sb.INDICES: np.array(indexes), sb.TD_ERRORS: np.array(td_errors)}))
         return update_priorities(indexes, td_errors)
 
     return rate

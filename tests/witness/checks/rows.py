@@ -12,6 +12,8 @@ from tests.witness.checks.steps import Step, Steps, close, following, life_of, r
 from tests.witness.script import Family, decoded, observation
 
 Columns = Mapping[str, np.ndarray]
+# Column that the reader adds: number of the fragment that a row comes from, beyond whose end no trace goes.
+FRAGMENT = "fragment"
 # Rewards, advantages, targets and values of one kind of reward.
 OF_REWARDS = (sb.REWARDS, sb.ADVANTAGES, sb.VALUE_TARGETS, sb.VF_PREDS)
 
@@ -40,7 +42,7 @@ def check_on_policy(
     lambda_: float,
     may_cut: Callable[[Step], bool] = never,
 ) -> None:
-    """Checks the rows of one fragment of each environment.
+    """Checks the rows of fragments.
 
     Args:
         columns: as the learner gets them.
@@ -133,7 +135,11 @@ def check_advantages(
         delta = float(columns[rewards][row]) - value[step]
         if not is_terminal:
             delta += gamma * next_value[step]
-        advantages[step] = delta + gamma * lambda_ * advantages.get(following(step), 0.0)
+        after_row = rows.get(following(step))
+        goes_on = after_row is not None and (
+            FRAGMENT not in columns or columns[FRAGMENT][row] == columns[FRAGMENT][after_row]
+        )
+        advantages[step] = delta + (gamma * lambda_ * advantages[following(step)] if goes_on else 0.0)
         expected = advantages[step], advantages[step] + value[step], value[step]
         for name, wanted in zip(checked, expected, strict=True):
             if name in columns:

@@ -588,9 +588,11 @@ OF_ARRAYS: dict[str, Callable] = {
         rows, door="several", algorithm="DQN", n_step=5, fragment=1
     ),
     "rows of V-trace": functools.partial(rows, algorithm="IMPALA"),
+    "whole episodes": functools.partial(rows, batch_mode="complete_episodes"),
+    "whole episodes of several agents": functools.partial(rows, door="several", batch_mode="complete_episodes"),
     "restored": functools.partial(rows, restore=True),
     "loops outside": loops_outside,
     "loops outside, asynchronous": functools.partial(loops_outside, algorithm="IMPALA"),
     "loops outside with a replay": functools.partial(loops_outside, algorithm="DQN"),
-    "loops outside, whole episodes": functools.partial(loops_outside, batch_mode="complete_episodes"),
+    "loops outside, whole episodes": functools.partial(loops_outside, batch_mode="complete_episodes", logs=False),
 }

@@ -31,6 +31,7 @@ from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess import advantages, cost_advantages, sequences, transitions
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.losses import vtrace
 from rllib.models.observations import filters
 from rllib.policy import Policy
@@ -128,6 +129,11 @@ def trace_one_step_too_long(compute, rewards, values, next_values, terminateds, 
 def row_of_a_fragment_twice(make, *given, **named):
     batch = make(*given, **named)
     return batch.rows(np.append(np.arange(len(batch)), 0))
+
+
+@mutates(RolloutWorker, "_complete", "whole episodes")
+def episode_left_in_the_middle(_complete, _worker, fragment, _report):
+    return fragment
 
 
 @mutates(EpisodeTracker, "pop_finished", "rows")
@@ -272,6 +278,10 @@ def row_across_episodes_of_a_waiting_agent(_move, steps, _num_kept, _starts):
 def rows_not_cut_before_a_dropped_step(_cut, _rows, _environments): ...
 
 
+@mutates(MultiAgentWorker, "_complete", "whole episodes of several agents")
+def episode_of_several_left_in_the_middle(_complete, *_given): ...
+
+
 @mutates(Fragment, "keep", "several agents")
 def newest_observation_of_another_slot(keep, fragment, is_row, newest):
     keep(fragment, is_row, newest | {sb.OBS: np.roll(newest[sb.OBS], 1, axis=0)})
@@ -329,9 +339,8 @@ def end_of_a_client_told_as_termination(end, env, episode_id, observations, trun
     end(env, episode_id, observations, False)
 
 
-@mutates(ExternalSeats, "carried_rows", "loops outside, whole episodes")
-def rows_of_a_running_episode_given_away(carried, seats, lane):
-    return type(carried(seats, lane))()
+@mutates(ExternalSeats, "carry", "loops outside, whole episodes")
+def rows_of_a_running_episode_given_away(_carry, _seats): ...
 
 
 # ------------------------------------------------------------------ sequences and memories

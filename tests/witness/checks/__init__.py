@@ -15,7 +15,7 @@
 """
 
 from tests.witness.checks.counters import check_counters
-from tests.witness.checks.rows import check_on_policy, check_stored
+from tests.witness.checks.rows import check_on_policy, check_stored, check_whole
 from tests.witness.checks.steps import Step, Steps, following, life_of
 
-__all__ = ["Step", "Steps", "check_counters", "check_on_policy", "check_stored", "following", "life_of"]
+__all__ = ["Step", "Steps", "check_counters", "check_on_policy", "check_stored", "check_whole", "following", "life_of"]

@@ -1,7 +1,7 @@
 """Rows of fragments and of replays, computed again from scripts."""
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -103,6 +103,18 @@ def check_rows(
             inputs = np.asarray(columns[sb.ACTION_DIST_INPUTS][row], np.float64)
             close(columns[sb.ACTION_LOGP][row], log_prob(inputs, action), f"{step}: log-probability", 1e-5)
     return rows
+
+
+def check_whole(columns: Columns, family: Family, decode: Callable = decoded) -> None:
+    """Checks that the lives in a batch are whole, from the first step to the last (batch_mode "complete_episodes")."""
+    found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for row, seen in enumerate(columns[sb.OBS]):
+        if sb.LOSS_MASK not in columns or columns[sb.LOSS_MASK][row]:
+            *life, step = decode(seen)
+            found[tuple(life)].append(step)
+    for life, steps in found.items():
+        length = life_of(family, (*life, 0)).length
+        assert sorted(steps) == list(range(length)), f"a batch of whole episodes has the steps {steps} of {life}"
 
 
 def check_advantages(

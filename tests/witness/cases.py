@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tests.witness.checks.rows import check_advantages, check_rows
 from tests.witness.checks.scaling import ReturnsOfEpisodes, check_moments
 from tests.witness.checks.steps import reward_of
 from tests.witness.checks.vtrace import check_vtrace
+from tests.witness.doors.external import ExternalSingle
 from tests.witness.doors.scripted import Continuous, Several, Single
 from tests.witness.reader import reading
 from tests.witness.script import BOTH, OBSERVATION_SIZE, TERMINATED, TRUNCATED, Family, decoded, observation
@@ -576,6 +578,19 @@ def loops_outside(tmp_path, **case) -> None:
     test_external.run(usual | case, tmp_path)
 
 
+class LoggingNumbers(ExternalSingle):
+    """Loops that log numbers of another kind, as clients in JSON do: 1.0 for 1."""
+
+    def log_action(self, episode_id, observation, action):
+        super().log_action(episode_id, observation, float(action))
+
+
+def numbers_of_clients(tmp_path) -> None:
+    """Actions of somebody else that are whole numbers of another kind are the same actions."""
+    with patch.object(test_external, "ExternalSingle", LoggingNumbers):
+        loops_outside(tmp_path, algorithm="DQN", has_untrained=False)
+
+
 # Cases that the covering arrays have as well; mutations are found by these.
 OF_ARRAYS: dict[str, Callable] = {
     "rows": rows,
@@ -592,6 +607,7 @@ OF_ARRAYS: dict[str, Callable] = {
     "whole episodes of several agents": functools.partial(rows, door="several", batch_mode="complete_episodes"),
     "restored": functools.partial(rows, restore=True),
     "loops outside": loops_outside,
+    "loops outside that log 1.0": numbers_of_clients,
     "loops outside, asynchronous": functools.partial(loops_outside, algorithm="IMPALA"),
     "loops outside with a replay": functools.partial(loops_outside, algorithm="DQN"),
     "loops outside, whole episodes": functools.partial(loops_outside, batch_mode="complete_episodes", logs=False),

@@ -102,6 +102,11 @@ def values_of(policy: Policy) -> Callable:
     return lambda places: policy.values(_seen(places))
 
 
+def no_values(places) -> np.ndarray:
+    """Values of a policy that has none: returns are summed up to the end of a fragment alone."""
+    return np.zeros(len(places))
+
+
 def only(_agent: int) -> str:
     return "p"
 
@@ -144,6 +149,36 @@ def policies(tmp_path, algorithm="PPO", parts=1, **settings) -> None:
     assert steps.check_complete(THREE, num_open=1) > 5
     if algorithm == "PPO":
         check_counters(last, THREE, steps, even_or_odd)
+
+
+# Settings of algorithms that learn from the newest steps.
+NEWEST = {
+    "PPO": PPO,
+    "A2C": {"lambda_": LAMBDA},
+    "TRPO": {"lambda_": LAMBDA, "standardize_advantages": False},
+}
+
+
+def newest_steps(tmp_path, algorithm: str, door=Single, lambda_=LAMBDA, has_values=True, **settings) -> None:
+    """Rows of one fragment of each environment, as an algorithm that learns from the newest steps gets them."""
+    family = ONE if door is Single else THREE
+    config = config_of(algorithm, door, family, **NEWEST.get(algorithm, {}), **settings)
+    if door is Several:
+        by_policy(config, only)
+    steps = Steps()
+    for trainer, read, result in trained(config, tmp_path):
+        assert read.learned, "nothing was learned"
+        for policy_id, columns in read.learned:
+            found = check_rows(columns, family, steps)
+            if sb.LOSS_MASK in columns:
+                check_bootstraps(columns, family)
+            if sb.ADVANTAGES in columns:
+                values = values_of(trainer.get_policy(policy_id)) if has_values else no_values
+                check_advantages(columns, found, family, values, GAMMA, lambda_)
+        last = result
+    assert steps.check_complete(family, num_open=1) > 5
+    if algorithm not in ("IMPALA", "APPO"):
+        check_counters(last, family, steps)
 
 
 REPLAYED = {
@@ -295,6 +330,16 @@ def _target_inputs(columns, places) -> np.ndarray:
 # ------------------------------------------------------------------ replays
 
 
+def q_errors(policy: Policy, columns) -> np.ndarray:
+    """Absolute TD errors of rows, by one network for values and targets, in float64."""
+    every = np.arange(len(columns[sb.OBS]))
+    now, after = (
+        np.asarray(policy.action_values(columns[name]).q_values(), np.float64) for name in (sb.OBS, sb.NEXT_OBS)
+    )
+    targets = columns[sb.REWARDS] + columns[sb.DISCOUNTS] * after[every, after.argmax(1)]
+    return np.abs(now[every, columns[sb.ACTIONS]] - targets)
+
+
 def priorities(tmp_path, capacity=5000, n_step=1, **settings) -> None:
     """Prioritised replay of DQN: draws, weights, and errors of the rows that were drawn."""
     config = config_of(
@@ -314,14 +359,7 @@ def priorities(tmp_path, capacity=5000, n_step=1, **settings) -> None:
         **settings,
     )
     for algorithm, read, _ in trained(config, tmp_path):
-        q = algorithm.get_policy().action_values
-
-        def errors_of(columns, q=q):
-            every = np.arange(len(columns[sb.OBS]))
-            now, after = (np.asarray(q(columns[name]).q_values(), np.float64) for name in (sb.OBS, sb.NEXT_OBS))
-            targets = columns[sb.REWARDS] + columns[sb.DISCOUNTS] * after[every, after.argmax(1)]
-            return np.abs(now[every, columns[sb.ACTIONS]] - targets)
-
+        errors_of = functools.partial(q_errors, algorithm.get_policy())
         ((_, events),) = read.replayed.items()
         settings_ = {"alpha": 0.6, "epsilon": 0.01, "capacity": capacity}
         assert check_priorities(events, errors_of, **settings_) > 5
@@ -503,6 +541,20 @@ def box(tmp_path, algorithm="PPO", **settings) -> None:
     assert steps.check_complete(ONE) > 5
 
 
+def replayed_rows(tmp_path, algorithm: str, n_step=3, **settings) -> None:
+    """Rows of n steps in replays."""
+    config = config_of(algorithm, Single, ONE, n_step=n_step, **REPLAYED, **settings)
+    steps, stored = Steps(), []
+    for trainer, read, _ in trained(config, tmp_path):
+        for _, columns in read.stored:
+            stored.append(columns)
+            if sb.TD_ERRORS in columns:
+                given, wanted = np.abs(columns[sb.TD_ERRORS]), q_errors(trainer.get_policy(), columns)
+                assert np.allclose(given, wanted, rtol=1e-3, atol=1e-3), f"TD errors {given}, not {wanted}"
+    check_stored(stored, ONE, steps, GAMMA, n_step)
+    assert steps.check_complete(ONE) > 5
+
+
 def replayed_box(tmp_path, algorithm="SAC", n_step=1, **settings) -> None:
     """Actions of a Box in a replay."""
     config = config_of(algorithm, Continuous, ONE, n_step=n_step, **REPLAYED, **settings)
@@ -516,6 +568,12 @@ def replayed_box(tmp_path, algorithm="SAC", n_step=1, **settings) -> None:
 
 
 CASES: dict[str, Callable] = {
+    "newest steps of TRPO": functools.partial(newest_steps, algorithm="TRPO"),
+    "newest steps of PG": functools.partial(newest_steps, algorithm="PG", lambda_=1.0, has_values=False),
+    "newest steps of APPO": functools.partial(newest_steps, algorithm="APPO"),
+    "newest steps of several agents of APPO": functools.partial(newest_steps, algorithm="APPO", door=Several),
+    **{f"box of {name}": functools.partial(replayed_box, algorithm=name, n_step=2) for name in ("TQC", "CrossQ")},
+    "replays of ApexDQN": functools.partial(replayed_rows, algorithm="ApexDQN", num_replay_buffer_shards=1),
     "policies": policies,
     "policies in replays": functools.partial(policies, algorithm="DQN", n_step=3),
     **{f"{kind} on policy": functools.partial(memory, kind=kind) for kind in MEMORIES},

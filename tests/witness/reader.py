@@ -10,6 +10,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.losses import appo, impala
+from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import MultiAgentBatch
 from tests.witness.checks.rows import FRAGMENT
 
@@ -106,11 +107,10 @@ def reading(algorithm: Algorithm) -> Iterator[Read]:
             stack.enter_context(patch.object(losses, "vtrace_of_rows", traced))
         for policy_id, replay in getattr(algorithm, "replays", {}).items():
             events = read.replayed[policy_id] = []
-            for name, listen in (
-                ("add", _storing(read, policy_id)),
-                ("sample", _drawing),
-                ("update_priorities", _rating),
-            ):
+            listening = {"add": _storing(read, policy_id)}
+            if isinstance(replay, ReplayBuffer):
+                listening |= {"sample": _drawing, "update_priorities": _rating}
+            for name, listen in listening.items():
                 replay.__dict__[name] = listen(events, getattr(replay, name))
                 stack.callback(replay.__dict__.pop, name)
         yield read

@@ -30,11 +30,13 @@ from tests.witness.checks.vtrace import check_vtrace
 from tests.witness.doors.external import ExternalSingle
 from tests.witness.doors.scripted import Continuous, Several, Single
 from tests.witness.reader import reading
-from tests.witness.script import BOTH, OBSERVATION_SIZE, TERMINATED, TRUNCATED, Family, decoded, observation
+from tests.witness.script import BOTH, CRASHED, OBSERVATION_SIZE, TERMINATED, TRUNCATED, Family, decoded, observation
 
 GAMMA, LAMBDA = grid.GAMMA, grid.LAMBDA
 ENDS = (TERMINATED, TRUNCATED, BOTH)
 ONE, THREE = Family(ends=ENDS), Family(ends=ENDS, num_agents=3)
+FAILING = Family(ends=(TERMINATED, TRUNCATED, CRASHED))
+THREE_FAILING = Family(ends=(TERMINATED, TRUNCATED, CRASHED), num_agents=3)
 DENSE = {"fcnet_hiddens": [8]}
 GRU = {**DENSE, "use_gru": True, "lstm_cell_size": 4, "max_seq_len": 5}
 MEMORIES = {
@@ -56,10 +58,18 @@ PPO = {"sgd_minibatch_size": 8, "num_sgd_iter": 1, "standardize_advantages": Fal
 
 
 def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, fragment=7, **settings):
-    """The config of a case: one fragment of each environment is a train batch, and the weights stay."""
+    """The config of a case: one fragment of each environment is a train batch, and weights stay as they are.
+
+    Args:
+        algorithm, kind, family: names the algorithm, the environment and its scripts.
+        envs, workers, fragment: environments of each worker, workers, and steps of a fragment.
+        settings: of training(); "environment" and "rollouts" are those of these methods.
+    """
     more = {name: settings.pop(name, {}) for name in ("environment", "rollouts")}
     config = getattr(rllib, f"{algorithm}Config")()
     config.environment(kind, env_config={"family": family}, **more["environment"])
+    if CRASHED in family.ends:
+        config.fault_tolerance(restart_failed_sub_environments=True)
     rows = fragment * envs * max(1, workers)
     config.rollouts(
         num_rollout_workers=workers,
@@ -67,8 +77,10 @@ def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, fragme
         rollout_fragment_length=fragment,
         **more["rollouts"],
     )
-    if algorithm in ("PPO", "A2C", "IMPALA", "APPO"):
+    if algorithm in ("PPO", "A2C", "IMPALA", "APPO", "TRPO", "PG"):
         settings.setdefault("train_batch_size", rows)
+    if "sgd_minibatch_size" in settings:
+        settings["sgd_minibatch_size"] = min(settings["sgd_minibatch_size"], rows)
     config.debugging(seed=1).training(**{"gamma": GAMMA, "lr": 0.0, "model": DENSE, **settings})
     return config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=60)
 
@@ -91,6 +103,13 @@ def by_policy(config, policies: Callable[[int], str]):
     """Several policies that all learn."""
     ids = {policies(agent) for agent in range(3)}
     return config.multi_agent(policies=ids, policy_mapping_fn=lambda agent, *_, **__: policies(agent))
+
+
+def family_of(door, fails: bool = False) -> Family:
+    """The scripts of an environment; `fails`: whether it fails now and then."""
+    if fails:
+        return FAILING if door is not Several else THREE_FAILING
+    return ONE if door is not Several else THREE
 
 
 def even_or_odd(agent: int) -> str:
@@ -159,9 +178,11 @@ NEWEST = {
 }
 
 
-def newest_steps(tmp_path, algorithm: str, door=Single, lambda_=LAMBDA, has_values=True, **settings) -> None:
+def newest_steps(
+    tmp_path, algorithm: str, door=Single, lambda_=LAMBDA, has_values=True, fails=False, **settings
+) -> None:
     """Rows of one fragment of each environment, as an algorithm that learns from the newest steps gets them."""
-    family = ONE if door is Single else THREE
+    family = family_of(door, fails)
     config = config_of(algorithm, door, family, **NEWEST.get(algorithm, {}), **settings)
     if door is Several:
         by_policy(config, only)
@@ -191,9 +212,9 @@ REPLAYED = {
 # ------------------------------------------------------------------ memories
 
 
-def memory(tmp_path, kind="gru", max_seq_len=5, door=Single, algorithm="PPO", parts=1, **settings) -> None:
+def memory(tmp_path, kind="gru", max_seq_len=5, door=Single, algorithm="PPO", parts=1, fails=False, **settings) -> None:
     """A policy with a memory, on policy: its states, its sequences, and advantages by its values."""
-    family = ONE if door is Single else THREE
+    family = family_of(door, fails)
     more = PPO if algorithm == "PPO" else {"lambda_": LAMBDA} if algorithm == "A2C" else {}
     model = {**MEMORIES[kind], "max_seq_len": max_seq_len}
     config = config_of(algorithm, door, family, model=model, **more, **settings)
@@ -246,9 +267,11 @@ def previous_steps(tmp_path, kind="gru", **settings) -> None:
     assert steps.check_complete(ONE) > 5
 
 
-def replayed_sequences(tmp_path, burn_in=2, n_step=1, max_seq_len=3, zero_init_states=False, door=Single, **settings):
+def replayed_sequences(
+    tmp_path, burn_in=2, n_step=1, max_seq_len=3, zero_init_states=False, door=Single, fails=False, **settings
+):
     """R2D2's sequences: in the replay, and as they are learned from."""
-    family = ONE if door is Single else THREE
+    family = family_of(door, fails)
     config = config_of(
         "R2D2",
         door,
@@ -282,9 +305,9 @@ def replayed_sequences(tmp_path, burn_in=2, n_step=1, max_seq_len=3, zero_init_s
 # ------------------------------------------------------------------ V-trace
 
 
-def vtrace(tmp_path, algorithm="IMPALA", door=Single, fragment=20, **settings) -> None:
+def vtrace(tmp_path, algorithm="IMPALA", door=Single, fragment=20, fails=False, **settings) -> None:
     """V-trace of weights that move: the second update on a batch is off its policy."""
-    family = ONE if door is Single else THREE
+    family = family_of(door, fails)
     config = config_of(
         algorithm, door, family, fragment=fragment, lr=0.03, num_sgd_iter=3, standardize_advantages=False, **settings
     )
@@ -340,12 +363,13 @@ def q_errors(policy: Policy, columns) -> np.ndarray:
     return np.abs(now[every, columns[sb.ACTIONS]] - targets)
 
 
-def priorities(tmp_path, capacity=5000, n_step=1, **settings) -> None:
+def priorities(tmp_path, capacity=5000, n_step=1, fails=False, **settings) -> None:
     """Prioritised replay of DQN: draws, weights, and errors of the rows that were drawn."""
+    family = family_of(Single, fails)
     config = config_of(
         "DQN",
         Single,
-        ONE,
+        family,
         train_batch_size=16,
         num_steps_sampled_before_learning_starts=20,
         n_step=n_step,
@@ -383,10 +407,10 @@ def stored_replay(tmp_path, **settings) -> None:
 
 
 def filters(
-    tmp_path, door=Single, parts=1, workers=0, fragment=30, algorithm="PPO", policy_of=only, **settings
+    tmp_path, door=Single, parts=1, workers=0, fragment=30, algorithm="PPO", policy_of=only, fails=False, **settings
 ) -> None:
     """Statistics of a filter: all observations, each once; rows are those, filtered by the statistics of their time."""
-    family = ONE if door is Single else THREE
+    family = family_of(door, fails)
     config = config_of(
         algorithm,
         door,
@@ -427,33 +451,40 @@ def filters(
 # ------------------------------------------------------------------ rewards, costs, novelty
 
 
-def clipped(tmp_path, clip=True, **settings) -> None:
+def clipped(tmp_path, clip=True, door=Single, fails=False, **settings) -> None:
     """Rewards by their sign, or clipped; results have the environment's."""
-    config = config_of("PPO", Single, ONE, environment={"clip_rewards": clip}, **PPO, **settings)
+    family = family_of(door, fails)
+    config = config_of("PPO", door, family, environment={"clip_rewards": clip}, **PPO, **settings)
+    if door is Several:
+        by_policy(config, only)
     steps = Steps()
-    bound = 1.0 if clip is True else clip
+    scaled = (lambda _, reward: np.sign(reward)) if clip is True else (lambda _, reward: min(reward, clip))
     for algorithm, read, result in trained(config, tmp_path):
         for policy_id, columns in read.learned:
-            found = check_rows(columns, ONE, steps, scaled=lambda step, reward: min(reward, bound))
-            check_advantages(columns, found, ONE, values_of(algorithm.get_policy(policy_id)), GAMMA, LAMBDA)
-        check_counters(result, ONE, steps)
+            found = check_rows(columns, family, steps, scaled=scaled)
+            check_advantages(columns, found, family, values_of(algorithm.get_policy(policy_id)), GAMMA, LAMBDA)
+        check_counters(result, family, steps)
 
 
-def normalized(tmp_path, parts=1, **settings) -> None:
+def normalized(tmp_path, parts=1, door=Single, fails=False, **settings) -> None:
     """Rewards divided by the deviation of discounted returns, and the statistics of these."""
-    config = config_of("PPO", Single, ONE, environment={"normalize_returns": True}, **PPO, **settings)
-    returns = ReturnsOfEpisodes(ONE, GAMMA)
+    family = family_of(door, fails)
+    config = config_of("PPO", door, family, environment={"normalize_returns": True}, **PPO, **settings)
+    if door is Several:
+        by_policy(config, only)
+    returns = ReturnsOfEpisodes(family, GAMMA)
     for algorithm, read, result in trained(config, tmp_path, parts=parts):  # noqa: B007
         for _, columns in read.learned:
             returns.check(columns)
         ((_, scale),) = algorithm._return_scales.items()
         check_moments(scale.get_state(), returns.counted)
-    check_counters(result, ONE, returns.steps)
+    check_counters(result, family, returns.steps)
 
 
-def costs(tmp_path, **settings) -> None:
+def costs(tmp_path, fails=False, **settings) -> None:
     """A limit on costs, on policy: advantages and targets of costs by their critic's values."""
-    config = config_of("PPO", Single, ONE, cost_limit=1.0, cost_gamma=0.75, cost_lambda=0.5, **PPO, **settings)
+    family = family_of(Single, fails)
+    config = config_of("PPO", Single, family, cost_limit=1.0, cost_gamma=0.75, cost_lambda=0.5, **PPO, **settings)
     steps = Steps()
     for algorithm, read, result in trained(config, tmp_path):
         estimator = algorithm._rollout_settings.only_policy.postprocess
@@ -462,30 +493,32 @@ def costs(tmp_path, **settings) -> None:
         of_costs = estimator._cost_values(policy)
         values_of_costs = functools.partial(lambda values, places: values(_seen(places)), of_costs)
         for _, columns in read.learned:
-            found = check_rows(columns, ONE, steps)
+            found = check_rows(columns, family, steps)
             check_costs(columns, "cost")
             names = "cost", sb.COST_ADVANTAGES, sb.COST_TARGETS, "none"
-            check_advantages(columns, found, ONE, values_of_costs, 0.75, 0.5, names)
+            check_advantages(columns, found, family, values_of_costs, 0.75, 0.5, names)
             names = sb.REWARDS, "none", sb.VALUE_TARGETS, sb.VF_PREDS
-            check_advantages(columns, found, ONE, values_of(policy), GAMMA, LAMBDA, names)
-        check_episode_costs(result, ONE, steps)
-        check_counters(result, ONE, steps)
+            check_advantages(columns, found, family, values_of(policy), GAMMA, LAMBDA, names)
+        check_episode_costs(result, family, steps)
+        check_counters(result, family, steps)
 
 
-def replayed_costs(tmp_path, n_step=3, **settings) -> None:
+def replayed_costs(tmp_path, n_step=3, fails=False, **settings) -> None:
     """A limit on costs with a replay: sums of n costs and the discounts of what follows."""
-    config = config_of("SAC", Single, ONE, cost_limit=1.0, cost_gamma=0.75, n_step=n_step, **REPLAYED, **settings)
+    family = family_of(Single, fails)
+    config = config_of("SAC", Single, family, cost_limit=1.0, cost_gamma=0.75, n_step=n_step, **REPLAYED, **settings)
     steps = Steps()
     for _, read, result in trained(config, tmp_path):
         stored = [columns for _, columns in read.stored]
-        check_stored(stored, ONE, steps, GAMMA, n_step)
-        check_stored_costs(stored, ONE, 0.75, "cost")
+        check_stored(stored, family, steps, GAMMA, n_step)
+        check_stored_costs(stored, family, 0.75, "cost")
         assert np.isfinite(result["episode_cost_mean"])
 
 
-def novelty(tmp_path, kind="RND", **settings) -> None:
+def novelty(tmp_path, kind="RND", fails=False, **settings) -> None:
     """Intrinsic rewards: one for each step, beside advantages that are GAE's; statistics of all observations."""
-    config = config_of("PPO", Single, ONE, **PPO, **settings)
+    family = family_of(Single, fails)
+    config = config_of("PPO", Single, family, **PPO, **settings)
     net = (
         {"embed_dim": 4, "distill_net_config": DENSE}
         if kind == "RND"
@@ -495,12 +528,12 @@ def novelty(tmp_path, kind="RND", **settings) -> None:
     steps = Steps()
     for algorithm, read, result in trained(config, tmp_path):
         for policy_id, columns in read.learned:
-            found = check_rows(columns, ONE, steps)
+            found = check_rows(columns, family, steps)
             extrinsic = columns | {sb.ADVANTAGES: columns[sb.ADVANTAGES] - columns[sb.INTRINSIC_ADVANTAGES]}
-            check_advantages(extrinsic, found, ONE, values_of(algorithm.get_policy(policy_id)), GAMMA, LAMBDA)
+            check_advantages(extrinsic, found, family, values_of(algorithm.get_policy(policy_id)), GAMMA, LAMBDA)
             assert columns[sb.INTRINSIC_REWARDS].any(), "no intrinsic rewards"
             assert np.all(columns[sb.INTRINSIC_REWARDS] >= 0), "a negative intrinsic reward"
-        check_counters(result, ONE, steps)
+        check_counters(result, family, steps)
         (own,) = algorithm._intrinsic_rewards.values()
         state = own.get_state()
         for name in ("observations", "returns"):
@@ -529,16 +562,17 @@ def gaussian(inputs, action) -> float:
     return -0.5 * z * z - log_std - 0.5 * np.log(2 * np.pi)
 
 
-def box(tmp_path, algorithm="PPO", **settings) -> None:
+def box(tmp_path, algorithm="PPO", fails=False, **settings) -> None:
     """Actions of a Box on policy: stored in the policy's unit, with the density in that unit."""
-    config = config_of(algorithm, Continuous, ONE, **(PPO if algorithm == "PPO" else {}), **settings)
+    family = family_of(Continuous, fails)
+    config = config_of(algorithm, Continuous, family, **(PPO if algorithm == "PPO" else {}), **settings)
     steps = Steps()
     for trainer, read, _ in trained(config, tmp_path):
         for _, columns in read.learned:
-            found = check_rows(columns, ONE, steps, played=to_box, log_prob=gaussian)
+            found = check_rows(columns, family, steps, played=to_box, log_prob=gaussian)
             if sb.ADVANTAGES in columns:
-                check_advantages(columns, found, ONE, values_of(trainer.get_policy()), GAMMA, LAMBDA)
-    assert steps.check_complete(ONE) > 5
+                check_advantages(columns, found, family, values_of(trainer.get_policy()), GAMMA, LAMBDA)
+    assert steps.check_complete(family) > 5
 
 
 def replayed_rows(tmp_path, algorithm: str, n_step=3, **settings) -> None:

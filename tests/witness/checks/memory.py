@@ -109,9 +109,6 @@ def check_bootstraps(columns: Columns, family: Family) -> None:
         assert after == following(step), f"{step} is followed by {after}"
         is_last = step[3] == life.length - 1
         assert not (is_last and mask[row + 1]), f"{after} is learned from, after the end"
-    for row in np.flatnonzero(~mask):  # behind a final observation there may be what the next life begins with
-        after = decoded(seen[row])
-        assert row and (mask[row - 1] or not after[3]), f"{after} is no step, as the row before it"
 
 
 def check_replayed_sequences(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
-from tests.witness.checks.rows import Columns, categorical
+from tests.witness.checks.rows import FRAGMENT, Columns, categorical
 from tests.witness.checks.steps import Step, close, following, life_of
 from tests.witness.script import Family, decoded
 
@@ -57,18 +57,22 @@ def check_vtrace(
         reward = float(columns[sb.REWARDS][rows[step]])
         return min(clip_rho, rho[step]) * (reward + discount(step) * next_value[step] - value[step])
 
+    def is_followed(step):
+        """Whether the next step is in the same fragment."""
+        after = rows.get(following(step))
+        return after is not None and columns[FRAGMENT][rows[step]] == columns[FRAGMENT][after]
+
     def target(step):
-        total, weight, at = value[step], 1.0, step
-        while at in rows:
-            total += weight * delta(at)
+        total, weight, at = value[step] + delta(step), 1.0, step
+        while is_followed(at):
             weight *= discount(at) * lambda_ * min(1.0, rho[at])
             at = following(at)
+            total += weight * delta(at)
         return total
 
     for step, row in rows.items():
         close(given["targets"][row], target(step), f"{step}: target")
-        after = following(step)
-        next_target = target(after) if after in rows else next_value[step]
+        next_target = target(following(step)) if is_followed(step) else next_value[step]
         reward = float(columns[sb.REWARDS][row])
         wanted = min(clip_pg_rho, rho[step]) * (reward + discount(step) * next_target - value[step])
         close(given["advantages"][row], wanted, f"{step}: advantage")

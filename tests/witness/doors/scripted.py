@@ -110,6 +110,8 @@ class Several(MultiAgentEnv):
     def __init__(self, config):
         super().__init__()
         self.player = Player(config["family"])
+        # Else the end of all that have come would end the episode, and others may come later.
+        self.possible_agents = list(range(config["family"].num_agents))
         self._own = {}
 
     def reset(self, *, seed=None, options=None):

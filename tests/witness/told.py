@@ -20,6 +20,7 @@ class Told:
     Args:
         family, manner: of the loops.
         drops_logged: whether steps in which somebody else acts are left out.
+        loses_steps: whether a client that dies loses steps that it has not sent.
 
     Attributes:
         steps: that were found.
@@ -29,6 +30,7 @@ class Told:
     family: Family
     manner: Manner
     drops_logged: bool
+    loses_steps: bool = False
     steps: Steps = field(default_factory=Steps)
     cuts: set[Step] = field(default_factory=set)
 
@@ -96,8 +98,9 @@ class Told:
         return newest
 
     def _serials(self) -> set[int]:
-        """Serials of all places whose loops have told anything; some may have no rows yet."""
+        """Serials of places whose loops may have told anything; some have no rows, as have some loops in between."""
         firsts = {serial - serial % MOST_PLACES for serial, *_ in self.steps.counts}
+        firsts |= {first + k * MOST_PLACES for first in firsts for k in range(-12, 13) if first >= 12 * MOST_PLACES}
         return {first + place for first in firsts for place in range(self.manner.num_loops * self.manner.num_places)}
 
     def _is_left_out(self, script: Episode) -> bool:
@@ -106,8 +109,7 @@ class Told:
 
     def _length(self, script: Episode) -> int:
         """Number of turns of an episode."""
-        seen = [script.first, *(event.seen for event in script.events[:-1])]
-        return sum(bool(each) or self.manner.asks_for_none for each in seen)
+        return 1 + sum(map(self.manner.is_turn, script.events[:-1]))
 
     def _returns(self, script: Episode) -> tuple[float, float]:
         """Least and largest return: actions without rows are not known, each of which may have its reward."""

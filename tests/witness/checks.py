@@ -139,7 +139,9 @@ def check_on_policy(
         if not is_terminal:
             delta += gamma * next_value[step]
         advantages[step] = delta + gamma * lambda_ * advantages.get(following(step), 0.0)
-        if rows.get(following(step), row + 1) != row + 1 and abs(columns[sb.ADVANTAGES][row] - delta) < 1e-4 * abs(delta):
+        if rows.get(following(step), row + 1) != row + 1 and abs(columns[sb.ADVANTAGES][row] - delta) < 1e-4 * abs(
+            delta
+        ):
             advantages[step] = delta  # a fragment ends between them: a policy was given more slots
         scale = 1 + abs(advantages[step])
         for name, expected in ((sb.ADVANTAGES, 0.0), (sb.VALUE_TARGETS, value[step])):

@@ -80,14 +80,18 @@ def run(case, tmp_path, scripts=0):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", list(map(made_possible, covering(AXES))), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize(
+    "case", list(map(made_possible, covering(AXES))), ids=lambda case: "-".join(map(str, case.values()))
+)
 def test_policy_clients(case, tmp_path):
     run(case, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_policy_clients_with_other_scripts(seed, tmp_path):
-    for number, case in enumerate(map(made_possible, covering(AXES, seed))):
-        print(case)
-        run(case, tmp_path / str(number), scripts=seed)
+@pytest.mark.parametrize(
+    "seed, case",
+    [(seed, case) for seed in range(1, 5) for case in map(made_possible, covering(AXES, seed))],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+def test_policy_clients_with_other_scripts(seed, case, tmp_path):
+    run(case, tmp_path, scripts=seed)

@@ -78,8 +78,10 @@ def test_loops_in_threads(case, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_loops_in_threads_with_other_scripts(seed, tmp_path):
-    for number, case in enumerate(covering(AXES, seed)):
-        print(case)
-        run(case, tmp_path / str(number), scripts=seed)
+@pytest.mark.parametrize(
+    "seed, case",
+    [(seed, case) for seed in range(1, 5) for case in covering(AXES, seed)],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+def test_loops_in_threads_with_other_scripts(seed, case, tmp_path):
+    run(case, tmp_path, scripts=seed)

@@ -55,5 +55,3 @@ class ExternalSingle(ExternalEnv):
 
 class ExternalSeveral(ExternalSingle, ExternalMultiAgentEnv):
     """Loops with several agents."""
-
-

@@ -5,6 +5,7 @@ place, so that episodes overlap. Which steps somebody else acts in, and which ep
 the names of the episodes alone.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,6 +66,18 @@ class Manner:
 
     def logged_steps(self, script: Episode) -> dict[Step, int]:
         """The steps of an episode in which somebody else acts, with the actions."""
+        return _logged_steps(self, script)
+
+    def is_turn(self, event: Event) -> bool:
+        """Whether what has followed a step is told with a turn of its own: what ends then must not come later."""
+        return bool(event.seen or event.terminated or event.truncated or self.asks_for_none)
+
+    def has_early_reward(self, serial: int, number: int) -> bool:
+        """Whether an episode has a reward before its first action."""
+        return (serial + number) % 3 == 0
+
+    def logged_steps(self, script: Episode) -> dict[Step, int]:
+        """The steps of an episode in which somebody else acts, with the actions."""
         steps, counts, waiting, seen = {}, Counter(), set(), script.first
         for time, event in enumerate(script.events):
             action = self.logged(script.serial, script.number, time)
@@ -76,6 +89,21 @@ class Manner:
             waiting -= set(event.seen)
             seen = event.seen
         return steps
+
+
+@functools.lru_cache(maxsize=10_000)
+def _logged_steps(manner: Manner, script: Episode) -> dict[Step, int]:
+    steps, counts, waiting, seen = {}, Counter(), set(), script.first
+    for time, event in enumerate(script.events):
+        action = manner.logged(script.serial, script.number, time)
+        if action is not None and len(seen) == len(event.acting):  # else somebody has a final observation
+            name = script.serial, script.number
+            steps |= {(*name, agent, counts[agent]): action for agent in event.acting}
+        waiting |= set(event.acting)
+        counts.update(waiting & set(event.seen))
+        waiting -= set(event.seen)
+        seen = event.seen
+    return steps
 
 
 def turns(loops, family: Family, serials, manner: Manner, first: int = 0) -> Iterator[None]:
@@ -176,5 +204,3 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
 def is_over(script: Episode) -> bool:
     """Whether an episode comes to an end that its loop tells."""
     return script.events[-1].end != CRASHED
-
-

@@ -1,7 +1,6 @@
 """What a run must show whose episodes are told by loops outside: rows, dropped rows and counts, from the scripts."""
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 

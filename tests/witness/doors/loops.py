@@ -68,28 +68,6 @@ class Manner:
         """The steps of an episode in which somebody else acts, with the actions."""
         return _logged_steps(self, script)
 
-    def is_turn(self, event: Event) -> bool:
-        """Whether what has followed a step is told with a turn of its own: what ends then must not come later."""
-        return bool(event.seen or event.terminated or event.truncated or self.asks_for_none)
-
-    def has_early_reward(self, serial: int, number: int) -> bool:
-        """Whether an episode has a reward before its first action."""
-        return (serial + number) % 3 == 0
-
-    def logged_steps(self, script: Episode) -> dict[Step, int]:
-        """The steps of an episode in which somebody else acts, with the actions."""
-        steps, counts, waiting, seen = {}, Counter(), set(), script.first
-        for time, event in enumerate(script.events):
-            action = self.logged(script.serial, script.number, time)
-            if action is not None and len(seen) == len(event.acting):  # else somebody has a final observation
-                name = script.serial, script.number
-                steps |= {(*name, agent, counts[agent]): action for agent in event.acting}
-            waiting |= set(event.acting)
-            counts.update(waiting & set(event.seen))
-            waiting -= set(event.seen)
-            seen = event.seen
-        return steps
-
 
 @functools.lru_cache(maxsize=10_000)
 def _logged_steps(manner: Manner, script: Episode) -> dict[Step, int]:

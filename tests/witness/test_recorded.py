@@ -31,7 +31,7 @@ READ = {
 def recorded_config(case, input_, recording):
     config = getattr(rllib, f"{case['algorithm']}Config")()
     config.environment(observation_space=OBSERVATIONS, action_space=recording.action_space)
-    config.offline_data(input_=input_)
+    config.offline_data(input_=input_, normalize_observations=False)
     if case["form"] == "ray_agents":
         config.offline_data(input_config={"policy": "p"})
     config.training(gamma=GAMMA, lr=0.0, model={"fcnet_hiddens": [8]}).debugging(seed=1)
@@ -74,7 +74,7 @@ def check_replayed(stored, recording, n_step, left_out):
 
 
 def check_cloned(batch, recording, values, left_out):
-    """Rows of BC and MARWIL: each step once; MARWIL's returns to go (arXiv, see rllib/algorithms/offline/marwil.py)."""
+    """Rows of BC and MARWIL: each step once; MARWIL's returns to go."""
     actions, steps = recording.steps(), Steps()
     for row, seen in enumerate(batch[sb.OBS]):
         step = decoded(seen)

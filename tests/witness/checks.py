@@ -36,10 +36,13 @@ class Steps:
     Attributes:
         counts: how often each was there.
         actions: of each.
+        restarts: those whose advantages leave out what came after the next one, which is in the same batch: a policy
+            was given more slots between them.
     """
 
     counts: Counter = field(default_factory=Counter)
     actions: dict[Step, float] = field(default_factory=dict)
+    restarts: list[Step] = field(default_factory=list)
 
     def add(self, step: Step, action: float) -> None:
         """Notes a row of a step.
@@ -52,7 +55,11 @@ class Steps:
         self.actions[step] = action
 
     def check_complete(
-        self, family: Family, num_open: int = 0, left_out: Callable[[int, int], Collection[Step]] = lambda *_: ()
+        self,
+        family: Family,
+        num_open: int = 0,
+        left_out: Callable[[int, int], Collection[Step]] = lambda *_: (),
+        num_restarts: int = 0,
     ) -> int:
         """Each life has all of its steps, but for the newest of each environment, which may lack its end.
 
@@ -61,10 +68,12 @@ class Steps:
             num_open: number of steps that may be missing at the end of an episode that ran when the run ended, beyond
                 those that come in order.
             left_out: function of an episode's serial and number: its steps that a rule leaves out of the batches.
+            num_restarts: largest number of restarts.
 
         Returns:
             Number of lives that are complete.
         """
+        assert len(self.restarts) <= num_restarts, f"advantages leave out what comes after {self.restarts}"
         by_life: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         for *life, index in self.counts:
             by_life[tuple(life)].append(index)
@@ -139,10 +148,9 @@ def check_on_policy(
         if not is_terminal:
             delta += gamma * next_value[step]
         advantages[step] = delta + gamma * lambda_ * advantages.get(following(step), 0.0)
-        if rows.get(following(step), row + 1) != row + 1 and abs(columns[sb.ADVANTAGES][row] - delta) < 1e-4 * abs(
-            delta
-        ):
-            advantages[step] = delta  # a fragment ends between them: a policy was given more slots
+        if following(step) in rows and abs(columns[sb.ADVANTAGES][row] - delta) < 1e-4 * abs(delta):
+            advantages[step] = delta
+            steps.restarts.append(step)
         scale = 1 + abs(advantages[step])
         for name, expected in ((sb.ADVANTAGES, 0.0), (sb.VALUE_TARGETS, value[step])):
             given, wanted = float(columns[name][row]), advantages[step] + expected
@@ -168,8 +176,18 @@ def transitions_of(columns: Columns) -> Iterable[tuple]:
             yield (seen[t], *row, seen[at], at == count)
 
 
-def check_stored(batches: Iterable[Columns], family: Family, steps: Steps, gamma: float, n_step: int) -> None:
-    """Checks all rows that replays took in: sums of up to n rewards, what followed, its discount, and their order."""
+def check_stored(
+    batches: Iterable[Columns], family: Family, steps: Steps, gamma: float, n_step: int, cuts: Collection[Step] = ()
+) -> None:
+    """Checks all rows that replays took in: sums of up to n rewards, what followed, its discount, and their order.
+
+    Args:
+        batches: the rows.
+        family: of the scripts.
+        steps: gets the rows.
+        gamma, n_step: of the returns.
+        cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
+    """
     rows, lengths = {}, Counter()
     for columns in batches:
         for seen, action, reward, discount, after, may_be_short in transitions_of(columns):
@@ -199,7 +217,8 @@ def check_stored(batches: Iterable[Columns], family: Family, steps: Steps, gamma
         is_terminal = life.terminated and end == life.length
         assert abs(discount - (0.0 if is_terminal else gamma**count)) < 1e-6, f"{step}: discount {discount}"
         is_short = count < n_step and not may_be_short
-        assert not is_short or end == lengths[step[:3]], f"{step}: {count} steps, not {n_step}"
+        is_cut = following(step, count) in cuts
+        assert not is_short or is_cut or end == lengths[step[:3]], f"{step}: {count} steps, not {n_step}"
 
 
 def check_counters(result: Mapping, family: Family, steps: Steps) -> None:

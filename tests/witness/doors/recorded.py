@@ -36,9 +36,7 @@ class Recording:
 
     @property
     def scripts(self) -> list[Episode]:
-        return [
-            episode(self.family, serial, number) for serial in self.serials for number in range(self.num_episodes)
-        ]
+        return [episode(self.family, serial, number) for serial in self.serials for number in range(self.num_episodes)]
 
     def steps(self) -> dict[Step, float]:
         """The action of each step."""

@@ -106,12 +106,13 @@ class Told:
     def _serials(self) -> set[int]:
         """Serials of places whose loops may have told anything; some have no rows, as have some loops in between."""
         firsts = {serial - serial % MOST_PLACES for serial, *_ in self.steps.counts}
-        firsts |= {first + k * MOST_PLACES for first in firsts for k in range(-12, 13) if first >= 12 * MOST_PLACES}
+        firsts |= {first + k * MOST_PLACES for first in firsts for k in range(-3, 4) if first >= 3 * MOST_PLACES}
         return {first + place for first in firsts for place in range(self.manner.num_loops * self.manner.num_places)}
 
     def _is_left_out(self, script: Episode) -> bool:
         left_out = self.left_out(script.serial, script.number)
-        return len(left_out) == sum(life.length for life in script.lives.values())
+        name, lives = (script.serial, script.number), script.lives.items()
+        return all((*name, agent, i) in left_out for agent, life in lives for i in range(life.length))
 
     def _length(self, script: Episode) -> int:
         """Number of turns of an episode."""

@@ -48,7 +48,7 @@ def run(case, tmp_path, scripts=0):
     manner = Manner(case["logs"], case["has_untrained"], case["clients"], case["places"], raises=True)
     config.environment(observation_space=OBSERVATIONS, action_space=ACTIONS)
     config.external(listen=case["address"], max_lag_updates=None)
-    config.reporting(metrics_num_episodes_for_smoothing=100_000)
+    config.reporting(metrics_num_episodes_for_smoothing=100_000, min_sample_timesteps_per_iteration=40)
     if case["ends"] == "crashes":  # whole episodes of others wait a tenth of this for one whose client is gone
         config.external(episode_timeout_s=5)
     if case["algorithm"] in OFF_POLICY:

@@ -40,7 +40,7 @@ def run(case, tmp_path, scripts=0):
     manner = Manner(
         case["logs"], case["has_untrained"], case["loops"], case["places"], case["asks_for_none"], raises=True
     )
-    config.reporting(metrics_num_episodes_for_smoothing=100_000)
+    config.reporting(metrics_num_episodes_for_smoothing=100_000, min_sample_timesteps_per_iteration=40)
     if case["algorithm"] in OFF_POLICY:
         config.training(training_intensity=0.5)  # updates are not looked at
     several = family.num_agents > 1

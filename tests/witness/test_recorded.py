@@ -22,10 +22,11 @@ CLONING = ("BC", "MARWIL")
 OF_BOX = ("CQL", "TD3BC", "ReBRAC")
 READ = {
     "form": tuple(FORMS),
-    "algorithm": (*CLONING, "DQN", "IQL", "AWAC", *OF_BOX),
+    "algorithm": (*CLONING, "DQN", "IQL", "CQL"),
     "n_step": (1, 3),
     "memory": ("auto", "disk"),
 }
+OTHERS = READ | {"algorithm": ("AWAC", "TD3BC", "ReBRAC")}
 
 
 def recorded_config(case, input_, recording):
@@ -127,6 +128,39 @@ def run_read(case, tmp_path, monkeypatch, first_serial=0):
 @pytest.mark.parametrize("case", list(covering(READ)), ids=lambda case: "-".join(map(str, case.values())))
 def test_recorded_data_is_learned_from(case, tmp_path, monkeypatch):
     run_read(case, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(covering(OTHERS)), ids=lambda case: "-".join(map(str, case.values())))
+def test_other_algorithms_learn_from_recorded_data(case, tmp_path, monkeypatch):
+    run_read(case, tmp_path, monkeypatch, first_serial=10)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_recorded_data_is_mixed_with_sampled_steps(n_step):
+    """Both are in the replay once, and each batch has its share of them."""
+    recording, stored = Recording(FAMILY), []
+    config = rllib.DQNConfig().environment(Single, env_config={"family": FAMILY})
+    config.offline_data(input_={recording.dataset(): 0.5, "sampler": 0.5})
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=5).debugging(seed=1)
+    config.training(gamma=GAMMA, n_step=n_step, train_batch_size=16, model={"fcnet_hiddens": [8]})
+    config.training(num_steps_sampled_before_learning_starts=50, training_intensity=1)
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=100)
+    with adding(stored), config.build() as algorithm, reading(algorithm) as read:
+        for _ in range(2):
+            algorithm.train()
+    parts = {True: [], False: []}
+    for columns in stored:
+        is_recorded = np.array([decoded(row)[0] in recording.serials for row in columns[sb.OBS]])
+        for which, rows in parts.items():
+            rows.append({name: column[is_recorded == which] for name, column in columns.items()})
+    check_replayed(parts[True], recording, n_step, set())
+    steps = Steps()
+    check_stored(parts[False], FAMILY, steps, GAMMA, n_step)
+    assert steps.check_complete(FAMILY) > 5
+    assert len(read.learned) > 3
+    for _, columns in read.learned:
+        assert sum(decoded(row)[0] in recording.serials for row in columns[sb.OBS]) == 8
 
 
 # ---------------------------------------------------------------------- what a run writes

@@ -47,7 +47,7 @@ class Told:
             return {(serial, number, agent, i) for agent, life in script.lives.items() for i in range(life.length)}
         return self.manner.logged_steps(script).keys() if self.drops_logged else ()
 
-    def check_rows(self, num_open: int = 0) -> int:
+    def check_rows(self) -> int:
         """Each step that is not left out is there once, and has the logged action; returns the complete lives."""
         left_out, newest = self.left_out, self._newest()
         for step in self.cuts:
@@ -58,7 +58,7 @@ class Told:
             script = episode(self.family, *step[:2])
             logged = self.manner.logged_steps(script).get(step)
             assert logged in (None, action), f"{step}: action {action}, not {logged}"
-        return self.steps.check_complete(self.family, num_open, left_out)
+        return self.steps.check_complete(self.family, 1, left_out)
 
     def check_counts(self, result: Mapping, num_running: int = 1) -> None:
         """Steps, and the lengths and returns of episodes that have ended.
@@ -95,18 +95,19 @@ class Told:
         return newest
 
     def _serials(self) -> set[int]:
-        """Serials of all places whose loops have told anything; some may have no rows yet."""
+        """Serials of places whose loops may have told anything; some have no rows, as have some loops in between."""
         firsts = {serial - serial % MOST_PLACES for serial, *_ in self.steps.counts}
+        firsts |= {first + k * MOST_PLACES for first in firsts for k in range(-3, 4) if first >= 3 * MOST_PLACES}
         return {first + place for first in firsts for place in range(self.manner.num_loops * self.manner.num_places)}
 
     def _is_left_out(self, script: Episode) -> bool:
         left_out = self.left_out(script.serial, script.number)
-        return len(left_out) == sum(life.length for life in script.lives.values())
+        name, lives = (script.serial, script.number), script.lives.items()
+        return all((*name, agent, i) in left_out for agent, life in lives for i in range(life.length))
 
     def _length(self, script: Episode) -> int:
         """Number of turns of an episode."""
-        seen = [script.first, *(event.seen for event in script.events[:-1])]
-        return sum(bool(each) or self.manner.asks_for_none for each in seen)
+        return 1 + sum(map(self.manner.is_turn, script.events[:-1]))
 
     def _returns(self, script: Episode) -> tuple[float, float]:
         """Least and largest return: actions without rows are not known, each of which may have its reward."""

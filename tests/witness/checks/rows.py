@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -182,6 +182,7 @@ def check_stored(
     steps: Steps,
     gamma: float,
     n_step: int,
+    cuts: Collection[Step] = (),
     *,
     played: Callable = action_number,
 ) -> None:
@@ -193,6 +194,7 @@ def check_stored(
         steps: gets the rows.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.
+        cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
         played: gives the number in the environment's units of a stored action.
     """
     rows, lengths = {}, Counter()
@@ -224,4 +226,5 @@ def check_stored(
         is_terminal = life.terminated and end == life.length
         close(discount, 0.0 if is_terminal else gamma**count, f"{step}: discount", 1e-6)
         is_short = count < n_step and not may_be_short
-        assert not is_short or end == lengths[step[:3]], f"{step}: {count} steps, not {n_step}"
+        is_cut = following(step, count) in cuts
+        assert not is_short or is_cut or end == lengths[step[:3]], f"{step}: {count} steps, not {n_step}"

@@ -5,6 +5,7 @@ place, so that episodes overlap. Which steps somebody else acts in, and which ep
 the names of the episodes alone.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 
 from tests.witness.checks import Step
 from tests.witness.doors.scripted import Player, ScriptedCrashError
-from tests.witness.script import ACTION_REWARD, CRASHED, TRUNCATED, Episode, Family
+from tests.witness.script import ACTION_REWARD, CRASHED, TRUNCATED, Episode, Event, Family
 
 # Reward before the first action of an episode; it counts in the episode's return, and belongs to no row.
 EARLY_REWARD = 1024.0
@@ -30,7 +31,7 @@ class Manner:
         has_untrained: whether some of the episodes are not learned from.
         num_loops: threads, or clients, that play at once.
         num_places: episodes that each plays at once.
-        asks_for_none: whether a step in which no agent acts is a turn of its own, with no observation.
+        asks_for_none: whether a step in which no agent acts or ends is a turn of its own, with no observation.
         raises: whether the script's crash ends the whole loop; if not, its episode alone is given up.
     """
 
@@ -55,23 +56,32 @@ class Manner:
         drawn = self._drawn(serial, number, time)
         return int(drawn * 1000) % 2 if drawn < 0.2 else None
 
+    def is_turn(self, event: Event) -> bool:
+        """Whether what has followed a step is told with a turn of its own: what ends then must not come later."""
+        return bool(event.seen or event.terminated or event.truncated or self.asks_for_none)
+
     def has_early_reward(self, serial: int, number: int) -> bool:
         """Whether an episode has a reward before its first action."""
         return (serial + number) % 3 == 0
 
     def logged_steps(self, script: Episode) -> dict[Step, int]:
         """The steps of an episode in which somebody else acts, with the actions."""
-        steps, counts, waiting, seen = {}, Counter(), set(), script.first
-        for time, event in enumerate(script.events):
-            action = self.logged(script.serial, script.number, time)
-            if action is not None and len(seen) == len(event.acting):  # else somebody has a final observation
-                name = script.serial, script.number
-                steps |= {(*name, agent, counts[agent]): action for agent in event.acting}
-            waiting |= set(event.acting)
-            counts.update(waiting & set(event.seen))
-            waiting -= set(event.seen)
-            seen = event.seen
-        return steps
+        return _logged_steps(self, script)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _logged_steps(manner: Manner, script: Episode) -> dict[Step, int]:
+    steps, counts, waiting, seen = {}, Counter(), set(), script.first
+    for time, event in enumerate(script.events):
+        action = manner.logged(script.serial, script.number, time)
+        if action is not None and len(seen) == len(event.acting):  # else somebody has a final observation
+            name = script.serial, script.number
+            steps |= {(*name, agent, counts[agent]): action for agent in event.acting}
+        waiting |= set(event.acting)
+        counts.update(waiting & set(event.seen))
+        waiting -= set(event.seen)
+        seen = event.seen
+    return steps
 
 
 def turns(loops, family: Family, serials, manner: Manner, first: int = 0) -> Iterator[None]:
@@ -136,7 +146,7 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
     serial, number = player.serial, player.number
     if manner.has_early_reward(serial, number):
         loop.log_returns(episode_id, {"0": EARLY_REWARD})
-    seen, ended = player.episode.first, set()
+    seen, ended, is_due = player.episode.first, set(), True
     while True:
         observations = {str(agent): player.observe(agent) for agent in seen}
         acting = [agent for agent in seen if agent not in ended]
@@ -145,7 +155,7 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
             actions = dict.fromkeys(observations, logged)
             loop.log_action(episode_id, observations, actions)
             yield
-        elif observations or manner.asks_for_none:
+        elif observations or is_due:
             actions = loop.get_action(episode_id, observations)
             assert sorted(actions) == sorted(map(str, acting)), f"{sorted(actions)} have actions, not {acting}"
             yield
@@ -160,7 +170,8 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
             {str(agent): True for agent in event.terminated},
             truncated_dict={str(agent): True for agent in event.truncated},
         )
-        seen, ended = event.seen, {*ended, *event.terminated, *event.truncated}
+        ending = {*event.terminated, *event.truncated}
+        seen, ended, is_due = event.seen, ended | ending, manner.is_turn(event)
         if event.end:
             final = {str(agent): player.observe(agent) for agent in seen}
             loop.end_episode(episode_id, final, truncated=event.end == TRUNCATED)

@@ -1,5 +1,6 @@
 """Rows of external episodes: they are those that the same steps give in an environment that is stepped."""
 
+import contextlib
 import threading
 from collections import Counter
 
@@ -564,3 +565,39 @@ def test_algorithms_learn_from_it(config):
     with config.debugging(seed=3).build() as algorithm:
         result = algorithm.train()
         assert result["timesteps_total"] >= 50 and result["episodes_total"] > 0
+
+
+class TakingTurns(ExternalMultiAgentEnv):
+    """Agents a and b act in turns, and each waits while the other acts. Somebody else acts for the agent `logged`."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.logged = config["logged"]
+
+    def run(self):
+        with contextlib.suppress(RunEnded):
+            while True:
+                episode = self.start_episode()
+                for step in range(10):
+                    agent = "ab"[step % 2]
+                    seen = {agent: np.array(["ab".index(agent), step], np.float32)}
+                    if agent == self.logged:
+                        self.log_action(episode, seen, {agent: 2})
+                    else:
+                        self.get_action(episode, seen)
+                    self.log_returns(episode, {agent: 1.0})
+                self.end_episode(episode, {agent: np.zeros(2, np.float32) for agent in "ab"})
+
+
+@pytest.mark.parametrize("logged", ["a", "b"])
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_rows_of_an_agent_that_waits_are_its_own_actions(logged, mode):
+    """They are learned from, or left out, by who has acted for it: not by who acts for another while it waits."""
+    config = small(PPOConfig(), 20).environment(TakingTurns, env_config={"logged": logged})
+    config.rollouts(num_rollout_workers=0, batch_mode=mode, rollout_fragment_length=20)
+    config.multi_agent(policies={"p"}, policy_mapping_fn=lambda *_, **__: "p")
+    with config.build() as algorithm:
+        for _ in range(2):
+            batch = algorithm.sample(20).policy_batches["p"]
+            assert len(batch) >= 8
+            assert set(batch[sb.OBS][:, 0]) == {"ba".index(logged)}, "the agent that somebody else has acted for"

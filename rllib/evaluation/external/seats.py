@@ -16,15 +16,18 @@ class ExternalSeats(EnvironmentSeats):
 
     Attributes:
         given: the actions that the episode's loop has got with its newest turn.
-        drops_next: whether the rows that are open are to be dropped when they close, and the chain of rows cut there.
+        is_void: whether all rows that are open are to be dropped when they close.
         num_steps: steps since `begin_fragment` that become rows.
     """
 
-    drops_next = False
+    is_void = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.given: Mapping = {}
+        # Agents whose newest rows are to be dropped when they close, and the chains of their rows cut there. Each keeps
+        # what its own action was, as others act while it waits.
+        self._dropped: set[AgentID] = set()
         # Steps of the running episode that are in no fragment yet.
         self.num_steps = self._own_steps = 0
 
@@ -35,7 +38,8 @@ class ExternalSeats(EnvironmentSeats):
             AgentRefused: if an agent has no policy. The episode is to be made void.
             OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `seat_first` goes on.
         """
-        self.trains, self.drops_next, self.given, self._own_steps = trains, False, {}, 0
+        self.trains, self.is_void, self.given, self._own_steps = trains, False, {}, 0
+        self._dropped.clear()
         self.start()
         self._add_rewards(rewards)
 
@@ -50,11 +54,19 @@ class ExternalSeats(EnvironmentSeats):
 
         Args:
             given: their actions.
-            drops: whether the rows are dropped.
+            drops: whether these rows are dropped; those of agents that wait are not concerned.
         """
-        self.given, self.drops_next = given, drops
+        self.given = given
         for seat in self._acting:
             seat.is_open, seat.reward = True, 0.0
+        if drops:
+            self._dropped.update(seat.agent for seat in self._acting)
+        elif self._dropped:
+            self._dropped.difference_update(seat.agent for seat in self._acting)
+
+    def _keeps(self, seat: Seat) -> bool:
+        """Whether the open row of a seat is learned from when it closes."""
+        return self.trains and not self.is_void and seat.agent not in self._dropped
 
     def follow(self, step: AgentStep, is_void: bool) -> bool:
         """Takes in what has followed the newest actions; returns whether the episode is over.
@@ -70,7 +82,7 @@ class ExternalSeats(EnvironmentSeats):
         if not step.is_over:
             ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()
             self._check_new(step.observations, {agent for agent, flag in ends if flag})
-        self.drops_next |= is_void
+        self.is_void |= is_void
         self._count_steps(self.trains and not is_void)
         return self.take_in(self.given, step)
 
@@ -81,7 +93,7 @@ class ExternalSeats(EnvironmentSeats):
     @property
     def can_run(self) -> bool:
         """Whether the rows of an only agent follow one another for as long as it acts: none is left out."""
-        return self.trains and not self.drops_next and len(self._acting) == 1 and self._acting[0].is_open
+        return len(self._acting) == 1 and self._acting[0].is_open and self._keeps(self._acting[0])
 
     def run(self, rewards: Sequence[float]) -> Seat:
         """Counts steps of the only agent, which acts after each of them; returns its seat.
@@ -130,7 +142,7 @@ class ExternalSeats(EnvironmentSeats):
 
     def void(self) -> None:
         """Drops the episode: nobody knows what has followed its newest actions."""
-        self.drops_next = True
+        self.is_void = True
         self._void()
 
     # ------------------------------------------------------------------ a fragment
@@ -178,7 +190,7 @@ class ExternalSeats(EnvironmentSeats):
         return self._acting
 
     def _close(self, seat: Seat, terminated: bool = False, truncated: bool = False) -> None:
-        if self.trains and not self.drops_next:
+        if self._keeps(seat):
             super()._close(seat, terminated, truncated)
             return
         if self.trains and seat.lane.records:
@@ -186,7 +198,7 @@ class ExternalSeats(EnvironmentSeats):
         seat.is_open = False
 
     def _close_last(self, seat: Seat, observations: Mapping, terminated: bool, truncated: bool) -> None:
-        if self.trains and not self.drops_next:
+        if self._keeps(seat):
             super()._close_last(seat, observations, terminated, truncated)
         else:
             self._close(seat)

@@ -98,9 +98,11 @@ class A3C(A2C):
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
-        """Yields the gradients that have arrived, after waiting for the first; then asks their workers for the next."""
+        """Yields the gradients that have arrived, after waiting for an answer; then asks their workers for the next."""
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
+            if not batch.env_steps():
+                return
             with self.metrics.timer("learn"):
                 flat, stats = self.learner.compute_gradient(batch, **self._gradient_settings())
             yield Gradient(flat, stats, batch.count, batch.policy_version)
@@ -112,7 +114,8 @@ class A3C(A2C):
         for answer in answers:
             gradient, report = answer.value
             self._take_in(report)
-            yield gradient
+            if gradient is not None:
+                yield gradient
         self._ask()
 
     def _gradient_settings(self) -> dict[str, Any]:

@@ -252,13 +252,15 @@ class RolloutWorker(Worker):
         report.logged = pop_logged(self.callbacks)
         return batch, report
 
-    def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
-        """The loss's gradient over one fragment.
+    def compute_gradient(self, **settings) -> tuple[Gradient | None, SampleReport]:
+        """The loss's gradient over one fragment; None where no row of it is a transition.
 
         Args:
             settings: as for Learner.compute_gradient.
         """
         batch, report = self.sample()
+        if not batch.env_steps():
+            return None, report
         with span("gradient"):
             flat, stats = self.lane.compute_gradient(batch, **settings)
         return Gradient(flat, stats, batch.count, self.policy_version), report

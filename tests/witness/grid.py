@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 
 import rllib
-from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored
+from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored, check_whole
 from tests.witness.doors import AGENTS, DOORS
 from tests.witness.reader import reading
 from tests.witness.script import CRASHED, TERMINATED, TRUNCATED, Family
@@ -95,6 +95,8 @@ def run(case, tmp_path):
                 for policy_id, columns in read.learned:
                     values = algorithm.get_policy(policy_id).values
                     check_on_policy(columns, family, steps, values, GAMMA, LAMBDA)
+                    if case["batch_mode"] == "complete_episodes":
+                        check_whole(columns, family)
             stored += [columns for _, columns in read.stored]
         check_stored(stored, family, steps, GAMMA, case["n_step"])
         assert steps.check_complete(family, num_open=1) > 5

@@ -171,6 +171,12 @@ def observation(serial: int, number: int, agent: int, step: int) -> np.ndarray:
     return np.array([*digits, sum(digits) % BASE], np.float32) / BASE
 
 
+def cost(serial: int, number: int, agent: int, step: int) -> float:
+    """Cost of a step of the only agent: every third one or so has one, and hardly two are alike."""
+    hashed = (serial * 7919 + number * 104729 + agent * 1299709 + step * 15485863) % 1021
+    return hashed / 256 if hashed % 3 == 0 else 0.0
+
+
 def decoded(row: np.ndarray) -> tuple[int, int, int, int]:
     """(serial, number, agent, step) of an observation.
 

@@ -75,7 +75,7 @@ def run(case, tmp_path, scripts=0):
                     check_on_policy(columns, family, told.steps, values, GAMMA, LAMBDA, told.may_cut)
             stored += [columns for _, columns in read.stored]
     check_stored(stored, family, told.steps, GAMMA, case["n_step"])
-    assert told.check_rows(max(case["workers"], 1) * (1 + case["restore"])) > 5
+    assert told.check_rows() > 5
     if case["algorithm"] in SYNCHRONOUS:
         told.check_counts(result)
 

@@ -47,16 +47,8 @@ class Told:
             return {(serial, number, agent, i) for agent, life in script.lives.items() for i in range(life.length)}
         return self.manner.logged_steps(script).keys() if self.drops_logged else ()
 
-    def check_rows(self, num_servers: int = 1) -> int:
-        """Each step that is not left out is there once, and has the logged action.
-
-        Args:
-            num_servers: number of workers, in all parts of the test, each of which had places for two episodes at
-                first, then for four and eight.
-
-        Returns:
-            number of complete lives.
-        """
+    def check_rows(self) -> int:
+        """Each step that is not left out is there once, and has the logged action; returns the complete lives."""
         left_out, newest = self.left_out, self._newest()
         for step in self.cuts:
             assert newest[step[0]] == step[1], f"{step} is cut in the midst of its episode"
@@ -66,8 +58,7 @@ class Told:
             script = episode(self.family, *step[:2])
             logged = self.manner.logged_steps(script).get(step)
             assert logged in (None, action), f"{step}: action {action}, not {logged}"
-        most = (2 + 4) * self.family.num_agents * num_servers
-        return self.steps.check_complete(self.family, 1, left_out, most)
+        return self.steps.check_complete(self.family, 1, left_out)
 
     def check_counts(self, result: Mapping, num_running: int = 1) -> None:
         """Steps, and the lengths and returns of episodes that have ended.

@@ -604,6 +604,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
         batch = self.sample(self.config.min_train_batch)
+        # In a short fragment all environments may have failed, or have been reset in a step of their own.
+        while not batch.env_steps():
+            batch = self.sample(self.config.min_train_batch)
         batches = self.by_policy(batch)
         self._env_steps_of_batches = dict.fromkeys(batches, batch.env_steps())
         return batches

@@ -15,6 +15,7 @@ from tests.witness.script import (
     TRUNCATED,
     Episode,
     Family,
+    cost,
     episode,
     observation,
 )
@@ -52,6 +53,10 @@ class Player:
     def observe(self, agent: int) -> np.ndarray:
         return observation(self.serial, self.number, agent, self._steps.get(agent, 0))
 
+    def cost(self, agent: int) -> float:
+        """Cost of the agent's next step."""
+        return cost(self.serial, self.number, agent, self._steps.get(agent, 0))
+
     def step(self, acting):
         """The next event. Raises ScriptedCrashError where the script says so."""
         event = self.episode.events[self.time]
@@ -80,9 +85,21 @@ class Single(gymnasium.Env):
         return self.player.observe(0), {}
 
     def step(self, action):
+        info = {"cost": self.player.cost(0)}
         event = self.player.step([0])
-        reward = event.rewards[0] + ACTION_REWARD * int(action)
-        return self.player.observe(0), reward, event.end in (TERMINATED, BOTH), event.end in (TRUNCATED, BOTH), {}
+        reward = event.rewards[0] + ACTION_REWARD * self.number(action)
+        return self.player.observe(0), reward, event.end in (TERMINATED, BOTH), event.end in (TRUNCATED, BOTH), info
+
+    @staticmethod
+    def number(action) -> float:
+        """An action as a number."""
+        return float(np.asarray(action).item())
+
+
+class Continuous(Single):
+    """The same with actions of one number between bounds that are not symmetric."""
+
+    action_space = Box(-1.0, 3.0, (1,), np.float32)
 
 
 class Several(MultiAgentEnv):
@@ -93,6 +110,8 @@ class Several(MultiAgentEnv):
     def __init__(self, config):
         super().__init__()
         self.player = Player(config["family"])
+        # Else the end of all that have come would end the episode, and others may come later.
+        self.possible_agents = list(range(config["family"].num_agents))
         self._own = {}
 
     def reset(self, *, seed=None, options=None):

@@ -9,6 +9,8 @@
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
+#   make peers      our losses, targets, statistics and decisions beside those of other libraries, on the same inputs; installs
+#                   them first, some 5 GB (see benchmarks/peers/setup)
 #   make engines    what make train trains, with two workers, on the engines zeromq and ray, side by side
 #   make docs       the documentation site, in build/site, and an error where a link is broken
 #   make types      mypy and basedpyright on README's Python and a user's script
@@ -28,7 +30,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput multi_agent_throughput tensor_environments \
 	environment_processes external scale serving as_ray
 
-.PHONY: train test venv extras faults soak learning ray engines docs types benchmark gpu wheel release-check release-extras clean
+.PHONY: train test venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/trains
@@ -37,7 +39,7 @@ train: $(VENV)/trains
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
-		-m "not learning and not slow and not ray"
+		-m "not learning and not slow and not ray and not peers"
 
 venv: $(VENV)/installed
 
@@ -45,7 +47,7 @@ venv: $(VENV)/installed
 EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
 
 extras: .venv-extras/installed
-	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray" --need-extras
+	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray and not peers" --need-extras
 
 .venv-extras/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv-extras: some 4 GB, several minutes the first time ..."
@@ -64,7 +66,7 @@ soak: $(VENV)/installed
 	@$(BIN)/python tests/env/external_soak.py $(if $(SEED),--seed $(SEED))
 
 learning: $(VENV)/installed
-	@$(BIN)/python -m pytest -m "(learning or slow) and not ray" --timeout 3600
+	@$(BIN)/python -m pytest -m "(learning or slow) and not ray and not peers" --timeout 3600
 
 RAYS := 2.40.0 2.60.0
 RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)
@@ -83,6 +85,11 @@ $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 	@.venv-ray-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*'
 	@touch $@
+
+# The curves of tests/peers/test_learning.py take an hour; they are marked learning.
+peers: $(VENV)/installed
+	@benchmarks/peers/setup sb3 d3rlpy ray rlax
+	@$(BIN)/python -m pytest -m "peers and not learning" --timeout 600 tests/peers
 
 engines: $(lastword $(RAY_VENVS))
 	@$(dir $<)bin/python benchmarks/engine_throughput.py

@@ -56,7 +56,7 @@ def build(name: str, environment: str):
 def weights(algo) -> dict[str, np.ndarray]:
     """Copies of all weights by the names that the peer uses: MODULE.COPY.LAYER.weight and .bias."""
     learner, found = algo.learner, {}
-    flat = {name: learner.vector[name] for name in ("policy", "critics")}
+    flat = {name: learner.vector[name] for name in ("policy", *learner.vector.modules)}
     flat |= {f"target_{name}": target.weights for name, target in learner.targets.items()}
     for module, values in flat.items():
         of = module.removeprefix("target_")

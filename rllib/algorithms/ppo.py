@@ -14,7 +14,7 @@ from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
 from rllib.algorithms.families.intrinsic import with_advantages
 from rllib.algorithms.families.on_policy import AdaptiveKL
-from rllib.config.config_object import relation
+from rllib.config.conflicts import conflict, needs
 from rllib.config.sections import FollowsKL, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
@@ -71,37 +71,30 @@ class PPOConfig(ConstrainedActorCriticConfig):
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
     ) -> Self: ...
 
-    @relation("lr", "cost_limit")
-    def _check_rate_with_costs(self):
-        if self.cost_limit is not None and self.adaptive_rate is not None:
-            return (
-                f"cost_limit={self.cost_limit:g} trains a critic of costs at the same rate, but lr={self.lr!r} "
-                "follows the policy's KL. Use .training(lr=3e-4), or a schedule."
-            )
-
-    @relation("recompute_advantages", "cost_limit")
-    def _check_costs_recomputed(self):
-        if self.recompute_advantages and self.cost_limit is not None:
-            return (
-                f"recompute_advantages=True recomputes advantages of rewards alone, but cost_limit={self.cost_limit:g} "
-                "has those of costs. Use .training(recompute_advantages=False)."
-            )
-
-    @relation("recompute_advantages", "use_critic")
-    def _check_recomputing(self):
-        if self.recompute_advantages and not self.use_critic:
-            return (
-                "recompute_advantages=True needs a critic, whose values change. Use .training(use_critic=True) or "
-                "recompute_advantages=False."
-            )
-
-    @relation("lr", "lr_schedule")
-    def _check_adaptive_rate(self):
-        if self.adaptive_rate is not None and self.lr_schedule is not None:
-            return (
-                f"lr={self.lr!r} follows the KL, but lr_schedule={self.lr_schedule!r} goes before it and follows the "
-                "time. Leave one of them out."
-            )
+    conflicts = (
+        conflict(
+            "lr",
+            "cost_limit",
+            when=lambda config: config.cost_limit is not None and config.adaptive_rate is not None,
+            why="a critic of costs is trained at the same rate, which would follow the policy's KL",
+            remedies=[{"lr": 3e-4}, {"cost_limit": None}],
+        ),
+        conflict(
+            "recompute_advantages",
+            "cost_limit",
+            when=lambda config: config.recompute_advantages and config.cost_limit is not None,
+            why="advantages of rewards alone are recomputed, but the update needs those of costs, too",
+            remedies=[{"recompute_advantages": False}, {"cost_limit": None}],
+        ),
+        needs("recompute_advantages", "use_critic", why="the critic's values are what changes"),
+        conflict(
+            "lr",
+            "lr_schedule",
+            when=lambda config: config.adaptive_rate is not None and config.lr_schedule is not None,
+            why="the first follows the KL, the second the time",
+            remedies=[{"lr_schedule": None}, {"lr": 3e-4}],
+        ),
+    )
 
     @property
     def adaptive_rate(self) -> AdaptiveRate | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.config import absent, aliases
+from rllib.config.conflicts import Conflict, Mistake, SettingsError, asks, refused
 from rllib.config.sections import Setting, Settings
 from rllib.config.setting_types import shortened
 from rllib.did_you_mean import nearest
@@ -15,9 +16,10 @@ F = TypeVar("F", bound=Callable)
 
 
 def relation(*names: str) -> Callable[[F], F]:
-    """Marks a method that checks how settings fit together: it returns what is wrong, with what to do, or None.
+    """Marks a method that checks how settings fit together: it returns a Mistake, or None.
 
-    It is called only when each of these settings exists and is right by itself.
+    It is for what a conflict cannot say (`conflict`, `needs`, `refuses`: rllib/config/conflicts.py). It is called only
+    when each of these settings exists and is right by itself.
     """
 
     def mark(method: F) -> F:
@@ -36,6 +38,10 @@ class ConfigObject(Settings):
     # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
     harmless: ClassVar[Mapping[str, tuple]] = {}
 
+    # Rules of this class about several settings; those of the bases hold as well.
+    conflicts: ClassVar[tuple[Conflict, ...]] = ()
+    # Settings of the bases that may only have their defaults here: name -> reason, a clause.
+    refuses: ClassVar[Mapping[str, str]] = {}
     # Settings of the bases that have no effect in this class: name -> reason, a clause.
     unused: ClassVar[Mapping[str, str]] = {}
 
@@ -72,36 +78,40 @@ class ConfigObject(Settings):
     # ------------------------------------------------------------------ checks
 
     def validate(self, undecided: Collection[str] = ()) -> None:
-        """Raises ONE ValueError with a line for every mistake; each says what to do.
+        """Raises ONE SettingsError with a line for every mistake; each says what to do.
 
         Args:
             undecided: settings whose values a search draws; neither they nor their relations are looked at.
         """
-        mistakes = list(self.mistakes(undecided))
-        if len(mistakes) == 1:
-            raise ValueError(f"{type(self).__name__}: {mistakes[0]}")
-        if mistakes:
-            lines = "".join(f"\n- {mistake}" for mistake in mistakes)
-            raise ValueError(f"{type(self).__name__} has {len(mistakes)} mistakes:{lines}")
+        if mistakes := list(self.mistakes(undecided)):
+            raise self.error(*mistakes)
 
-    def mistakes(self, undecided: Collection[str] = ()) -> Iterator[str]:
-        """All mistakes in the settings, a line each: first of single settings, then of their relations."""
+    def error(self, *mistakes: Mistake) -> SettingsError:
+        """The error for these mistakes in the settings, also for those that the environment's spaces reveal."""
+        named = {name for mistake in mistakes for remedy in mistake.remedies for name in remedy}
+        sections = {name: self.settings[name].section for name in named}
+        return SettingsError(map(self._with_given_names, mistakes), type(self).__name__, sections)
+
+    def mistakes(self, undecided: Collection[str] = ()) -> Iterator[Mistake]:
+        """All mistakes in the settings: first of single settings, then of their relations."""
         wrong = set(undecided)
         for name, setting in self.settings.items():
-            problem = None if name in wrong else setting.problem(self._values[name])
-            if problem:
+            mistake = None if name in wrong else setting.mistake(self._values[name])
+            if mistake:
                 wrong.add(name)
-                yield self._with_given_names(problem, (name,))
-        for check in _relations(type(self)):
-            if all(name in self.settings and name not in wrong for name in check.__relates__):
+                yield mistake
+        for names, check in _rules(type(self)):
+            if all(name in self.settings and name not in wrong for name in names):
                 try:
-                    problem = check(self)
+                    mistake = check(self)
                 except Exception:
                     if not wrong:
                         raise
                     continue  # it reads one of the wrong settings by way of another
-                if problem:
-                    yield self._with_given_names(problem, check.__relates__)
+                if isinstance(mistake, str):
+                    mistake = Mistake(mistake, names) if mistake else None
+                if mistake:
+                    yield mistake
 
     def without_effect(self, parts: Mapping[str, Self] = {}) -> Iterator[str]:
         """A line for each setting that was given another value than the default and has no effect, with the reason.
@@ -128,7 +138,7 @@ class ConfigObject(Settings):
         if name in self.unused:
             return self.unused[name]
         needed = self.settings[name].only_with
-        if needed is None or any(_asks(getattr(self, each)) for each in needed.names):
+        if needed is None or any(asks(getattr(self, each)) for each in needed.names):
             return None
         return needed.otherwise or " and ".join(f"{each}={getattr(self, each)!r}" for each in needed.names)
 
@@ -146,10 +156,12 @@ class ConfigObject(Settings):
         for line in self.without_effect(parts):
             aliases.tell_once(line, line, logging.WARNING)
 
-    def _with_given_names(self, problem: str, names: Collection[str]) -> str:
-        """A mistake in settings of these names, with the other names under which they were given."""
-        others = {name: self._given_names[name] for name in names if name in self._given_names and name in problem}
-        return " ".join([problem, *(f"{given} is called {name} here." for name, given in others.items())])
+    def _with_given_names(self, mistake: Mistake) -> Mistake:
+        """The same mistake, with the other names under which its settings were given."""
+        shown = f"{mistake.problem} {mistake.advice}"
+        others = {name: self._given_names[name] for name in mistake.names if name in self._given_names}
+        told = [f"{given} is called {name} here." for name, given in others.items() if name in shown]
+        return replace(mistake, note=" ".join(told))
 
     # ------------------------------------------------------------------ as a dict
 
@@ -325,8 +337,8 @@ class ConfigObject(Settings):
             setting = self.settings[name]
             resolved[name] = value = setting.converted(copied(value))
             if setting.merged and merge:  # what is no dict cannot be added to those that are there
-                if problem := setting.problem(value):
-                    raise ValueError(f"{type(self).__name__}: {problem}")
+                if mistake := setting.mistake(value):
+                    raise self.error(mistake)
                 resolved[name] = {**self._values[name], **value}
         self._values.update(resolved)
         for _, name, _ in self._flattened(given, section_name):
@@ -503,11 +515,20 @@ def _is_known(name: str) -> bool:
     return any(name in table for table in tables)
 
 
-def _relations(cls: type) -> list[Callable]:
-    """Checks of a class, inherited ones first; a method of the same name replaces the inherited one."""
+def _rules(cls: type) -> list[tuple[tuple[str, ...], Callable[[Any], Mistake | str | None]]]:
+    """(settings, check) of each rule of a class, inherited ones first: conflicts, refused settings, and relations.
+
+    A method of the same name replaces an inherited relation.
+    """
     checks = {}
     for base in reversed(cls.__mro__):
-        checks.update({name: member for name, member in vars(base).items() if hasattr(member, "__relates__")})
+        for name, member in vars(base).items():
+            if hasattr(member, "__relates__"):
+                checks[name] = member.__relates__, member
+        for rule in vars(base).get("conflicts", ()):
+            checks[rule] = rule.names, rule.mistake
+        for name, why in vars(base).get("refuses", {}).items():
+            checks[f"refuses {name}"] = (name,), refused(name, why).mistake
     return list(checks.values())
 
 
@@ -518,12 +539,6 @@ def copied(value):
     if type(value) in (list, tuple):
         return type(value)(copied(item) for item in value)
     return value
-
-
-def _asks(value) -> bool:
-    """Whether a setting's value asks for something: it is not None, False, 0, or empty."""
-    plain = (bool, int, float, str, dict, list, tuple)
-    return bool(value) if isinstance(value, plain) else value is not None
 
 
 def _is_same(value, other) -> bool:

@@ -34,31 +34,66 @@ class Mistake:
         problem: what was given and the rule: one or more sentences, without advice.
         names: the settings.
         remedies: each ends the mistake: setting -> value. The first one changes least of what was asked for.
-        advice: what to do where no setting says it, a sentence.
+        advice: what to do, sentences, where the remedies do not say it or not well.
+        note: a sentence that follows the advice.
     """
 
     problem: str
     names: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
     advice: str = ""
+    note: str = ""
+
+    def text(self, in_words: Callable[[Remedy], str]) -> str:
+        """The problem with its advice.
+
+        Args:
+            in_words: function that returns what one writes to apply a remedy.
+        """
+        advice = self.advice
+        if not advice and self.remedies:
+            advice = f"Use {' or '.join(map(in_words, self.remedies))}."
+        return " ".join(filter(None, (self.problem, advice, self.note)))
 
 
 class SettingsError(ValueError):
     """Settings are wrong, or do not fit together or to the environment; the message says what to do.
 
+    Args:
+        mistakes: all of them.
+        owner: name of the config's class.
+        sections: setting -> section that sets it, of the settings in remedies.
+
     Attributes:
-        mistakes: all of them, with remedies as data.
+        mistakes: the same, with remedies as data.
     """
 
-    def __init__(self, message: str, mistakes: Iterable[Mistake] = ()):
-        super().__init__(message)
-        self.mistakes = tuple(mistakes)
+    def __init__(self, mistakes: Iterable[Mistake], owner: str, sections: Mapping[str, str]):
+        self.mistakes, self._owner, self._sections = tuple(mistakes), owner, dict(sections)
+        super().__init__(self.text(self._in_python))
 
     def __reduce__(self):
-        return SettingsError, (str(self), self.mistakes)
+        return (
+            SettingsError,
+            (self.mistakes, self._owner, self._sections),
+            {"__notes__": getattr(self, "__notes__", [])},
+        )
+
+    def text(self, in_words: Callable[[Remedy], str]) -> str:
+        """The message, with remedies in the words of a program or a command (`Mistake.text`)."""
+        lines = [mistake.text(in_words) for mistake in self.mistakes]
+        if len(lines) == 1:
+            return f"{self._owner}: {lines[0]}"
+        return f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
+
+    def _in_python(self, remedy: Remedy) -> str:
+        by_section: dict[str, list[str]] = {}
+        for name, value in remedy.items():
+            by_section.setdefault(self._sections[name], []).append(f"{name}={value!r}")
+        return "".join(f".{section}({', '.join(settings)})" for section, settings in by_section.items())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conflict:
     """A rule about several settings; see `conflict` and `needs`.
 
@@ -137,6 +172,15 @@ def needs(name: str, *others: str, why: str, remedies: Iterable[Remedy] | None =
         return f"{given_as(config, name)} needs {' or '.join(others)}, but {lacking}: {why}."
 
     return Conflict((name, *others), breaks, problem, why, tuple(remedies), "")
+
+
+def refused(name: str, why: str) -> Conflict:
+    """A setting that may only have its default, as an entry of `ConfigObject.refuses` says."""
+
+    def differs(config) -> bool:
+        return name in config.changes()
+
+    return Conflict((name,), differs, lambda config: f"{given_as(config, name)}: {why}.", why, ({name: DEFAULT},), "")
 
 
 def value_of(config, name: str, value) -> Any:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin
 
+from rllib.config.conflicts import Mistake
 from rllib.config.setting_types import (
     convert,
     is_schedule,
@@ -134,22 +135,31 @@ class Setting:
 
     def problem(self, value) -> str | None:
         """Message about a wrong value, with advice; None if it is right."""
+        mistake = self.mistake(value)
+        return mistake and mistake.text(lambda remedy: f".{self.section}({self.name}={remedy[self.name]!r})")
+
+    def mistake(self, value) -> Mistake | None:
+        """What is wrong with a value, with the default as remedy; None if it is right."""
         try:
             value = convert(value, self.type)
         except TypeError:
-            return f"{self._given(value)} must be {self.rule}{text_hint(value)}. {self.advice}"
+            return self._mistake(f"{self._given(value)} must be {self.rule}{text_hint(value)}.")
         numbers, allowed = numbers_in(value), self.range
         if is_schedule(value, self.type):
             broken = self._schedule_problem(value)
             if broken:
-                return f"{self._given(value)} {broken}. Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
+                advice = f"Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
+                return self._mistake(f"{self._given(value)} {broken}.", advice)
             # A schedule may end at a bound that is no value for the whole run.
             numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
         if allowed is not None and not all(number in allowed for number in numbers):
-            return f"{self._given(value)} must be {self.rule} ({self.meaning}). {self.advice}"
+            return self._mistake(f"{self._given(value)} must be {self.rule} ({self.meaning}).")
         if self.not_yet is not None and value != self.default:
-            return f"{self._given(value)} is not available yet ({self.meaning}). {self.not_yet.instead}"
+            return self._mistake(f"{self._given(value)} is not available yet ({self.meaning}).", self.not_yet.instead)
         return None
+
+    def _mistake(self, problem: str, advice: str = "") -> Mistake:
+        return Mistake(problem, (self.name,), ({self.name: self.default},), advice)
 
     def _schedule_problem(self, value) -> str | None:
         if self.follows_kl and isinstance(value, Mapping) and value.get("type") == KL_ADAPTIVE:
@@ -163,11 +173,6 @@ class Setting:
     def rule(self) -> str:
         """Type and range in words: "an integer >= 1"."""
         return type_in_words(self.type, str(self.range or ""))
-
-    @property
-    def advice(self) -> str:
-        """Advice for the message, with the default as an example."""
-        return f"Use .{self.section}({self.name}={self.default!r})."
 
 
 def section(declaration: Callable[..., C]) -> Callable[..., C]:

@@ -1,0 +1,140 @@
+"""Stable-Baselines3's and sb3-contrib's numbers."""
+
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+import torch
+from gymnasium.spaces import Box, Discrete
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.logger import configure
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+
+def advantages(settings, rewards, values, last_values, starts, last_dones):
+    """Of a rollout buffer: `starts` [T, B] marks first steps; rewards are bootstrapped at truncations by the caller."""
+    steps, envs = rewards.shape
+    buffer = RolloutBuffer(
+        steps, Box(-1, 1, (1,)), Discrete(2), "cpu", settings["lambda"], settings["gamma"], n_envs=envs
+    )
+    for t in range(steps):
+        nothing = np.zeros((envs, 1))
+        buffer.add(nothing, nothing, rewards[t], starts[t], torch.as_tensor(values[t]), torch.zeros(envs))
+    buffer.compute_returns_and_advantage(torch.as_tensor(last_values), last_dones)
+    return {"advantages": buffer.advantages, "targets": buffer.returns}
+
+
+MODELS = {}
+
+
+def made(settings, probe):
+    """Makes a model, saves it at settings["path"], and returns its outputs for `probe`."""
+    library = stable_baselines3 if hasattr(stable_baselines3, settings["algorithm"]) else sb3_contrib
+    words = {name: tuple(value) if isinstance(value, list) else value for name, value in settings["words"].items()}
+    torch.set_num_threads(1)
+    model = getattr(library, settings["algorithm"])(
+        "MlpPolicy", settings["environment"], device="cpu", seed=settings["seed"], **words
+    )
+    model.set_logger(configure(None, []))
+    model._current_progress_remaining = 1.0
+    model.save(settings["path"])
+    MODELS[settings["path"]] = model
+    return outputs(settings, probe)
+
+
+@torch.no_grad()
+def outputs(settings, probe):
+    """What a model's networks compute for observations [B, K]."""
+    model, observations = MODELS[settings["path"]], torch.as_tensor(probe)
+    if hasattr(model, "q_net"):
+        return {"q": model.q_net(observations).numpy()}
+    if hasattr(model, "quantile_net"):
+        return {"q": model.quantile_net(observations).mean(1).numpy()}
+    chosen = model.policy.get_distribution(observations).distribution
+    values = model.policy.predict_values(observations)[:, 0].numpy()
+    if hasattr(chosen, "logits"):
+        # Those of a categorical distribution are normalised.
+        return {"inputs": chosen.logits.numpy(), "values": values}
+    return {"inputs": torch.cat([chosen.mean, chosen.stddev.log()], -1).numpy(), "values": values}
+
+
+def learned(settings, probe, obs, actions, log_probs, advantages, targets, values):
+    """Trains an on-policy model on one rollout [B], and returns its outputs for `probe`."""
+    model, buffer = MODELS[settings["path"]], MODELS[settings["path"]].rollout_buffer
+    buffer.reset()
+    assert len(obs) == buffer.buffer_size * buffer.n_envs, "a rollout is a whole buffer"
+    for name, array in {
+        "observations": obs, "actions": actions.reshape(len(obs), -1), "log_probs": log_probs,
+        "advantages": advantages, "returns": targets, "values": values,
+    }.items():  # fmt: skip
+        getattr(buffer, name)[:] = array.reshape(getattr(buffer, name).shape)
+    buffer.full = True
+    model.train()
+    return outputs(settings, probe)
+
+
+def updated(settings, probe, obs, actions, rewards, next_obs, dones):
+    """Makes an update of action values for each batch [N, B], and returns the outputs for `probe`."""
+    model = MODELS[settings["path"]]
+    columns = obs, actions[..., None], next_obs, dones[..., None], rewards[..., None]
+    batches = iter([ReplayBufferSamples(*batch) for batch in zip(*map(torch.as_tensor, columns), strict=True)])
+    model.replay_buffer.sample = lambda *args, **kwargs: next(batches)
+    model.train(len(obs), obs.shape[1])
+    return outputs(settings, probe)
+
+
+def normalized(settings, observations, rewards, dones):
+    """VecNormalize's numbers for [T, N] rewards and ends, and observations [T, N, K] after each step."""
+    from stable_baselines3.common.vec_env import VecNormalize
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+
+    class Scripted(VecEnv):
+        """Gives out what it was made of."""
+
+        def __init__(self):
+            super().__init__(rewards.shape[1], Box(-np.inf, np.inf, observations.shape[2:]), Discrete(2))
+            self.time = 0
+
+        def reset(self):
+            return np.zeros_like(observations[0])
+
+        def step_async(self, actions):
+            pass
+
+        def step_wait(self):
+            t = self.time
+            self.time += 1
+            return observations[t].copy(), rewards[t].copy(), dones[t], [{} for _ in dones[t]]
+
+        def close(self):
+            pass
+
+        def get_attr(self, name, indices=None):
+            return [None] * self.num_envs
+
+        def set_attr(self, *_, **__): ...
+        def env_method(self, *_, **__): ...
+        def env_is_wrapped(self, *_, **__):
+            return [False] * self.num_envs
+
+    envs = VecNormalize(Scripted(), gamma=settings["gamma"], clip_obs=np.inf, clip_reward=np.inf)
+    envs.reset()
+    scaled = np.stack([envs.step(None)[1] for _ in rewards])
+    return {
+        "rewards": scaled, "variance": envs.ret_rms.var, "returns": envs.returns, "mean": envs.obs_rms.mean,
+        "deviation": np.sqrt(envs.obs_rms.var),
+    }  # fmt: skip
+
+
+def trained(settings):
+    """The return that a task's model reaches with a seed (tests/peers/tasks.py)."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+    from tasks import TASKS, environment, reached
+
+    torch.set_num_threads(1)
+    _, name, _, steps, words = TASKS[settings["task"]]
+    words = dict(words)
+    envs = DummyVecEnv([lambda: environment(settings["task"])] * words.pop("n_envs", 1))
+    library = stable_baselines3 if hasattr(stable_baselines3, name) else sb3_contrib
+    policy = "MlpLstmPolicy" if name == "RecurrentPPO" else "MlpPolicy"
+    model = getattr(library, name)(policy, envs, device="cpu", seed=settings["seed"], **words)
+    return {"reached": np.array(reached(lambda: model.learn(steps)))}

@@ -174,7 +174,7 @@ def policies(tmp_path, algorithm="PPO", parts=1, **settings) -> None:
 NEWEST = {
     "PPO": PPO,
     "A2C": {"lambda_": LAMBDA},
-    "TRPO": {"lambda_": LAMBDA, "standardize_advantages": False},
+    "TRPO": {"lambda_": LAMBDA, "standardize_advantages": False, "sgd_minibatch_size": 8},
 }
 
 
@@ -647,6 +647,23 @@ CASES: dict[str, Callable] = {
     "box and V-trace": functools.partial(box, algorithm="IMPALA"),
     "box of SAC": replayed_box,
     "box of TD3": functools.partial(replayed_box, algorithm="TD3", n_step=3),
+    "gru of several agents, with failures": functools.partial(memory, door=Several, fails=True),
+    "gru and V-trace of several agents, short fragments": functools.partial(
+        memory, algorithm="IMPALA", door=Several, fragment=1, envs=3
+    ),
+    "attention and V-trace": functools.partial(memory, kind="attention", algorithm="IMPALA"),
+    "attention of several agents": functools.partial(memory, kind="attention", door=Several),
+    "sequences, with failures": functools.partial(replayed_sequences, fails=True, fragment=1),
+    "V-trace of several agents, with failures": functools.partial(vtrace, door=Several, fails=True),
+    "signs of rewards of several agents": functools.partial(clipped, door=Several),
+    "normalized returns of several agents": functools.partial(normalized, door=Several, fails=True),
+    "normalized returns, short fragments": functools.partial(normalized, door=Several, fragment=1),
+    "costs, with failures": functools.partial(costs, fails=True, fragment=1, envs=1),
+    "novelty, with failures": functools.partial(novelty, fails=True),
+    "box, with failures": functools.partial(box, fails=True),
+    "filter of several agents, restored": functools.partial(filters, door=Several, envs=9, parts=2),
+    "policies, restored": functools.partial(policies, parts=2),
+    "policies, short fragments": functools.partial(policies, envs=9, fragment=1),
 }
 
 

@@ -182,6 +182,7 @@ def check_stored(
     steps: Steps,
     gamma: float,
     n_step: int,
+    cuts: Collection[Step] = (),
     *,
     played: Callable = action_number,
     cuts: Collection[Step] = (),
@@ -194,6 +195,7 @@ def check_stored(
         steps: gets the rows.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.
+        cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
         played: gives the number in the environment's units of a stored action.
         cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
     """

@@ -185,7 +185,6 @@ def check_stored(
     cuts: Collection[Step] = (),
     *,
     played: Callable = action_number,
-    cuts: Collection[Step] = (),
 ) -> None:
     """Checks all rows that replays took in: sums of up to n rewards, what followed, its discount, and their order.
 
@@ -197,7 +196,6 @@ def check_stored(
         n_step: rewards that a row sums up, at most.
         cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
         played: gives the number in the environment's units of a stored action.
-        cuts: steps before which a rule cuts lives, so that the rows before them have fewer steps.
     """
     rows, lengths = {}, Counter()
     for columns in batches:

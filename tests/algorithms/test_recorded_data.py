@@ -341,7 +341,7 @@ def test_batches_of_sequences_have_the_rows_that_were_asked_for():
 # ---------------------------------------------------------------------- what does not fit
 
 REFUSED = {
-    "no data": (lambda: config("BC", "sampler"), 'BC learns from recorded data, but input_="sampler"'),
+    "no data": (lambda: config("BC", "sampler"), "BC learns from recorded data, but input_='sampler'"),
     "of one's own policy": (lambda: config("PPO"), "PPO learns from steps of its own policy"),
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
@@ -355,7 +355,7 @@ REFUSED = {
         "not those of the sampler",
     ),
     "output": (lambda: config("BC").offline_data(output=lambda context: None), "all are recorded ones"),
-    "deviation": (lambda: config("BC", bc_loss="mse", bc_logstd_coeff=0.1), "bc_loss='mse' leaves as they are"),
+    "deviation": (lambda: config("BC", bc_loss="mse", bc_logstd_coeff=0.1), "the first weights standard dev"),
     "beta": (lambda: config("BC", beta=0.5), "which is MARWIL"),
     "rewards": (
         lambda: config("MARWIL", {"obs": np.zeros((4, 4)), "actions": np.zeros(4, int)}, env=None),

@@ -4,14 +4,18 @@ Learners, PolicySettings of the workers, snapshots, and statistics of filters an
 for one agent has one policy, DEFAULT_POLICY.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.new_policy import NewPolicy, broken_rules
+from rllib.config.conflicts import Mistake, Unfit, surrounded
 from rllib.evaluation import seeding
 from rllib.models.policy_spec import PolicySpec
+from rllib.policies import PolicySpec as OwnSpec
 from rllib.policy import Policy
 
 
@@ -28,14 +32,93 @@ def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str,
     """
     configs = {}
     for policy_id, own in overrides.items():
+        whose = f"These are settings of the policy {policy_id!r}."
         try:
             changed = config.copy(copy_frozen=False).update_from_dict(own)
-            changed.validate()
         except (TypeError, ValueError) as error:
-            error.add_note(f"These are settings of the policy {policy_id!r}.")
-            raise
+            raise surrounded(error, after=whose) from error
+        if mistakes := list(changed.mistakes()):
+            raise config.error(*(_in_run(mistake, config, changed, policy_id, own) for mistake in mistakes))
         configs[policy_id] = changed.freeze()
     return configs
+
+
+def _in_run(
+    mistake: Mistake, config: AlgorithmConfig, changed: AlgorithmConfig, policy_id: str, own: Mapping[str, Any]
+) -> Mistake:
+    """A mistake in a policy's settings as one of the run's, whose remedies change the policy's own.
+
+    Args:
+        config, changed: of the run, and of the policy.
+        own: the settings in which the policy differs.
+    """
+    defaults = {name: setting.default for name, setting in changed.settings.items()}
+    told = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
+    remedies = with_settings(config, policy_id, [{**own, **remedy} for remedy in mistake.remedies])
+    return Mistake(
+        mistake.problem,
+        ("policies", *mistake.names),
+        remedies,
+        advice=told.removeprefix(mistake.problem).strip(),
+        note=f"These are settings of the policy {policy_id!r}.",
+    )
+
+
+def with_settings(
+    config: AlgorithmConfig, policy_id: str, each: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, Any], ...]:
+    """Remedies that give a policy settings of its own, in the place of others; none unless `policies` has its spec.
+
+    Args:
+        config: of the run.
+        policy_id: of the policy.
+        each: its settings, for each of the remedies.
+    """
+    given = config.policies
+    if not isinstance(given, Mapping) or policy_id not in given:
+        return ()
+    spec = OwnSpec.of(given[policy_id], policy_id)
+    return tuple({"policies": {**given, policy_id: dataclasses.replace(spec, config=dict(own))}} for own in each)
+
+
+def described(
+    policies: Iterable[NewPolicy],
+    config_of: Callable[[str], AlgorithmConfig],
+    describe: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
+    check: Callable[[PolicySpec, AlgorithmConfig], None],
+) -> dict[str, PolicySpec]:
+    """Policy id -> its network, where the settings of all policies fit their spaces and networks.
+
+    Args:
+        policies: those that are to be made.
+        config_of: settings of a policy, by its id.
+        describe: the network for these spaces by these settings.
+        check: tries a network that keeps all rules; it raises an error if that is not one to learn with.
+
+    Raises:
+        SettingsError: with the mistakes of all policies; one in settings of the run is said once.
+    """
+    specs: dict[str, PolicySpec] = {}
+    found: dict[tuple, Mistake] = {}
+    for policy in policies:
+        config = config_of(policy.policy_id)
+        mistakes = list(broken_rules(config, policy, needs_network=False))
+        if not mistakes:
+            try:
+                spec = describe(policy.observation_space, policy.action_space, config)
+                mistakes = list(broken_rules(config, dataclasses.replace(policy, spec=spec), needs_network=True))
+                if not mistakes:
+                    check(spec, config)
+                    specs[policy.policy_id] = spec
+            except Unfit as error:
+                mistakes = [config.placed(error.mistake)]
+        for mistake in mistakes:
+            if is_own := not policy.own.keys().isdisjoint(mistake.names):
+                mistake = _in_run(mistake, policy.run, config, policy.policy_id, policy.own)
+            found.setdefault((mistake.problem, policy.policy_id if is_own else None), mistake)
+    if found:
+        raise policy.run.error(*found.values())
+    return specs
 
 
 def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:
@@ -46,7 +129,7 @@ def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmCon
 def make_policies(
     spaces: Mapping[str, tuple[Space, Space]],
     config_of: Callable[[str], AlgorithmConfig],
-    make_spec: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
+    specs: Mapping[str, PolicySpec],
     seed: int,
     first: int = 0,
 ) -> dict[str, Policy]:
@@ -55,7 +138,7 @@ def make_policies(
     Args:
         spaces: policy id -> observation space and action space.
         config_of: settings of a policy, by its id.
-        make_spec: describes the network for these spaces by these settings.
+        specs: policy id -> its network.
         seed: of the run.
         first: number of policies that were made before, whose streams are taken.
 
@@ -64,10 +147,8 @@ def make_policies(
     """
     policies = {}
     for index, (policy_id, (observation_space, action_space)) in enumerate(sorted(spaces.items()), first):
-        config = config_of(policy_id)
-        spec = make_spec(observation_space, action_space, config)
-        policy = Policy(spec, rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))
+        policy = Policy(specs[policy_id], rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))
         policy.observation_space, policy.action_space = observation_space, action_space
-        policy.config = config
+        policy.config = config_of(policy_id)
         policies[policy_id] = policy
     return policies

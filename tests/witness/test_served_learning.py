@@ -52,7 +52,7 @@ def run(case, tmp_path, serials=range(3)):
         trainer.stop()
     stored = [columns for _, columns in read.stored]
     cuts = {cut for script in served.scripts() for cut in served.cuts(script, case["max_steps"])}
-    check_stored(stored, FAMILY, steps, GAMMA, case["n_step"], cuts=cuts)
+    check_stored(stored, FAMILY, steps, GAMMA, case["n_step"], cuts)
     for step, action in steps.actions.items():
         assert action == served.action(step), f"{step}: action {action}"
     left_out = {step for script in served.scripts() for step in served.left_out(script.serial, script.number)}

@@ -201,6 +201,8 @@ def with_arrays(value):
             dtype, shape, data = value["$array"]
             if dtype not in _DTYPES:
                 raise ValueError(f"the dtype {dtype!r:.40} is none of {', '.join(_NAMES)}")
+            if isinstance(shape, list):  # with sizes as 2.0, where a language has one kind of numbers
+                shape = [int(size) if isinstance(size, float) and size.is_integer() else size for size in shape]
             return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
         return {key: with_arrays(part) for key, part in value.items()}
     if isinstance(value, list) and any(isinstance(part, dict) for part in value):

@@ -23,7 +23,7 @@ from rllib.remote.url import is_url, joined, parent_and_name, shown
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, remove_whole, write_whole
-from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint
+from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint, remove_abandoned
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
 from rllib.storage.local_path import local_path
 
@@ -161,6 +161,9 @@ class RunDirectory:
             with user_input():
                 self._mirror.start()
         self.log.forget_after(self.iteration)
+        remove_abandoned(self.path)
+        if spec.checkpoint_freq and spec.keep_checkpoints_num:  # a run that was killed may have removed none
+            self.keep_newest(spec.keep_checkpoints_num)
         # That of iteration 0 is an imported model, and no run has saved it.
         if self.iteration and not (spec.checkpoint_freq or self.read_spec().checkpoint_freq):
             self._passing = self.checkpoint
@@ -225,6 +228,7 @@ class RunDirectory:
         # An evaluation on recorded data alone has no return.
         source = _EVALUATION if "episode_reward_mean" in result.get("evaluation", {}) else _TRAINING
         score = (result["evaluation"] if source == _EVALUATION else result)["episode_reward_mean"]
+        score = math.nan if score is None else score  # as files have it
         if not self._best.is_below(score, source):
             return
         earlier = self.best

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rllib.storage.file_locks import sync_directory
+
 
 def numbered(path: Path) -> Iterator[Path]:
     """Yields PATH, PATH_2, PATH_3, ... for the search of a free name."""
@@ -49,6 +51,30 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
         raise
 
 
+def move_whole(draft: Path, path: Path) -> None:
+    """Gives a directory its name in one step, once the disk has all of its files.
+
+    Args:
+        draft: the directory, on the same file system.
+        path: its new name; there is nothing, or an empty directory.
+    """
+    for root, _, names in os.walk(draft):
+        for name in names:
+            _sync_file(os.path.join(root, name))
+        sync_directory(Path(root))
+    os.rename(draft, path)
+    sync_directory(path.parent)
+
+
+def _sync_file(path: str | Path) -> None:
+    """Waits until the disk has a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def remove_whole(directory: Path) -> None:
     """Removes a checkpoint: it is not there under its name from one moment on, and nobody sees a part of it.
 
@@ -60,6 +86,15 @@ def remove_whole(directory: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(hidden, ignore_errors=True)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Appends to a file; on a full disk the text is written as a whole or not at all."""
+    file = AppendedFile(path)
+    try:
+        file.append(text.encode(errors="replace"))
+    finally:
+        file.close()
 
 
 class AppendedFile:

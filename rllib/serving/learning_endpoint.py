@@ -27,7 +27,7 @@ from rllib.web.bodies import (
     content_kind,
     header,
     read_body,
-    refuse_many_values,
+    refuse_costly,
     with_arrays,
 )
 
@@ -203,7 +203,7 @@ def _rewards(body: bytes, kind: str) -> tuple[list[RewardItem], bool]:
     decode = {JSON: msgspec.json.decode, MSGPACK: msgspec.msgpack.decode}.get(kind)
     if decode is None:
         raise BadRequest(415, f"rewards come as {JSON} or {MSGPACK}")
-    refuse_many_values(body, kind)
+    refuse_costly(body, kind)
     try:
         content = decode(body)
         is_alone = not (isinstance(content, dict) and "rewards" in content)

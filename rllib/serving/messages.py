@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.observations.flat_spaces import parts
-from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, RAW, BadRequest, plain, refuse_many_values, with_arrays
+from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, RAW, BadRequest, plain, refuse_costly, with_arrays
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,7 +95,7 @@ class Messages:
         """
         if kind == RAW:
             return self._raw_question(body)
-        refuse_many_values(body, kind)
+        refuse_costly(body, kind)
         try:
             request = self._from_msgpack.decode(body) if kind == MSGPACK else self._from_json.decode(body)
         except msgspec.ValidationError as error:

@@ -50,6 +50,7 @@ __all__ = [
     "newest_checkpoint",
     "read_checkpoint",
     "read_manifest",
+    "remove_abandoned",
     "write_checkpoint",
 ]
 
@@ -110,7 +111,7 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
     files = _serialised(tree)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent)
+        remove_abandoned(path.parent)
         with _temporary_directory(path) as temporary:
             entries = {name: _write_file(temporary / name, content) for name, content in files.items()}
             _write_file(temporary / MANIFEST, _manifest(entries))
@@ -153,8 +154,11 @@ def _locked_directory(path: Path) -> tuple[Path, DirectoryLock]:
             lock.close()
 
 
-def _remove_abandoned(directory: Path) -> None:
-    """Removes the temporary directories of killed writers, which are not locked; nothing where there are no locks."""
+def remove_abandoned(directory: Path) -> None:
+    """Removes the temporary directories of killed writers in a directory, which are not locked.
+
+    Where there are no locks, nothing is removed.
+    """
     for found in directory.iterdir():
         if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
             continue

@@ -85,6 +85,9 @@ def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
 
 def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
     assert rllib(*PPO, "--name", "run", "--stop", "iterations=2")[0] == 0
+    code, output = rllib("train", "--resume", "results/run", "-q")
+    assert code == 0 and "training_iteration 2 >= 2 after 2 iterations" in output, output
+    assert [line["training_iteration"] for line in results_of(tmp_path / "results" / "run")] == [1, 2]
     code, output = rllib("train", "--resume", "results/run", "num_rollout_workers=0", "--stop", "iterations=4", "-q")
     assert code == 0 and "training_iteration 4 >= 4 after 4 iterations" in output, output
     run = tmp_path / "results" / "run"

@@ -337,6 +337,7 @@ def test_a_body_has_a_limited_size(served, monkeypatch):
 @pytest.fixture
 def few_values(monkeypatch):
     monkeypatch.setattr(bodies, "MOST_VALUES", 1000)
+    monkeypatch.setattr(bodies, "_MOST_UNREAD", 0)
 
 
 # An empty dict, an empty list, a list of one, texts, an extension, and bytes, in MessagePack.
@@ -347,9 +348,9 @@ VALUES = b"\x80", b"\x90", b"\x91\x01", b"\xa2ab", b"\xd9\x01a", b"\xd4\x05a", b
 @pytest.mark.parametrize("numbers", [b"", b"\xca????", b"\x01\xd3????????"])
 def test_a_body_has_a_limited_number_of_values(few_values, one, numbers):
     """A dict without entries is one byte of MessagePack, and 72 in memory."""
-    bodies.refuse_many_values((one + numbers) * 1000 + numbers * 100 + b"\x01" * 10_000, MSGPACK)
+    bodies.refuse_costly((one + numbers) * 1000 + numbers * 100 + b"\x01" * 10_000, MSGPACK)
     with pytest.raises(bodies.BadRequest, match="may have 1,000 dicts, lists and texts"):
-        bodies.refuse_many_values((one + numbers) * 1001, MSGPACK)
+        bodies.refuse_costly((one + numbers) * 1001, MSGPACK)
 
 
 @pytest.mark.parametrize("surplus", [0, 1])
@@ -360,7 +361,24 @@ def test_the_values_of_real_messages_are_counted(surplus, monkeypatch):
     monkeypatch.setattr(bodies, "MOST_VALUES", 1 + 1 + (1 + 5) + (1 + 40) + 1 - surplus)
     refuses = pytest.raises(bodies.BadRequest) if surplus else contextlib.nullcontext()
     with refuses:
-        bodies.refuse_many_values(msgspec.msgpack.encode(values), MSGPACK)
+        bodies.refuse_costly(msgspec.msgpack.encode(values), MSGPACK)
+
+
+LARGE = dict.fromkeys(map(str, range(100)), 1)
+
+
+@pytest.mark.parametrize("tree", [
+    {**LARGE, "nested": {"a": [[1.5] * 200, {"b": b"x" * 300}]}},
+    {key: [1, 2] for key in range(100)},
+    [LARGE, *[[1, -5, 2**40, 0.5, True, None] * 20] * 9, "x" * 20_000],
+])  # fmt: skip
+def test_only_arrays_as_keys_are_refused(tree):
+    body = msgspec.msgpack.encode([tree, {"last": 1}]) + bytes(bodies._MOST_UNREAD)
+    bodies.refuse_costly(body, MSGPACK)
+    inner = msgspec.msgpack.encode([tree, {(1, 2): 1}]) + bytes(bodies._MOST_UNREAD)
+    if any(isinstance(each, dict) and len(each) > bodies._FEW_KEYS for each in [tree, *tree]):
+        with pytest.raises(bodies.BadRequest, match="texts, not arrays"):
+            bodies.refuse_costly(inner, MSGPACK)
 
 
 @pytest.mark.parametrize("kind, body", [

@@ -46,6 +46,7 @@ from rllib.remote.url import shown
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch, read_results
 from rllib.runs.profiling import longer_steps
+from rllib.runs.safe_files import write_whole
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.running.runner import Interrupts
 
@@ -555,6 +556,11 @@ def _train(
         with user_input():
             stop.check_keys(Result(result))
     run.begin(spec, {**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
+    for result in read_results(run.path)[-1:]:
+        if result["training_iteration"] == run.iteration:  # the rest of an iteration after which the run was killed
+            outcome.reached, outcome.result = stop.reached("", result), result
+            if flags.keep_best or run.best is not None:
+                run.save_if_best(algorithm, run.iteration, result, spec.checkpoint_freq)
     try:
         display.start(title, str(stop), str(run.path))
         with interrupts:
@@ -591,7 +597,7 @@ def _train(
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
             error.add_note(f"Resume from there: {run.resume_command}{outcome.flag}")
         with suppress(OSError):  # the full disk has ended the run
-            (run.path / "error.txt").write_text(traceback.format_exc())
+            write_whole(run.path / "error.txt", traceback.format_exc().encode(errors="replace"), is_synced=False)
         raise
     finally:
         display.close()

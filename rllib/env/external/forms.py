@@ -12,8 +12,36 @@ MOST_AGENTS = 1024
 # Most characters of names and ids.
 LONGEST_NAME = 128
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+# 1.0 is 1: many languages have one kind of numbers.
+Whole = int | float
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | Annotated[float, msgspec.Meta(ge=0, lt=2**63)]
 Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=MOST_AGENTS)]
+
+
+def whole(number: int | float) -> int:
+    """The integer that a number of a request is.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if isinstance(number, float) and not number.is_integer():
+        raise ValueError(f"a number of {number!r} must be an integer")
+    return int(number)
+
+
+class Numbered(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What each request may have.
+
+    Attributes:
+        client: name that a client gives itself, to repeat requests; "" without one.
+        seq: number of the request, which counts from 1; a repeated one has the same.
+    """
+
+    client: Name = ""
+    seq: Number = 0
+
+    def __post_init__(self):
+        self.seq = whole(self.seq)
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,50 +66,41 @@ class Item(msgspec.Struct, forbid_unknown_fields=True):
     truncateds: Flags = {}
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True):
+class Request(Numbered, forbid_unknown_fields=True):
     """A request about steps.
 
     Attributes:
         items: of different episodes.
-        client: name that a client gives itself, to repeat requests; "" without one.
-        seq: number of the request, which counts from 1; a repeated one has the same.
     """
 
     items: Annotated[list[Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
-    client: Name = ""
-    seq: Number = 0
 
 
-class Start(msgspec.Struct, forbid_unknown_fields=True):
+class Start(Numbered, forbid_unknown_fields=True):
     """A request for an episode.
 
     Attributes:
         episode_id: a new one by default.
         training_enabled: whether its steps are learned from.
         protocol: that the client speaks.
-        client, seq: as for Request.
     """
 
     episode_id: Name | None = None
     training_enabled: bool = True
-    protocol: int = PROTOCOL
-    client: Name = ""
-    seq: Number = 0
+    protocol: Whole = PROTOCOL
 
 
-class Spaces(msgspec.Struct, forbid_unknown_fields=True):
+class Spaces(Numbered, forbid_unknown_fields=True):
     """Body of a request with the spaces of a client, each a text, or texts by agent."""
 
     observation_space: str | dict[Name, str]
     action_space: str | dict[Name, str]
-    client: Name = ""
-    seq: Number = 0
 
 
 class Have(msgspec.Struct, forbid_unknown_fields=True):
     """The query of a request for the policy: the edition that the client has; None: it has none."""
 
-    have: int | None = None
+    have: Whole | None = None
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,22 +129,23 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
     action_dist_inputs: Any = None
     is_first: bool = False
     training_enabled: bool = True
-    logged: list[int] = []
-    infos: list[tuple[int, dict[str, Any]]] = []
+    logged: list[Whole] = []
+    infos: list[tuple[Whole, dict[str, Any]]] = []
     end: Literal["terminated", "truncated"] | None = None
 
+    def __post_init__(self):
+        self.version = whole(self.version)
+        self.logged = [whole(each) for each in self.logged]
+        self.infos = [(whole(index), info) for index, info in self.infos]
 
-class Samples(msgspec.Struct, forbid_unknown_fields=True):
-    """A request with parts of episodes.
+
+class Samples(Numbered, forbid_unknown_fields=True):
+    """A request with parts of episodes. It needs client and seq: repeated steps would be taken in twice otherwise.
 
     Attributes:
         parts: of different episodes.
         have: edition of the policy that the client has, where it wants newer ones.
-        client, seq: as for Request, but needed: nobody could repeat steps otherwise without their being taken
-            in twice.
     """
 
     parts: list[Part] = []
-    have: int | None = None
-    client: Name = ""
-    seq: Number = 0
+    have: Whole | None = None

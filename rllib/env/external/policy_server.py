@@ -56,7 +56,7 @@ from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
-from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, refuse_many_values, with_arrays
+from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, refuse_costly, with_arrays
 
 logger = logging.getLogger(__name__)
 
@@ -849,7 +849,7 @@ def _decoded(body: bytes, kind: str, form: type) -> Any:
     try:
         if kind == QUERY:
             return msgspec.convert(dict(urllib.parse.parse_qsl(body.decode("latin-1"))), form, strict=False)
-        refuse_many_values(body, kind)
+        refuse_costly(body, kind)
         return msgspec.msgpack.decode(body, type=form) if kind == MSGPACK else msgspec.json.decode(body, type=form)
     except msgspec.ValidationError as error:
         raise BadRequest(422, str(error)) from None

@@ -8,9 +8,11 @@ import shutil
 from pathlib import Path
 
 from rllib.runs.files import read_results
+from rllib.runs.safe_files import move_whole, write_whole
 from rllib.serving.learning.results import is_of_learner
 from rllib.serving.learning.settings import LearningSettings
-from rllib.storage.checkpoint import CheckpointError, newest_checkpoint
+from rllib.storage.checkpoint import CheckpointError, newest_checkpoint, remove_abandoned
+from rllib.storage.file_locks import sync_directory
 
 _HISTORY = "returns.json"
 
@@ -39,7 +41,7 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
         first, temporary = directory / "checkpoint_000000", directory / "first.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(checkpoint, temporary)
-        os.replace(temporary, first)
+        move_whole(temporary, first)
     except OSError as error:
         raise CheckpointError(f"--learn-to {directory} cannot be written: {error.strerror}") from error
     return first
@@ -54,6 +56,7 @@ class Progress:
 
     def __init__(self, settings: LearningSettings):
         self._settings = settings
+        remove_abandoned(settings.path)
         self.drop_candidate()
 
     @property
@@ -69,6 +72,7 @@ class Progress:
         number = int(self.served.name.removeprefix("checkpoint_")) + 1
         path = self._settings.path / f"checkpoint_{number:06d}"
         os.rename(self._settings.candidate, path)
+        sync_directory(path.parent)
         return path
 
     def drop_candidate(self) -> None:
@@ -81,10 +85,8 @@ class Progress:
 
     def write_history(self, version: int, returns: list[float]) -> None:
         """Writes the returns of the policy that is served."""
-        path = self._settings.path / _HISTORY
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"version": version, "returns": returns}))
-        os.replace(temporary, path)
+        content = json.dumps({"version": version, "returns": returns})
+        write_whole(self._settings.path / _HISTORY, content.encode(), is_synced=False)
 
     def history(self, version: int) -> list[float]:
         """Returns of the policy of this version; [] if they are not known."""

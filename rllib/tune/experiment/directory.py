@@ -29,15 +29,14 @@ from rllib.remote.mirror import Mirror
 from rllib.remote.url import joined
 from rllib.runs.entries import encode, settings_by_path
 from rllib.runs.files import read_results
-from rllib.runs.safe_files import AppendedFile, numbered, write_whole
-from rllib.storage.file_locks import lock
+from rllib.runs.safe_files import AppendedFile, append_text, numbered, write_whole
+from rllib.storage.file_locks import lock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import code_in, written
 from rllib.tune.experiment.records import apply_record, check_record, with_numbers
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.search.domains import Choice, Domain
-from rllib.tune.trainables.checkpoint import sync
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ class ExperimentDirectory:
         header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
         journal.append(header)
         journal.sync(now=True)
-        sync(path)
+        sync_directory(path)
         return cls(path, journal, header, [])
 
     @classmethod
@@ -167,8 +166,11 @@ class ExperimentDirectory:
                 logger.warning("%s", lacking)
 
     def write_text(self, name: str, text: str, append: bool = False) -> None:
-        with open(inside(self.path, name, "a file of the experiment"), "a" if append else "w") as file:
-            file.write(text)
+        path = inside(self.path, name, "a file of the experiment")
+        if append:
+            append_text(path, text)
+        else:
+            write_whole(path, text.encode(), is_synced=False)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
         """Writes the state of searcher and scheduler, unless the last write is too recent for its cost.

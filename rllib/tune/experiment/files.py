@@ -6,7 +6,7 @@ from pathlib import Path
 import cloudpickle
 
 from rllib.runs.files import drop_results_after, read_results, write_params
-from rllib.runs.safe_files import numbered, remove_whole
+from rllib.runs.safe_files import append_text, move_whole, numbered, remove_whole, write_whole
 from rllib.storage.foreign_files import copy_inside
 from rllib.tune.experiment.records import not_finite, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
@@ -18,20 +18,20 @@ def write_config(trial: Trial) -> None:
     directory = Path(trial.logdir)
     directory.mkdir(parents=True, exist_ok=True)
     write_params(directory, trial.config if trial.seed is None else {**trial.config, "seed": trial.seed})
-    (directory / "params.pkl").write_bytes(cloudpickle.dumps(trial.config))
+    write_whole(directory / "params.pkl", cloudpickle.dumps(trial.config), is_synced=False)
 
 
 def write_error(trial: Trial) -> None:
     """Appends the newest traceback to error.txt; writes the exception to error.pkl, if it can be pickled."""
     directory = Path(trial.logdir)
     directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "error.txt", "a") as file:
-        file.write(f"Failure # {trial.num_failures}\n{trial.error}\n")
+    append_text(directory / "error.txt", f"Failure # {trial.num_failures}\n{trial.error}\n")
     if trial.exception is not None:
         try:
-            (directory / "error.pkl").write_bytes(cloudpickle.dumps(trial.exception))
+            content = cloudpickle.dumps(trial.exception)
         except Exception:  # any error of a user's exception
-            (directory / "error.pkl").write_bytes(pickle.dumps(RuntimeError(trial.error)))
+            content = pickle.dumps(RuntimeError(trial.error))
+        write_whole(directory / "error.pkl", content, is_synced=False)
 
 
 def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
@@ -89,7 +89,7 @@ def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
     path = next(place for place in places if not place.exists())
     draft = path.with_name(f".checkpoint.tmp-{path.name}")
     copy_inside(source.logdir, checkpoint.name, draft)
-    draft.rename(path)
+    move_whole(draft, path)
     return TrialCheckpoint(path.name, checkpoint.iteration, dict(checkpoint.metrics))
 
 

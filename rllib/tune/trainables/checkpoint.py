@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from rllib.errors import DamagedFileError
-from rllib.runs.safe_files import numbered
+from rllib.runs.safe_files import move_whole, numbered
 from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
 from rllib.storage.local_path import local_path
@@ -131,12 +131,8 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
     If the name exists already, the directory is called NAME_2, NAME_3, ...
     """
     (temporary / METADATA).write_bytes(msgspec.json.encode(metadata))
-    for root, _, names in os.walk(temporary):
-        for path in [*(os.path.join(root, name) for name in names), root]:
-            sync(path)
     target = next(path for path in numbered(place) if not path.exists())
-    os.rename(temporary, target)
-    sync(place.parent)
+    move_whole(temporary, target)
     return target
 
 
@@ -234,12 +230,3 @@ def _is_leaf(value) -> bool:
     if isinstance(value, np.generic):
         return value.dtype.name in DTYPES
     return value is None or type(value) in (bool, int, float, str, bytes) or is_tensor(value)
-
-
-def sync(path: str | Path) -> None:
-    """Synchronises a file, or the names in a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

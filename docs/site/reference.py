@@ -17,6 +17,7 @@ from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algo
 from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.cli.departures import departures
 from rllib.config import aliases
+from rllib.config.conflicts import RuleRow
 from rllib.config.sections import SettingRow
 from rllib.models import model_settings
 from runtime.engines.zeromq.cli import main as runtime_command
@@ -57,6 +58,16 @@ def _settings() -> str:
     ]
     for name, rows in itertools.groupby(AlgorithmConfig.describe(), key=lambda row: row.section):
         lines += ["", f"## .{name}()", "", prose(AlgorithmConfig.sections[name].doc), "", *_table(rows)]
+    lines += [
+        "",
+        "## What excludes what",
+        "",
+        "`build()` raises one `SettingsError` for all mistakes in the settings; its `mistakes` name the settings, and "
+        "hold what ends each as settings (`remedies`), which `config.apply(remedy)` sets. An algorithm's page lists "
+        "its own rules.",
+        "",
+        *_rules(AlgorithmConfig.describe_rules()),
+    ]
     return "\n".join(lines)
 
 
@@ -67,6 +78,19 @@ def _table(rows: Iterable[SettingRow]) -> Iterator[str]:
         others = ", ".join(map(_code, aliases.other_names(row.name)))
         meaning = _cell(row.meaning) + (f". Also: {others}" if others else "")
         yield f"| {_code(row.name)} | {_code(row.type)} | {_code(repr(row.default))} | {meaning} |"
+
+
+def _rules(rows: Iterable[RuleRow]) -> Iterator[str]:
+    yield "| rule | why | what ends it |"
+    yield "|---|---|---|"
+    for row in rows:
+        yield f"| {' | '.join(map(_rule_cell, (row.rule, row.why, row.ends)))} |"
+
+
+def _rule_cell(text: str) -> str:
+    """A sentence with settings in backquotes, in which only the rest is escaped."""
+    parts = text.split("`")
+    return "`".join(part.replace("|", "\\|") if index % 2 else _cell(part) for index, part in enumerate(parts))
 
 
 def _code(text: str) -> str:
@@ -126,6 +150,10 @@ def _algorithm(name: str) -> str:
     ]
     for section, rows in itertools.groupby(own, key=lambda row: row.section):
         lines += ["", f"### .{section}()", "", *_table(rows)]
+    common_rules = AlgorithmConfig.describe_rules()
+    own_rules = [row for row in config.describe_rules() if row not in common_rules]
+    if own_rules:
+        lines += ["", "## What excludes what", "", *_rules(own_rules)]
     return "\n".join([*lines, *_departures(name)])
 
 

@@ -1,17 +1,20 @@
 """Exit codes and messages of commands: 0 done, 1 failed, 2 the user's mistake, 130 interrupted."""
 
 import ast
+import functools
 import re
 import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from rllib.config.conflicts import Remedy, SettingsError
 from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1
@@ -34,11 +37,17 @@ _SECTION = re.compile(
     r"\.(environment|rollouts|framework|training|resources|learners|evaluation|multi_agent|offline_data|exploration"
     r"|checkpointing|debugging|fault_tolerance|reporting)(?=\()"
 )
-# How a command takes settings.
-_TAKES_SETTINGS = {
-    "train": lambda settings: " ".join(shlex.quote(f"{name}={text}") for name, text in settings.items()),
-    "tune": lambda settings: " ".join(shlex.quote(f"{name}={text}") for name, text in settings.items()),
-    "serve": lambda settings: " ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in settings.items()),
+
+
+def _assignments(settings: Mapping[str, str], before: str = "") -> str:
+    return " ".join(f"{before}{shlex.quote(f'{name}={text}')}" for name, text in settings.items())
+
+
+# How a command takes settings: setting -> value in YAML, as they are typed.
+_TAKES_SETTINGS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+    "train": _assignments,
+    "tune": _assignments,
+    "serve": functools.partial(_assignments, before="--set "),
     "evaluate": lambda settings: (
         "--config " + shlex.quote(f"{{{', '.join(f'{name}: {text}' for name, text in settings.items())}}}")
     ),
@@ -59,7 +68,7 @@ def user_input() -> Iterator[None]:
     except (ValueError, TypeError) as error:
         if getattr(error, "__notes__", None):
             raise
-        raise Mistake(str(error)) from error
+        raise Mistake(told(error)) from error
 
 
 @contextmanager
@@ -119,12 +128,36 @@ def _show(error: Exception, verbose: bool) -> None:
         shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
         click.echo(printable(_FRAME.sub(_unless_own, "".join(shown.format()))).rstrip(), err=True)
     else:
-        click.echo(printable(as_typed(f"Error: {type(error).__name__}: {error}")), err=True)
+        click.echo(printable(as_typed(f"Error: {type(error).__name__}: {told(error)}")), err=True)
+
+
+def told(error: Exception) -> str:
+    """The message of an error; what ends mistakes in settings is in the words of the command that runs."""
+    form = _form_of_command()
+    if form is None or not isinstance(error, SettingsError):
+        return str(error)
+
+    def in_words(remedy: Remedy) -> str:
+        try:
+            return form({name: _as_yaml(value) for name, value in remedy.items()})
+        except ValueError:  # code cannot be typed
+            return error.in_python(remedy)
+
+    return error.text(in_words)
+
+
+def _form_of_command() -> Callable[[Mapping[str, str]], str] | None:
+    """How the command that runs takes settings; None if it takes none, or no command runs."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else _TAKES_SETTINGS.get(context.command.name or "")
 
 
 def as_typed(message: str) -> str:
-    """A message of the library whose advice is in the words of the command that runs: `.training(lr=1e-3)` as
-    lr=1e-3, `load_user_code=True` as --load-user-code. What the command cannot be told is left as it is.
+    """A text of the library whose advice is in the words of the command that runs: `.training(lr=1e-3)` as lr=1e-3,
+    `load_user_code=True` as --load-user-code. What the command cannot be told is left as it is.
+
+    It is for advice that is part of a text, such as that of environments, networks and logs; mistakes in settings are
+    data (`told`).
     """
     context = click.get_current_context(silent=True)
     if context is None:
@@ -133,7 +166,7 @@ def as_typed(message: str) -> str:
     if any(parameter.name == "load_user_code" for parameter in context.command.params):
         for pattern, typed in _LOADING:
             message = re.sub(pattern, typed, message)
-    form = _TAKES_SETTINGS.get(context.command.name or "")
+    form = _form_of_command()
     found = "" if form is None else message
     parts, end = [], 0
     for section in _SECTION.finditer(found):
@@ -157,31 +190,38 @@ def _end_of_call(text: str, start: int) -> int:
 def _settings_in(arguments: str) -> dict[str, str]:
     """Setting -> value, as it is typed, of a call's arguments such as "(lr=1e-3)"; {} if they cannot be typed."""
     try:
-        call = ast.parse(f"f{arguments}", mode="eval").body
+        call = _Placeholders().visit(ast.parse(f"f{arguments}", mode="eval")).body
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         if call.args:  # .environment("CartPole-v1")
             given = {"env": call.args[0], **given}
-        return {name: _as_yaml(value) for name, value in given.items()}
+        return {name: _as_yaml(ast.literal_eval(value)) for name, value in given.items()}
     except (SyntaxError, ValueError, TypeError):
         return {}
 
 
-def _as_yaml(node: ast.expr) -> str:
-    """A literal of Python in the YAML that users type; raises a ValueError for code."""
-    match node:
-        case ast.Name(id=name) if name.isupper():  # stands for what the user has
-            return name
-        case ast.Constant(value=str(text)) if _is_plain(text):
-            return text
-        case ast.Constant(value=value) if value is ...:
-            return "..."
-        case ast.List() | ast.Tuple():
-            return f"[{', '.join(map(_as_yaml, node.elts))}]"
-        case ast.Dict():
-            entries = zip(node.keys, node.values)
-            return f"{{{', '.join(f'{_as_yaml(key)}: {_as_yaml(value)}' for key, value in entries)}}}"
-    text = repr(ast.literal_eval(node))
-    return {"True": "true", "False": "false", "None": "null"}.get(text, text)
+class _Placeholders(ast.NodeTransformer):
+    """Makes texts of names in capitals, which stand for what the user has."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(node.id) if node.id.isupper() else node
+
+
+def _as_yaml(value: Any) -> str:
+    """A plain value in the YAML that users type; raises a ValueError for any other object."""
+    match value:
+        case None | bool():
+            return {True: "true", False: "false", None: "null"}[value]
+        case int() | float():
+            return repr(value)
+        case str():
+            return value if _is_plain(value) else repr(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_as_yaml, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_as_yaml(key)}: {_as_yaml(item)}' for key, item in value.items())}}}"
+    if value is ...:
+        return "..."
+    raise ValueError(f"{value!r:.80} cannot be typed")
 
 
 def _is_plain(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import yaml
 
+from rllib.config.conflicts import surrounded
 from rllib.did_you_mean import nearest
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
@@ -172,7 +173,7 @@ def hint_at_stop(config: Mapping[str, Any]) -> Iterator[None]:
         meant = [f"--stop {key}={config[key]}" for key in config if key in (*_SHORT_STOP_KEYS, *_ALL_STEPS)]
         if not meant or getattr(error, "__notes__", None):
             raise
-        raise type(error)(f"{error} Each criterion needs a --stop of its own: {' '.join(meant)}.") from error
+        raise surrounded(error, after=f"Each criterion needs a --stop of its own: {' '.join(meant)}.") from error
 
 
 def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
 import functools
+import inspect
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.config import absent, aliases
-from rllib.config.conflicts import Conflict, Mistake, SettingsError, asks, refused
+from rllib.config.conflicts import Conflict, Mistake, Place, Remedy, RuleRow, SettingsError, asks_for, refused, row_of
 from rllib.config.sections import Setting, Settings
 from rllib.config.setting_types import shortened
 from rllib.did_you_mean import nearest
@@ -88,9 +91,37 @@ class ConfigObject(Settings):
 
     def error(self, *mistakes: Mistake) -> SettingsError:
         """The error for these mistakes in the settings, also for those that the environment's spaces reveal."""
-        named = {name for mistake in mistakes for remedy in mistake.remedies for name in remedy}
-        sections = {name: self.settings[name].section for name in named}
-        return SettingsError(map(self._with_given_names, mistakes), type(self).__name__, sections)
+        named = {name for mistake in mistakes for way in (*mistake.remedies, *mistake.examples) for name in way}
+        places = {name: self._place_of(name) for name in named}
+        return SettingsError(map(self._with_given_names, mistakes), type(self).__name__, places)
+
+    def _place_of(self, name: str) -> Place:
+        setting = self.settings[name]
+        return Place(setting.section, setting.default, name in self.sections[setting.section].positional)
+
+    @contextmanager
+    def blamed(self, *names: str, remedies: Iterable[Remedy]) -> Iterator[None]:
+        """Turns a ValueError raised inside into a mistake in these settings, where its message says what to do.
+
+        Its subclasses are errors of their own, and are left alone.
+        """
+        try:
+            yield
+        except ValueError as error:
+            if type(error) is not ValueError or getattr(error, "__notes__", None):
+                raise
+            raise self.error(Mistake(str(error), names, tuple(remedies), advice=None)) from error
+
+    def apply(self, remedy: Remedy) -> Self:
+        """Sets what ends a mistake (`Mistake.remedies`), and returns this config.
+
+        The keys of a dict are added to those that are there, as by its section method, if that adds them; a dict that
+        is the setting's default replaces it.
+        """
+        for name, value in remedy.items():
+            setting = self.settings[name]
+            self._assign(None, {name: value}, merge=not _is_same(value, setting.default))
+        return self
 
     def mistakes(self, undecided: Collection[str] = ()) -> Iterator[Mistake]:
         """All mistakes in the settings: first of single settings, then of their relations."""
@@ -100,8 +131,8 @@ class ConfigObject(Settings):
             if mistake:
                 wrong.add(name)
                 yield mistake
-        for names, check in _rules(type(self)):
-            if all(name in self.settings and name not in wrong for name in names):
+        for names, check in rules_of(type(self)).values():
+            if all(name not in wrong and self._has(name) for name in names):
                 try:
                     mistake = check(self)
                 except Exception:
@@ -109,9 +140,14 @@ class ConfigObject(Settings):
                         raise
                     continue  # it reads one of the wrong settings by way of another
                 if isinstance(mistake, str):
-                    mistake = Mistake(mistake, names) if mistake else None
+                    mistake = Mistake("", names, advice=mistake) if mistake else None
                 if mistake:
                     yield mistake
+
+    @classmethod
+    def _has(cls, name: str) -> bool:
+        """Whether there is such a setting, or property, for a rule to be about."""
+        return name in cls.settings or isinstance(getattr(cls, name, None), property)
 
     def without_effect(self, parts: Mapping[str, Self] = {}) -> Iterator[str]:
         """A line for each setting that was given another value than the default and has no effect, with the reason.
@@ -138,7 +174,7 @@ class ConfigObject(Settings):
         if name in self.unused:
             return self.unused[name]
         needed = self.settings[name].only_with
-        if needed is None or any(asks(getattr(self, each)) for each in needed.names):
+        if needed is None or any(asks_for(self, each) for each in needed.names):
             return None
         return needed.otherwise or " and ".join(f"{each}={getattr(self, each)!r}" for each in needed.names)
 
@@ -158,10 +194,26 @@ class ConfigObject(Settings):
 
     def _with_given_names(self, mistake: Mistake) -> Mistake:
         """The same mistake, with the other names under which its settings were given."""
-        shown = f"{mistake.problem} {mistake.advice}"
+        ways = itertools.chain(*mistake.remedies, *mistake.examples)
+        shown = f"{mistake.problem} {mistake.advice} {' '.join(ways)}"
         others = {name: self._given_names[name] for name in mistake.names if name in self._given_names}
         told = [f"{given} is called {name} here." for name, given in others.items() if name in shown]
-        return replace(mistake, note=" ".join(told))
+        return replace(mistake, note=" ".join(filter(None, (mistake.note, *told))))
+
+    @classmethod
+    def describe_rules(cls) -> list[RuleRow]:
+        """What excludes what, why, and what ends it: the rules about the settings that this class has."""
+        rows = []
+        for key, (names, check) in rules_of(cls).items():
+            if not all(map(cls._has, names)):
+                continue
+            rule = getattr(check, "__self__", None)
+            if isinstance(rule, Conflict):
+                rows.append(row_of(rule))
+            else:
+                told = inspect.getdoc(check) or f"{key} checks {', '.join(map('`{}`'.format, names))}"
+                rows.append(RuleRow(told.partition("\n")[0].rstrip("."), "", "", names))
+        return rows
 
     # ------------------------------------------------------------------ as a dict
 
@@ -515,12 +567,13 @@ def _is_known(name: str) -> bool:
     return any(name in table for table in tables)
 
 
-def _rules(cls: type) -> list[tuple[tuple[str, ...], Callable[[Any], Mistake | str | None]]]:
+def rules_of(cls: type) -> dict[Any, tuple[tuple[str, ...], Callable[[Any], Mistake | None]]]:
     """(settings, check) of each rule of a class, inherited ones first: conflicts, refused settings, and relations.
 
-    A method of the same name replaces an inherited relation.
+    A relation goes by its name, and replaces an inherited one of this name; a Conflict by itself, a refused setting by
+    "refuses" and its name.
     """
-    checks = {}
+    checks: dict[Any, tuple] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
             if hasattr(member, "__relates__"):
@@ -529,7 +582,7 @@ def _rules(cls: type) -> list[tuple[tuple[str, ...], Callable[[Any], Mistake | s
             checks[rule] = rule.names, rule.mistake
         for name, why in vars(base).get("refuses", {}).items():
             checks[f"refuses {name}"] = (name,), refused(name, why).mistake
-    return list(checks.values())
+    return checks
 
 
 def copied(value):

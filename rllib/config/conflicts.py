@@ -3,6 +3,7 @@
     class MyConfig(AlgorithmConfig):
         conflicts = (
             needs("recompute_advantages", "use_critic", why="its values change while an update goes through a batch"),
+            needs(("evaluation_duration", "auto"), "evaluation_parallel_to_training", why="it lasts as long as that"),
             conflict(
                 "recompute_advantages", "cost_limit",
                 why="advantages of costs are not recomputed",
@@ -12,18 +13,33 @@
         refuses = {"num_learners": "the policy's step is computed in this process"}
 
 `build()` raises all of them in one SettingsError, whose mistakes hold the remedies as settings: a command shows them in
-its own words, a program can apply them.
+its own words, a program can apply them (`ConfigObject.apply`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rllib.config.setting_types import shortened
 
-# In a remedy: the setting's default.
-DEFAULT = object()
+
+class _Default:
+    """The type of DEFAULT."""
+
+    def __repr__(self):
+        return "DEFAULT"
+
+    def __reduce__(self):
+        return "DEFAULT"
+
+
+# In a remedy of a rule: the setting's default.
+DEFAULT = _Default()
+# Setting -> value. Of a dict that its section method adds to (`Merged`), the keys to change; its default replaces it.
 Remedy = Mapping[str, Any]
+# What a rule is about: a setting, where it asks for something (`asks_for`), or (setting, the only value that counts).
+Subject = str | tuple[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,27 +49,78 @@ class Mistake:
     Attributes:
         problem: what was given and the rule: one or more sentences, without advice.
         names: the settings.
-        remedies: each ends the mistake: setting -> value. The first one changes least of what was asked for.
-        advice: what to do, sentences, where the remedies do not say it or not well.
-        note: a sentence that follows the advice.
+        remedies: each ends the mistake by itself. The first one changes least of what was asked for.
+        examples: further ways, where values in capitals stand for what only the user has, such as a PATH.
+        advice: what to do, sentences, in place of remedies and examples, where these do not say it well. None: the
+            problem says it.
+        note: sentences that follow.
+
+    Raises:
+        TypeError: if nothing says what ends it, or names is a single string.
     """
 
     problem: str
     names: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
-    advice: str = ""
+    advice: str | None = ""
     note: str = ""
+    examples: tuple[Remedy, ...] = ()
 
-    def text(self, in_words: Callable[[Remedy], str]) -> str:
-        """The problem with its advice.
+    def __post_init__(self):
+        if isinstance(self.names, str):
+            raise TypeError(f"names={self.names!r} must be a tuple of the settings' names")
+        if not (self.remedies or self.examples or self.advice):
+            raise TypeError(f"nothing says what ends this mistake; it needs remedies, or advice: {self.problem}")
+
+    def text(self, in_words: Callable[[Remedy], str], defaults: Mapping[str, Any] = {}) -> str:
+        """The problem, then what to do.
 
         Args:
-            in_words: function that returns what one writes to apply a remedy.
+            in_words: function that returns what one writes to give these settings.
+            defaults: of the settings in remedies. One of several settings that returns to a default which asks for
+                nothing is left out; so is one that returns to an empty dict or list, to which methods may only add.
         """
         advice = self.advice
-        if not advice and self.remedies:
-            advice = f"Use {' or '.join(map(in_words, self.remedies))}."
+        if advice == "":
+            several = len(self.names) > 1
+            left_out = {name: value for name, value in defaults.items() if several or isinstance(value, dict | list)}
+            advice = _alternatives([_way(each, in_words, left_out) for each in (*self.remedies, *self.examples)])
         return " ".join(filter(None, (self.problem, advice, self.note)))
+
+
+def _way(remedy: Remedy, in_words: Callable[[Remedy], str], defaults: Mapping[str, Any]) -> tuple[str, str]:
+    """(what is used, what is left out) to apply a remedy, each in words and empty if there is nothing."""
+    idle = [name for name, value in remedy.items() if name in defaults and _is_idle(value, defaults[name])]
+    used = {name: value for name, value in remedy.items() if name not in idle}
+    return (in_words(used) if used else ""), " and ".join(idle)
+
+
+def _is_idle(value, default) -> bool:
+    """Whether a value is the default, and asks for nothing."""
+    return not asks(value) and not asks(default) and type(value) is type(default)
+
+
+def _alternatives(ways: Sequence[tuple[str, str]]) -> str:
+    """ "Use A or B, or leave c out." """
+    clauses = []
+    for kind, group in itertools.groupby(ways, key=lambda way: (bool(way[0]), bool(way[1]))):
+        uses_some, leaves_some = kind
+        if uses_some and leaves_some:
+            clauses += [f"use {used} and leave {left_out} out" for used, left_out in group]
+        elif uses_some:
+            clauses.append(f"use {' or '.join(used for used, _ in group)}")
+        else:
+            clauses.append(f"leave {' or '.join(left_out for _, left_out in group)} out")
+    text = ", or ".join(filter(None, (", ".join(clauses[:-1]), *clauses[-1:])))
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+class Place(NamedTuple):
+    """What a message has to know of a setting."""
+
+    section: str
+    default: Any
+    by_position: bool
 
 
 class SettingsError(ValueError):
@@ -62,35 +129,65 @@ class SettingsError(ValueError):
     Args:
         mistakes: all of them.
         owner: name of the config's class.
-        sections: setting -> section that sets it, of the settings in remedies.
+        places: setting -> where it is set and its default, of the settings in remedies.
+        before: text that the message begins with, such as where the settings are.
+        after: a sentence that it ends with.
 
     Attributes:
         mistakes: the same, with remedies as data.
     """
 
-    def __init__(self, mistakes: Iterable[Mistake], owner: str, sections: Mapping[str, str]):
-        self.mistakes, self._owner, self._sections = tuple(mistakes), owner, dict(sections)
-        super().__init__(self.text(self._in_python))
+    def __init__(
+        self,
+        mistakes: Iterable[Mistake],
+        owner: str,
+        places: Mapping[str, Place],
+        before: str = "",
+        after: str = "",
+    ):
+        self.mistakes = tuple(mistakes)
+        self._owner, self._places, self._before, self._after = owner, dict(places), before, after
+        super().__init__(self.text(self.in_python))
 
     def __reduce__(self):
-        return (
-            SettingsError,
-            (self.mistakes, self._owner, self._sections),
-            {"__notes__": getattr(self, "__notes__", [])},
-        )
+        state = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
+        return SettingsError, (self.mistakes, self._owner, self._places, self._before, self._after), state
 
     def text(self, in_words: Callable[[Remedy], str]) -> str:
         """The message, with remedies in the words of a program or a command (`Mistake.text`)."""
-        lines = [mistake.text(in_words) for mistake in self.mistakes]
+        defaults = {name: place.default for name, place in self._places.items()}
+        lines = [mistake.text(in_words, defaults) for mistake in self.mistakes]
         if len(lines) == 1:
-            return f"{self._owner}: {lines[0]}"
-        return f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
+            told = f"{self._owner}: {lines[0]}"
+        else:
+            told = f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
+        return f"{self._before}{told}" + (f" {self._after}" if self._after else "")
 
-    def _in_python(self, remedy: Remedy) -> str:
+    def surrounded(self, before: str, after: str) -> "SettingsError":
+        """The same error with more text around its message."""
+        after = f"{self._after} {after}".strip()
+        return SettingsError(self.mistakes, self._owner, self._places, f"{before}{self._before}", after)
+
+    def in_python(self, remedy: Remedy) -> str:
+        """What a program writes to give these settings: ".training(lr=0.001)"."""
         by_section: dict[str, list[str]] = {}
-        for name, value in remedy.items():
-            by_section.setdefault(self._sections[name], []).append(f"{name}={value!r}")
+        for name, value in sorted(remedy.items(), key=lambda item: not self._places[item[0]].by_position):
+            place = self._places[name]
+            by_section.setdefault(place.section, []).append(f"{value!r}" if place.by_position else f"{name}={value!r}")
         return "".join(f".{section}({', '.join(settings)})" for section, settings in by_section.items())
+
+
+def surrounded(error: Exception, before: str = "", after: str = "") -> Exception:
+    """An error of the same type with more text around its message; the mistakes of a SettingsError stay data.
+
+    Args:
+        error: made of its message alone, or a SettingsError.
+        before: text that the message then begins with.
+        after: a sentence that it ends with.
+    """
+    if isinstance(error, SettingsError):
+        return error.surrounded(before, after)
+    return type(error)(f"{before}{error}" + (f" {after}" if after else ""))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +195,33 @@ class Conflict:
     """A rule about several settings; see `conflict` and `needs`.
 
     Attributes:
-        names: settings that it is about. It is checked where all of them exist and are right by themselves.
+        subjects: what it is about: settings, or properties of the config. It is checked where all of them exist and
+            are right by themselves.
         when: function of a config: whether its settings break the rule.
         problem: function of a config: what is wrong with its settings.
-        why: the reason, a clause, for the table in the documentation.
-        remedies: as Mistake has them, or functions of a config that return them.
-        advice: as Mistake has it.
+        rule: which settings exclude or need which, in words, for the table in the documentation.
+        why: the reason, a clause, for the same.
+        remedies: as Mistake has them, where a value may be DEFAULT or a function of a config; or functions of a config
+            that return one.
+        advice, note, examples: as Mistake has them.
+        reads: further settings that `when` reads.
     """
 
-    names: tuple[str, ...]
+    subjects: tuple[Subject, ...]
     when: Callable[[Any], bool]
     problem: Callable[[Any], str]
+    rule: str
     why: str
     remedies: tuple[Remedy | Callable[[Any], Remedy], ...]
-    advice: str
+    advice: str | None = ""
+    note: str = ""
+    examples: tuple[Remedy, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the settings, or properties, that it is about."""
+        return (*map(_name, self.subjects), *self.reads)
 
     def mistake(self, config) -> Mistake | None:
         """What these settings do wrong; None if they keep the rule."""
@@ -119,59 +229,113 @@ class Conflict:
             return None
         remedies = (remedy(config) if callable(remedy) else remedy for remedy in self.remedies)
         own = tuple({name: value_of(config, name, value) for name, value in remedy.items()} for remedy in remedies)
-        return Mistake(self.problem(config), self.names, own, self.advice)
+        names = tuple(name for name in self.names if name in config.settings)
+        return Mistake(self.problem(config), names, own, self.advice, self.note, self.examples)
 
 
 def conflict(
-    *names: str,
+    *subjects: Subject,
     why: str | Callable[[Any], str],
     remedies: Iterable[Remedy | Callable[[Any], Remedy]] = (),
     when: str | Callable[[Any], bool] | None = None,
-    advice: str = "",
+    advice: str | None = "",
+    note: str = "",
+    examples: Iterable[Remedy] = (),
+    reads: Iterable[str] = (),
 ) -> Conflict:
     """Settings that cannot be used at once.
 
     Args:
-        names: the settings; the message says their values, where they ask for something.
+        subjects: the settings, or (setting, value) where only this value counts. The message says their values, but
+            for defaults that ask for nothing.
         why: the reason, a clause; or a function of a config that returns one.
-        remedies: each ends the conflict; none: `advice` says what to do.
+        remedies: each ends the conflict; see Conflict. By default, each of the settings at its default.
         when: whether they conflict: a property of the config, or a function of it; by default, whether each asks for
-            something (`asks`).
-        advice: what to do where no setting says it, a sentence.
+            something (`asks_for`), or has the value.
+        advice, note, examples: as Mistake has them.
+        reads: further settings that `when` reads, which the message does not say.
     """
     if isinstance(when, str):
         conflicts = _property(when)
     else:
-        conflicts = when or (lambda config: all(asks(config.get(name)) for name in names))
+        conflicts = when or (lambda config: all(_applies(config, each) for each in subjects))
+    names = tuple(map(_name, subjects))
 
     def problem(config) -> str:
-        given = [name for name in names if asks(config[name])] or names
+        given = [name for name in names if not _is_idle(config[name], config.settings[name].default)] or names
         return f"{_joined(given_as(config, name) for name in given)}: {why(config) if callable(why) else why}."
 
     text = (why.__doc__ or "") if callable(why) else why
-    return Conflict(names, conflicts, problem, text, tuple(remedies), advice)
+    ends = tuple(remedies) or (() if advice or examples else tuple({name: DEFAULT} for name in names))
+    rule = _joined(map(_in_table, subjects))
+    return Conflict(subjects, conflicts, problem, rule, text, ends, advice, note, tuple(examples), tuple(reads))
 
 
-def needs(name: str, *others: str, why: str, remedies: Iterable[Remedy] | None = None) -> Conflict:
+def needs(
+    subject: Subject,
+    *others: Subject,
+    why: str,
+    remedies: Iterable[Remedy | Callable[[Any], Remedy]] | None = None,
+    advice: str | None = "",
+    note: str = "",
+    examples: Iterable[Remedy] = (),
+) -> Conflict:
     """A setting that asks for something only another one gives.
 
     Args:
-        name: the setting.
-        others: settings or properties of the config, one of which has to ask for something.
+        subject: the setting, or (setting, value) where only this value needs it.
+        others: settings or properties of the config, one of which has to ask for something, or to have a value.
         why: the reason, a clause.
-        remedies: as of `conflict`; by default each of the others as True, and the setting's own default.
+        remedies: as of `conflict`; by default each of the others as True, or with its value, and the setting's own
+            default.
+        advice, note, examples: as Mistake has them.
     """
+    name = _name(subject)
     if remedies is None:
-        remedies = (*({other: True} for other in others), {name: DEFAULT})
+        given = (dict([other]) if isinstance(other, tuple) else {other: True} for other in others)
+        remedies = (*given, {name: DEFAULT})
 
     def breaks(config) -> bool:
-        return asks(config.get(name)) and not any(asks(getattr(config, other)) for other in others)
+        return _applies(config, subject) and not any(_applies(config, other) for other in others)
 
     def problem(config) -> str:
-        lacking = _joined(f"{other}={getattr(config, other)!r}" for other in others)
-        return f"{given_as(config, name)} needs {' or '.join(others)}, but {lacking}: {why}."
+        lacking = _joined(f"{other}={shortened(getattr(config, other))}" for other in map(_name, others))
+        return f"{given_as(config, name)} needs {' or '.join(map(_in_words, others))}, but {lacking}: {why}."
 
-    return Conflict((name, *others), breaks, problem, why, tuple(remedies), "")
+    rule = f"{_in_table(subject)} needs {' or '.join(map(_in_table, others))}"
+    return Conflict((subject, *others), breaks, problem, rule, why, tuple(remedies), advice, note, tuple(examples))
+
+
+class RuleRow(NamedTuple):
+    """A line of `ConfigObject.describe_rules()`; settings are in backquotes.
+
+    Attributes:
+        rule: which settings exclude or need which, or what holds for them.
+        why: the reason, a clause; empty where the rule says it.
+        ends: what ends a mistake; empty where only the message can say it.
+        names: of the settings, and of properties of the config.
+    """
+
+    rule: str
+    why: str
+    ends: str
+    names: tuple[str, ...]
+
+
+def row_of(conflict: Conflict) -> RuleRow:
+    """A declared rule as a line of a table."""
+    ways = [_way_in_table(remedy) for remedy in (*conflict.remedies, *conflict.examples)]
+    return RuleRow(conflict.rule, conflict.why, ", or ".join(filter(None, ways)), conflict.names)
+
+
+def _way_in_table(remedy: Remedy | Callable[[Any], Remedy]) -> str:
+    return "" if callable(remedy) else " and ".join(_value_in_table(name, value) for name, value in remedy.items())
+
+
+def _value_in_table(name: str, value) -> str:
+    if value is DEFAULT:
+        return f"`{name}` left out"
+    return f"another `{name}`" if callable(value) else f"`{name}={value!r}`"
 
 
 def refused(name: str, why: str) -> Conflict:
@@ -180,12 +344,17 @@ def refused(name: str, why: str) -> Conflict:
     def differs(config) -> bool:
         return name in config.changes()
 
-    return Conflict((name,), differs, lambda config: f"{given_as(config, name)}: {why}.", why, ({name: DEFAULT},), "")
+    def problem(config) -> str:
+        return f"{given_as(config, name)}: {why}."
+
+    return Conflict((name,), differs, problem, f"`{name}` keeps its default", why, ({name: DEFAULT},))
 
 
 def value_of(config, name: str, value) -> Any:
     """A remedy's value for a setting of this config."""
-    return config.settings[name].default if value is DEFAULT else value
+    if value is DEFAULT:
+        return config.settings[name].default
+    return value(config) if callable(value) else value
 
 
 def given_as(config, name: str) -> str:
@@ -193,10 +362,38 @@ def given_as(config, name: str) -> str:
     return f"{name}={shortened(config[name])}"
 
 
+def asks_for(config, name: str) -> bool:
+    """Whether a setting, or property, of a config asks for something: see `asks`; 0 does where the default is None."""
+    value, setting = getattr(config, name), config.settings.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return asks(value) or (is_number and setting is not None and setting.default is None)
+
+
 def asks(value) -> bool:
-    """Whether a setting's value asks for something: it is not None, False, 0, or empty."""
+    """Whether a value asks for something: it is not None, False, 0, or empty."""
     plain = (bool, int, float, str, dict, list, tuple)
     return bool(value) if isinstance(value, plain) else value is not None
+
+
+def _applies(config, subject: Subject) -> bool:
+    """Whether the setting asks for something, or has the value that counts."""
+    if isinstance(subject, str):
+        return asks_for(config, subject)
+    name, value = subject
+    given = getattr(config, name)
+    return type(given) is type(value) and given == value
+
+
+def _name(subject: Subject) -> str:
+    return subject if isinstance(subject, str) else subject[0]
+
+
+def _in_words(subject: Subject) -> str:
+    return subject if isinstance(subject, str) else f"{subject[0]}={subject[1]!r}"
+
+
+def _in_table(subject: Subject) -> str:
+    return f"`{_in_words(subject)}`"
 
 
 def _property(name: str) -> Callable[[Any], bool]:

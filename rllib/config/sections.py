@@ -143,23 +143,24 @@ class Setting:
         try:
             value = convert(value, self.type)
         except TypeError:
-            return self._mistake(f"{self._given(value)} must be {self.rule}{text_hint(value)}.")
+            return self._mistake(f"{self._given(value)} must be {self.rule}{text_hint(value)}.", self.default)
         numbers, allowed = numbers_in(value), self.range
         if is_schedule(value, self.type):
             broken = self._schedule_problem(value)
             if broken:
-                advice = f"Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
-                return self._mistake(f"{self._given(value)} {broken}.", advice)
+                return self._mistake(f"{self._given(value)} {broken}.", [[0, 0.1], [100000, 0.01]], self.default)
             # A schedule may end at a bound that is no value for the whole run.
             numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
         if allowed is not None and not all(number in allowed for number in numbers):
-            return self._mistake(f"{self._given(value)} must be {self.rule} ({self.meaning}).")
+            return self._mistake(f"{self._given(value)} must be {self.rule} ({self.meaning}).", self.default)
         if self.not_yet is not None and value != self.default:
-            return self._mistake(f"{self._given(value)} is not available yet ({self.meaning}).", self.not_yet.instead)
+            problem = f"{self._given(value)} is not available yet ({self.meaning})."
+            return self._mistake(problem, self.default, advice=self.not_yet.instead)
         return None
 
-    def _mistake(self, problem: str, advice: str = "") -> Mistake:
-        return Mistake(problem, (self.name,), ({self.name: self.default},), advice)
+    def _mistake(self, problem: str, *right: Any, advice: str = "") -> Mistake:
+        remedies = tuple({self.name: value} for value in right)
+        return Mistake(problem, (self.name,), remedies, advice)
 
     def _schedule_problem(self, value) -> str | None:
         if self.follows_kl and isinstance(value, Mapping) and value.get("type") == KL_ADAPTIVE:

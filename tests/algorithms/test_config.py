@@ -16,6 +16,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.r2d2 import R2D2Config
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import above, section
 
 
@@ -52,7 +53,8 @@ class FakePPOConfig(AlgorithmConfig):
     @relation("clip_param", "lambda_")
     def _check_example(self):
         if self.lambda_ == 0.123:
-            return "lambda_=0.123 is the example of a relation. Use another."
+            names = "clip_param", "lambda_"
+            return Mistake("lambda_=0.123 is the example of a relation.", names, ({"lambda_": 1.0},))
 
 
 def config(**training) -> FakePPOConfig:
@@ -256,16 +258,19 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
         (lambda c: c.callbacks(FakeAlgorithm), "must be a class derived from DefaultCallbacks"),
         (lambda c: c.learners(num_learners=-1), "num_learners=-1 must be an integer >= 0"),
         (lambda c: c.resources(num_gpus=2), "num_gpus=2.0 must be a number >= 0 and <= 1"),
-        (lambda c: c.resources(num_gpus=1).training(learner="numpy"), "does not go with learner='numpy'"),
+        (
+            lambda c: c.resources(num_gpus=1).training(learner="numpy"),
+            "Use .training(learner='torch'), or leave num_gpus out.",
+        ),
         (lambda c: c.evaluation(evaluation_interval=-1), "must be an integer >= 1 or None"),
-        (lambda c: c.evaluation(evaluation_duration="auto"), "needs evaluation_parallel_to_training=True"),
+        (lambda c: c.evaluation(evaluation_duration="auto"), "needs evaluation_parallel_to_training, but"),
         (
             lambda c: c.evaluation(evaluation_parallel_to_training=True),
             "Use .evaluation(evaluation_num_workers=1)",
         ),
         (lambda c: c.evaluation(evaluation_duration_unit="hours"), "must be 'episodes' or 'timesteps'"),
         (lambda c: c.evaluation(evaluation_config={"explor": True}), "Did you mean .exploration(explore=...)"),
-        (lambda c: c.evaluation(evaluation_config={"lr": 1}), "but not lr. Leave that out of"),
+        (lambda c: c.evaluation(evaluation_config={"lr": 1}), "but not lr. Leave lr out of it."),
         (
             lambda c: c.evaluation(evaluation_config={"exploration_config": {"type": "EpsilonGreedy"}}),
             "evaluation_config: exploration_config",
@@ -310,7 +315,7 @@ def test_what_is_no_dict_cannot_add_to_the_one_there(name, value):
 
 
 def test_the_environment_must_not_be_missing():
-    assert 'there is no environment. Use .environment("CartPole-v1")' in message_of(FakePPOConfig())
+    assert "there is no environment. Use .environment('CartPole-v1')" in message_of(FakePPOConfig())
 
 
 def test_build_tells_every_mistake_at_once_a_line_each():
@@ -391,7 +396,7 @@ def no_cuda(monkeypatch, built_for, error=None):
 
 def test_gpus_of_no_worker_are_refused():
     message = message_of(config().rollouts(num_rollout_workers=0).resources(num_gpus_per_worker=1))
-    assert "num_gpus_per_worker=1 has no effect with num_rollout_workers=0: this process acts on the CPU." in message
+    assert "num_gpus_per_worker=1.0 needs num_rollout_workers or evaluation_num_workers" in message
     config().rollouts(num_rollout_workers=0).evaluation(evaluation_num_workers=1, evaluation_interval=1).resources(
         num_gpus_per_worker=1
     ).validate()

@@ -8,8 +8,9 @@ import pytest
 
 from rllib import BCConfig, PPOConfig
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.cli.failures import as_typed
+from rllib.cli.failures import as_typed, told
 from rllib.cli.values import parse_assignments, parse_mapping
+from rllib.config.conflicts import Mistake, SettingsError, asks
 from rllib.offline.dataset import Dataset
 
 QUICK = ("num_rollout_workers=0", "train_batch_size=64", "sgd_minibatch_size=64", "num_sgd_iter=1", "--name", "x")
@@ -64,6 +65,41 @@ def test_what_cannot_be_typed_is_left_as_it_is(message):
 def test_a_command_without_settings_keeps_the_words_of_a_program():
     assert in_command("play", "Use .training(lr=1.0).") == "Use .training(lr=1.0)."
     assert as_typed("Use .training(lr=1.0).") == "Use .training(lr=1.0)."
+
+
+MISTAKES = [
+    AlgorithmConfig().evaluation(evaluation_videos=1),
+    AlgorithmConfig().resources(num_gpus=1).training(learner="numpy"),
+    AlgorithmConfig().environment(action_mask_key=None, action_mask_from="info"),
+    AlgorithmConfig().evaluation(off_policy_estimation_methods={"is": {"type": "is"}}),
+]
+
+
+@pytest.mark.parametrize("config", MISTAKES)
+@pytest.mark.parametrize("command", ["train", "tune", "serve", "evaluate"])
+def test_what_ends_a_mistake_in_settings_is_said_as_it_is_typed(command, config):
+    config.environment("CartPole-v1")
+    with pytest.raises(SettingsError) as raised, click.Context(click.Command(command)):
+        config.validate()
+    (mistake,) = raised.value.mistakes
+    remedy = next(each for each in mistake.remedies if any(asks(value) for value in each.values()))
+    with click.Context(click.Command(command)):
+        shown = told(raised.value)
+    typed = shlex.split(re.search(r"(?<=se )(--set \S+|--config '[^']*'|\S+=\S+?)(?=[.,]? |[.]$)", shown)[0])
+    if command == "evaluate":
+        given = parse_mapping(typed[1], "--config")
+    else:
+        given = parse_assignments([word for word in typed if word != "--set"], "")
+    assert AlgorithmConfig().update_from_dict(given)[next(iter(remedy))] == next(iter(remedy.values()))
+    assert told(raised.value) == str(raised.value)  # outside of a command
+    assert "." + AlgorithmConfig.settings[next(iter(remedy))].section not in shown
+
+
+def test_objects_in_a_remedy_are_said_as_a_program_writes_them():
+    config = AlgorithmConfig()
+    error = config.error(Mistake("a=1 is wrong.", ("callbacks_class",), ({"callbacks_class": int},)))
+    with click.Context(click.Command("train")):
+        assert told(error) == "AlgorithmConfig: a=1 is wrong. Use .callbacks(<class 'int'>)."
 
 
 def test_every_section_is_known():

@@ -35,7 +35,7 @@ def other_value(setting: Setting) -> Any:
     Raises:
         LookupError: if the declaration does not say what a value looks like, as for functions and classes.
     """
-    for value in _candidates(setting.type, setting.default, setting):
+    for value in candidates(setting.type, setting.default, setting):
         with contextlib.suppress(TypeError):
             if _right(setting, value):
                 return setting.converted(value)
@@ -52,13 +52,13 @@ def _some_function(*args, **kwargs):
     raise LookupError("the drawn value was called")
 
 
-def _candidates(type_, default, setting) -> Iterator[Any]:
+def candidates(type_, default, setting) -> Iterator[Any]:
     origin = get_origin(type_)
     if origin is Literal:
         yield from get_args(type_)
     elif origin in (Union, types.UnionType):
         for alternative in get_args(type_):
-            yield from _candidates(alternative, default, setting)
+            yield from candidates(alternative, default, setting)
     elif type_ is bool:
         yield from (True, False)
     elif type_ in (int, float):

@@ -59,6 +59,16 @@ def test_every_setting_of_every_algorithm_is_in_the_reference(pages):
             assert re.search(rf"^\| `{row.name}` \| .* \| {re.escape(default)} \| ", own + common, re.MULTILINE), row
 
 
+def test_every_rule_of_every_algorithm_is_in_the_reference(pages):
+    reference = pages / "reference"
+    common = (reference / "settings.md").read_text()
+    for name in algorithm_names():
+        own = (reference / "algorithms" / f"{name}.md").read_text()
+        for row in type(get_algorithm_config(name)).describe_rules():
+            line = re.escape(row.rule).replace("\\|", ".*").replace("\\[", ".*").replace("\\*", ".*")
+            assert re.search(rf"^\| {line} \| ", own + common, re.MULTILINE), (name, row)
+
+
 def test_every_command_is_in_the_reference(pages):
     commands = (pages / "reference" / "commands.md").read_text()
     for name in cli.command.list_commands(None):

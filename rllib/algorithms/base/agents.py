@@ -17,6 +17,8 @@ import numpy as np
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.policies import with_settings
+from rllib.config.conflicts import Mistake, surrounded
 from rllib.did_you_mean import nearest
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.examine import ExaminedAgents
@@ -95,19 +97,28 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     Raises:
         ValueError: with the mistake: an id that is none, policies whose agents have different spaces, ...
     """
-    specs = _with_models(_specs(config.policies, examined), config.model.get("of_policies", {}))
-    mapping = make_mapping(config.policy_mapping_fn, specs, examined)
+    own = {"policies": "own", "policy_mapping_fn": None, "policies_to_train": None}
+    here = {"num_rollout_workers": 0, "evaluation_num_workers": 0}
+    with config.blamed("policies", remedies=[own]):
+        specs = _specs(config.policies, examined)
+    with config.blamed("model", remedies=[{"model": {"of_policies": {}}}]):
+        specs = _with_models(specs, config.model.get("of_policies", {}))
+    with config.blamed("policy_mapping_fn", "policies", remedies=[own]):
+        mapping = make_mapping(config.policy_mapping_fn, specs, examined)
     if config.num_rollout_workers or config.evaluation_num_workers:
-        _check_travels(mapping)
-    found, num_slots = probed(mapping, specs, examined)
-    spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
-    by_hand = {
-        policy_id: hand_written(spec, *spaces[policy_id])
-        for policy_id, spec in specs.items()
-        if spec.policy_class is not None
-    }
+        with config.blamed("policy_mapping_fn", *here, remedies=[here]):
+            _check_travels(mapping)
+    with config.blamed("policies", "policy_mapping_fn", remedies=[own]):
+        found, num_slots = probed(mapping, specs, examined)
+        spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
+        by_hand = {
+            policy_id: hand_written(spec, *spaces[policy_id])
+            for policy_id, spec in specs.items()
+            if spec.policy_class is not None
+        }
     learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
-    names, trains = trained(config.policies_to_train, specs, learned)
+    with config.blamed("policies_to_train", remedies=[{"policies_to_train": None}]):
+        names, trains = trained(config.policies_to_train, specs, learned)
     overrides = {
         policy_id: own_settings(policy_id, spec.config, config)
         for policy_id, spec in specs.items()
@@ -299,15 +310,15 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
     try:
         own = type(config).overrides(**given)
     except (TypeError, ValueError) as error:
-        error.add_note(f"These are settings of the policy {policy_id!r}.")
-        raise
+        raise surrounded(error, after=f"These are settings of the policy {policy_id!r}.") from error
     of_run = own.keys() - OWN_SETTINGS
     foreign = [name for name in of_run if own[name] != config[name]]
     if foreign:
-        raise ValueError(
-            f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run. A policy's own "
-            f"settings can be {', '.join(sorted(OWN_SETTINGS & config.keys()))}."
-        )
+        problem = f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run."
+        settings = ", ".join(sorted(OWN_SETTINGS & config.keys()))
+        rest = {name: value for name, value in own.items() if name in OWN_SETTINGS}
+        advice = f"A policy's own settings can be {settings}."
+        raise config.error(Mistake(problem, ("policies",), with_settings(config, policy_id, [rest]), advice))
     return {name: value for name, value in own.items() if name not in of_run}
 
 

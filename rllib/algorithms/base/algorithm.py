@@ -42,6 +42,7 @@ from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
+from rllib.config.conflicts import Mistake
 from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
@@ -370,9 +371,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if not self._auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):
-            raise ValueError(
-                "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that of "
-                f"{type(self).__name__} is over several modules. Change what its make_loss returns."
+            raise config.error(
+                Mistake(
+                    "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that "
+                    f"of {type(self).__name__} is over several modules.",
+                    ("auxiliary_losses", "custom_loss", "learner_class"),
+                    ({"auxiliary_losses": {}, "custom_loss": None, "learner_class": None},),
+                    note="Or change what its make_loss returns.",
+                )
             )
         parts = [part.of_policy(spec) for part in self._auxiliary_losses]
         refuse_taken_names(parts, {*loss.stats, *self.reported_stats, *_STATS_OF_UPDATES})

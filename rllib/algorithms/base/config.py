@@ -26,8 +26,8 @@ from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
-from rllib.config.setting_types import shortened
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.storage.local_path import local_path
@@ -342,43 +342,56 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     # ------------------------------------------------------------------ relations between settings
 
-    @relation("listen", "env")
-    def _check_listen(self):
-        if self.listen is None:
-            return None
-        if self.env is not None:
-            return (
-                f"listen={shortened(self.listen)} is for clients that step the environment, but "
-                f"env={shortened(self.env)} is given as well. Leave env out, and give observation_space and "
-                "action_space."
-            )
-        if callable(self.listen):
+    conflicts = (
+        conflict(
+            "listen",
+            "env",
+            why="the clients step the environment",
+            remedies=[{"listen": None}],
+            note="Or leave env out, and give observation_space and action_space.",
+        ),
+    )
+
+    @relation("listen")
+    def _check_listen(self) -> Mistake | None:
+        """`listen` is HOST:PORT, tcp://HOST:PORT, or a function."""
+        if self.listen is None or callable(self.listen):
             return None
         try:
             host_and_port(str(self.listen).removeprefix("tcp://"))
         except ValueError as error:
-            return f'listen: {error}; or "tcp://HOST:PORT". Use .external(listen="127.0.0.1:9900").'
+            problem = f'listen: {error}; or "tcp://HOST:PORT".'
+            return Mistake(problem, ("listen",), ({"listen": "127.0.0.1:9900"}, {"listen": None}))
         return None
 
     @relation("callbacks_class", "callback_functions")
-    def _check_callbacks(self):
-        return callbacks_problem(self.callbacks_class, self.callback_functions)
+    def _check_callbacks(self) -> Mistake | None:
+        """Hooks have the names and arguments of DefaultCallbacks'."""
+        problem = callbacks_problem(self.callbacks_class, self.callback_functions)
+        if not problem:
+            return None
+        nothing = {"callbacks_class": None, "callback_functions": {}}
+        return Mistake(problem, ("callbacks_class", "callback_functions"), (nothing,), advice=None)
 
     @relation("exploration_config")
-    def _check_exploration(self):
+    def _check_exploration(self) -> Mistake | None:
+        """The type of exploration is one of the algorithm's, and takes these settings."""
         given = self.exploration_config
         problem = exploration_problem(given, self.default_exploration, self.exploration_kinds)
         samples = given.get("type", self.default_exploration["type"]) == "StochasticSampling"
         if not problem and samples and self.needs_probabilities and given.get("random_timesteps"):
-            return (
+            problem = (
                 f"exploration_config: random_timesteps={given['random_timesteps']} plays actions that the policy did "
                 "not draw, and this algorithm needs their probabilities. Leave it out, or use SAC, TD3 or DQN."
             )
-        return problem
+        if not problem:
+            return None
+        remedy = {"exploration_config": dict(self.default_exploration)}
+        return Mistake(problem, ("exploration_config",), (remedy,), advice=None)
 
     @relation("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker")
-    def _check_batch_of_fragments(self):
-        """Ray's rule: whole rounds of fragments must meet the train batch within 10 %."""
+    def _check_batch_of_fragments(self) -> Mistake | None:
+        """On-policy, whole rounds of fragments meet `train_batch_size` within 10 %, as in Ray."""
         if not self.on_policy or self.rollout_fragment_length == "auto" or self.batch_mode == "complete_episodes":
             return None
         size, environments = self.train_batch_size, self._num_environments
@@ -392,19 +405,23 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             fragments += (
                 f" x {max(self.num_rollout_workers, 1)} workers x {self.num_envs_per_worker} envs = {per_round}"
             )
-        return (
-            f"train_batch_size={size} must be a multiple of {fragments} (or up to 10 % less). "
-            f'Use .training(train_batch_size={fitting}) or .rollouts(rollout_fragment_length="auto").'
+        return Mistake(
+            f"train_batch_size={size} must be a multiple of {fragments} (or up to 10 % less).",
+            ("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker"),
+            ({"train_batch_size": fitting}, {"rollout_fragment_length": "auto"}),
         )
 
     @relation("sgd_minibatch_size", "train_batch_size")
-    def _check_minibatch(self):
+    def _check_minibatch(self) -> Mistake | None:
+        """`sgd_minibatch_size` is at most `train_batch_size`."""
         size, minibatch = self.train_batch_size, self.sgd_minibatch_size
-        if minibatch > size:
-            return (
-                f"sgd_minibatch_size={minibatch} must be at most train_batch_size={size}. "
-                f"Use .training(sgd_minibatch_size={size}) or a larger train_batch_size."
-            )
+        if minibatch <= size:
+            return None
+        return Mistake(
+            f"sgd_minibatch_size={minibatch} must be at most train_batch_size={size}.",
+            ("sgd_minibatch_size", "train_batch_size"),
+            ({"sgd_minibatch_size": size}, {"train_batch_size": minibatch}),
+        )
 
     # ------------------------------------------------------------------ values that follow from several settings
 

@@ -9,6 +9,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
+from rllib.config.conflicts import Mistake
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
@@ -53,12 +54,26 @@ class Evaluations:
         self._config = algorithm.config.get_evaluation_config_object()
         self._settings = self._own_settings(training)
         if self._settings.is_external and algorithm.config.evaluation_interval:
-            raise ValueError(f"evaluation_interval={algorithm.config.evaluation_interval}: {_NO_EVALUATION}")
+            raise algorithm.config.error(
+                Mistake(
+                    f"evaluation_interval={algorithm.config.evaluation_interval}: an environment that drives its own "
+                    "loop cannot be evaluated by the library.",
+                    ("evaluation_interval", "evaluation_config"),
+                    ({"evaluation_interval": None},),
+                    examples=({"evaluation_config": {"env": "ENV"}},),
+                    note="Or play episodes with start_episode(training_enabled=False).",
+                )
+            )
         self._recorded = RecordedEvaluation(algorithm, wiring.time_limit_of(training.env))
         if algorithm.config.evaluation_interval and algorithm.config.is_offline and not self._can_evaluate:
-            raise ValueError(
-                f"evaluation_interval={algorithm.config.evaluation_interval}: {_NOTHING_TO_EVALUATE_IN} Or estimate "
-                'from the data: off_policy_estimation_methods={"dm": {"type": "dm"}}; or leave evaluation_interval out.'
+            raise algorithm.config.error(
+                Mistake(
+                    f"evaluation_interval={algorithm.config.evaluation_interval}: there is no environment to evaluate "
+                    "in, and there are no estimates from the data.",
+                    ("evaluation_interval", "env", "evaluation_config", "off_policy_estimation_methods"),
+                    ({"evaluation_interval": None}, {"off_policy_estimation_methods": {"dm": {"type": "dm"}}}),
+                    examples=({"env": "CartPole-v1"}, {"evaluation_config": {"env": "CartPole-v1"}}),
+                )
             )
         self.count = 0
         self.episodes: list[Episode] = []
@@ -94,10 +109,15 @@ class Evaluations:
         observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
         agents = wiring.agents_of(algorithm, examined, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
-            raise ValueError(
-                f"evaluation_config describes an environment with observations {observation_space} and actions "
-                f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
-                f"{algorithm.action_space}. Evaluate in an environment with the same spaces."
+            raise algorithm.config.error(
+                Mistake(
+                    f"evaluation_config describes an environment with observations {observation_space} and actions "
+                    f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
+                    f"{algorithm.action_space}.",
+                    ("evaluation_config", "env"),
+                    ({"evaluation_config": None},),
+                    advice="Evaluate in an environment with the same spaces.",
+                )
             )
         return wiring.rollout_settings(
             config,

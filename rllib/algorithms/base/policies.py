@@ -4,14 +4,17 @@ Learners, PolicySettings of the workers, snapshots, and statistics of filters an
 for one agent has one policy, DEFAULT_POLICY.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.conflicts import Mistake, surrounded
 from rllib.evaluation import seeding
 from rllib.models.policy_spec import PolicySpec
+from rllib.policies import PolicySpec as OwnSpec
 from rllib.policy import Policy
 
 
@@ -28,14 +31,53 @@ def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str,
     """
     configs = {}
     for policy_id, own in overrides.items():
+        whose = f"These are settings of the policy {policy_id!r}."
         try:
             changed = config.copy(copy_frozen=False).update_from_dict(own)
-            changed.validate()
         except (TypeError, ValueError) as error:
-            error.add_note(f"These are settings of the policy {policy_id!r}.")
-            raise
+            raise surrounded(error, after=whose) from error
+        if mistakes := list(changed.mistakes()):
+            raise config.error(*(_in_run(mistake, config, changed, policy_id, own) for mistake in mistakes))
         configs[policy_id] = changed.freeze()
     return configs
+
+
+def _in_run(
+    mistake: Mistake, config: AlgorithmConfig, changed: AlgorithmConfig, policy_id: str, own: Mapping[str, Any]
+) -> Mistake:
+    """A mistake in a policy's settings as one of the run's, whose remedies change the policy's own.
+
+    Args:
+        config, changed: of the run, and of the policy.
+        own: the settings in which the policy differs.
+    """
+    defaults = {name: setting.default for name, setting in changed.settings.items()}
+    told = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
+    remedies = with_settings(config, policy_id, [{**own, **remedy} for remedy in mistake.remedies])
+    return Mistake(
+        mistake.problem,
+        ("policies", *mistake.names),
+        remedies,
+        advice=told.removeprefix(mistake.problem).strip(),
+        note=f"These are settings of the policy {policy_id!r}.",
+    )
+
+
+def with_settings(
+    config: AlgorithmConfig, policy_id: str, each: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, Any], ...]:
+    """Remedies that give a policy settings of its own, in the place of others; none unless `policies` has its spec.
+
+    Args:
+        config: of the run.
+        policy_id: of the policy.
+        each: its settings, for each of the remedies.
+    """
+    given = config.policies
+    if not isinstance(given, Mapping) or policy_id not in given:
+        return ()
+    spec = OwnSpec.of(given[policy_id], policy_id)
+    return tuple({"policies": {**given, policy_id: dataclasses.replace(spec, config=dict(own))}} for own in each)
 
 
 def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:

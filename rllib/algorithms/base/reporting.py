@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.base.wiring import environment_name
+from rllib.config.config_object import ConfigObject
+from rllib.config.conflicts import Mistake
 from rllib.errors import NotFiniteError
 from rllib.remote.url import is_url, place_of, shown
 from rllib.result import Result
@@ -39,12 +41,17 @@ class Reporting:
         self._log: RunLog | None = None
         self._trackers: list = []
         for name, options in self._options.items():
-            _refuse_login(name, options)
+            _refuse_login(config, name, options)
             check_package(name)
         if config.log_dir is not None and is_url(place_of(config.log_dir)):
-            raise ValueError(
-                f"log_dir={shown(config.log_dir)!r} must be a directory of this machine. rllib train --storage-path "
-                "and tune.RunConfig(storage_path=...) keep a copy in remote storage."
+            raise config.error(
+                Mistake(
+                    f"log_dir={shown(config.log_dir)!r} must be a directory of this machine.",
+                    ("log_dir",),
+                    ({"log_dir": None},),
+                    advice="rllib train --storage-path and tune.RunConfig(storage_path=...) keep a copy in remote "
+                    "storage.",
+                )
             )
 
     def prepare(self) -> None:
@@ -100,11 +107,15 @@ class Reporting:
                 closed.callback(tracker.close, self.failed)
 
 
-def _refuse_login(name: str, options: Mapping[str, Any]) -> None:
+def _refuse_login(config: ConfigObject, name: str, options: Mapping[str, Any]) -> None:
     """Raises a ValueError if options of this tracker hold a login: settings are written to files and checkpoints."""
     for option, value in options.items():
         if _SECRET.search(option) or (isinstance(value, str) and shown(value) != value):
-            raise ValueError(
-                f"{name}: {option} would be written to params.json and into every checkpoint. Leave the login out of "
-                f"the settings: {TRACKERS[name].login}."
+            raise config.error(
+                Mistake(
+                    f"{name}: {option} would be written to params.json and into every checkpoint.",
+                    (name,),
+                    ({name: {other: options[other] for other in options if other != option}},),
+                    advice=f"Leave the login out of the settings: {TRACKERS[name].login}.",
+                )
             )

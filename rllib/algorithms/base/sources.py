@@ -15,6 +15,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import RecordedData
 from rllib.algorithms.base.recorded.output import output_of
+from rllib.config.conflicts import Mistake
 from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.offline.recorder import Output
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
@@ -214,9 +215,12 @@ def _external(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSe
     if "worker_class" in more or algorithm.workers_learn or algorithm.config.needs_goals:
         name = type(algorithm).__name__
         with_goals = " with hindsight" if algorithm.config.needs_goals else ""
-        raise ValueError(
-            f"{name}{with_goals} does not learn from an environment that drives its own loop. All algorithms but A3C, "
-            "ES and ARS do, without hindsight, such as PPO, IMPALA, DQN and SAC."
+        raise algorithm.config.error(
+            Mistake(
+                f"{name}{with_goals} does not learn from an environment that drives its own loop.",
+                ("env", "listen"),
+                advice="All algorithms but A3C, ES and ARS do, without hindsight, such as PPO, IMPALA, DQN and SAC.",
+            )
         )
     from rllib.evaluation.external.worker import ExternalWorker
 
@@ -271,7 +275,8 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
     kind = source_kind(algorithm, settings)
     if algorithm.config.output is not None:
         if kind in _WHY_NO_OUTPUT:
-            raise ValueError(_WHY_NO_OUTPUT[kind] + _NO_OUTPUT)
+            problem = f"{_WHY_NO_OUTPUT[kind]}, and its steps cannot be written to files."
+            raise algorithm.config.error(Mistake(problem, ("output", "env"), ({"output": None},)))
         settings = replace(settings, make_recorder=_output(algorithm, settings))
     return SOURCES[kind](algorithm, settings, **more)
 
@@ -283,7 +288,6 @@ _WHY_NO_OUTPUT = {
     "external": "the environment drives its own loop",
     "nothing": "there is no environment to sample from",
 }
-_NO_OUTPUT = ", and its steps cannot be written to files. Leave .offline_data(output=...) out."
 
 
 def _output(algorithm: Sampler, settings: RolloutSettings) -> Output:

@@ -6,6 +6,7 @@ from typing import Protocol
 import gymnasium
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.conflicts import Mistake
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
 from rllib.evaluation.episode_hooks import EPISODE_HOOKS
 from rllib.evaluation.settings import Postprocess
@@ -30,10 +31,14 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
     if config.tensor_rollouts is False:
         return None
     if config.tensor_rollouts and was_checked and found is None:
-        raise ValueError(
-            "tensor_rollouts=True needs an environment that hands over torch tensors, but its reset() gives arrays. "
-            "Leave the setting out, or wrap the vector environment: "
-            'gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").'
+        raise config.error(
+            Mistake(
+                "tensor_rollouts=True needs an environment that hands over torch tensors, but its reset() gives "
+                "arrays.",
+                ("tensor_rollouts",),
+                ({"tensor_rollouts": None},),
+                note='Or wrap the vector environment: gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").',
+            )
         )
     if config.tensor_rollouts and found is None:
         return "cuda" if config.num_gpus else "cpu"
@@ -62,9 +67,15 @@ def refuse(algorithm: Sampling, device: str) -> None:
     problems = [*_of_settings(algorithm.config, device), *_of_parts(algorithm)]
     if problems:
         lines = "".join(f"\n- {problem}" for problem in problems)
-        raise ValueError(
-            f"the environment hands over torch tensors on {device}, where rollouts are to stay ({PAGE}), but:{lines}"
-            "\nOr use .rollouts(tensor_rollouts=False): each step is copied into arrays, which any algorithm takes."
+        raise algorithm.config.error(
+            Mistake(
+                f"the environment hands over torch tensors on {device}, where rollouts are to stay ({PAGE}), but:"
+                f"{lines}\n",
+                ("tensor_rollouts",),
+                ({"tensor_rollouts": False},),
+                advice="Or use .rollouts(tensor_rollouts=False): each step is copied into arrays, which any algorithm "
+                "takes.",
+            )
         )
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.tensor_rollouts import device_for
 from rllib.config.aliases import tell_once
+from rllib.config.conflicts import Mistake
 from rllib.config.setting_types import shortened
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, examine_environment
@@ -130,9 +132,13 @@ def _wrapped(config: AlgorithmConfig) -> EnvFactory:
     is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
     if wrappers := resolve_wrappers(config.env_wrappers):
         if is_game:
-            raise ValueError(
-                f"env_wrappers={config.env_wrappers!r} and DeepMind's preprocessing of {factory.name} do not go "
-                "together. Use .rollouts(preprocessor_pref=None) for wrappers of your choice, or leave them out."
+            raise config.error(
+                Mistake(
+                    f"env_wrappers={config.env_wrappers!r} and DeepMind's preprocessing of {factory.name} do not go "
+                    "together.",
+                    ("env_wrappers", "preprocessor_pref"),
+                    ({"preprocessor_pref": None}, {"env_wrappers": None}),
+                )
             )
         factory = WrappedFactory(factory, wrappers)
     if mode == "vector_entry_point" and not is_game:
@@ -174,10 +180,13 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         needs_goals=config.needs_goals,
     )
     if examined.is_external and config.num_envs_per_worker != 1 and "num_envs_per_worker" in config.changes():
-        raise ValueError(
-            f"{factory.name} drives its own loop, and one worker has one of it, but num_envs_per_worker="
-            f"{config.num_envs_per_worker}. Its loop may follow any number of episodes at once. Use "
-            ".rollouts(num_envs_per_worker=1)."
+        raise config.error(
+            Mistake(
+                f"{factory.name} drives its own loop, and one worker has one of it, but num_envs_per_worker="
+                f"{config.num_envs_per_worker}. Its loop may follow any number of episodes at once.",
+                ("num_envs_per_worker",),
+                ({"num_envs_per_worker": 1},),
+            )
         )
     if examined.agents is not None:
         return examined
@@ -188,9 +197,13 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         if given is None:
             continue
         if (adapted_space(given, action_space, adapters) if kind == "observation_space" else given) != own:
-            raise ValueError(
-                f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
-                "wrap the environment so that it has the space you want."
+            raise config.error(
+                Mistake(
+                    f"{kind}={given} is not that of the environment, which has {own}.",
+                    (kind, "env"),
+                    ({kind: None},),
+                    note="Or wrap the environment so that it has the space you want.",
+                )
             )
     return examined._replace(device=device)
 
@@ -201,15 +214,23 @@ def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> No
         return
     name = environment_name(config)
     if not config.has_steps:
-        raise ValueError(
-            f"{name} is a VectorEnv, which resets all its environments at once, but with this algorithm each of them "
-            "starts episodes on separate seeds. Use the environment that it is made of."
+        raise config.error(
+            Mistake(
+                f"{name} is a VectorEnv, which resets all its environments at once, but with this algorithm each of "
+                "them starts episodes on separate seeds.",
+                ("env",),
+                advice="Use the environment that it is made of.",
+            )
         )
     if config.batch_mode == "complete_episodes" and config.num_envs_per_worker > 1:
-        raise ValueError(
-            f"{name} is a VectorEnv, which steps all its environments at once, but "
-            'batch_mode="complete_episodes" lets some of them go on alone. Use .rollouts(batch_mode='
-            '"truncate_episodes"), or the environment that it is made of.'
+        raise config.error(
+            Mistake(
+                f"{name} is a VectorEnv, which steps all its environments at once, but "
+                "batch_mode='complete_episodes' lets some of them go on alone.",
+                ("batch_mode", "num_envs_per_worker"),
+                ({"batch_mode": "truncate_episodes"}, {"num_envs_per_worker": 1}),
+                note="Or use the environment that it is made of.",
+            )
         )
 
 
@@ -220,14 +241,23 @@ def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: 
         return
     kind = "of clients and others with a loop of their own" if is_external else "with several agents"
     if config.episode_cost_column in names:
-        raise ValueError(
-            f"cost_limit and cost_column={config.episode_cost_column!r} are for environments that the library steps "
-            f"and that have one agent: no costs are read of environments {kind}. Leave them out, or subtract the costs "
-            "from the rewards."
+        raise config.error(
+            Mistake(
+                f"cost_limit and cost_column={config.episode_cost_column!r} are for environments that the library "
+                f"steps and that have one agent: no costs are read of environments {kind}.",
+                ("cost_limit", "cost_column", "info_columns"),
+                ({"cost_limit": None, "cost_column": None, "info_columns": {}},),
+                advice="Leave them out, or subtract the costs from the rewards.",
+            )
         )
-    raise ValueError(
-        f"info_columns={names} are for environments that the library steps and that have one agent: infos of "
-        f"environments {kind} make no columns. Leave them out, or put the values into a Dict observation."
+    raise config.error(
+        Mistake(
+            f"info_columns={names} are for environments that the library steps and that have one agent: infos of "
+            f"environments {kind} make no columns.",
+            ("info_columns",),
+            ({"info_columns": {}},),
+            note="Or put the values into a Dict observation.",
+        )
     )
 
 
@@ -244,13 +274,7 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
     """
     config = config or algorithm.config
     if examined is None:
-        of_policies = config.model.get("of_policies")
-        if config.is_multi_agent or config.policy_mapping_fn is not None or config.centralized_critic or of_policies:
-            name = environment_name(config)
-            raise ValueError(
-                f"{name} has one agent, but .multi_agent() is for environments with several. "
-                f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it."
-            )
+        _refuse_policies(config)
         changed = config.changes()
         for name in ("policies_to_train", "count_steps_by", "agent_id_in_observation"):
             if name in changed:
@@ -258,24 +282,55 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 tell_once(line, line, logging.WARNING)
         return None
     if not algorithm.trains_several:
-        raise ValueError(
-            f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
-            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS, and those that need recorded data, do, such "
-            "as PPO, IMPALA, DQN and SAC."
+        raise config.error(
+            Mistake(
+                f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
+                f"{len(examined.agents)}.",
+                ("env",),
+                advice="All algorithms but A3C, ES and ARS, and those that need recorded data, do, such as PPO, "
+                "IMPALA, DQN and SAC.",
+            )
         )
     if config.has_data:
-        raise ValueError(
-            f"recorded steps are those of one policy, but {examined.name} has {len(examined.agents)} agents. Use "
-            '.offline_data(input_="sampler"), or the environment of a single agent.'
+        raise config.error(
+            Mistake(
+                f"recorded steps are those of one policy, but {examined.name} has {len(examined.agents)} agents.",
+                ("input_",),
+                ({"input_": SAMPLER},),
+                note="Or name the environment of a single agent.",
+            )
         )
     if config.centralized_critic and not config.fits_a_value:
-        raise ValueError(
-            f"centralized_critic={config.centralized_critic!r} is for algorithms with a value beside the policy, such "
-            f"as PPO and IMPALA, but {type(algorithm).__name__} has none. Leave it out."
+        raise config.error(
+            Mistake(
+                f"centralized_critic={config.centralized_critic!r} is for algorithms with a value beside the policy, "
+                f"such as PPO and IMPALA, but {type(algorithm).__name__} has none.",
+                ("centralized_critic",),
+                ({"centralized_critic": False},),
+            )
         )
     from rllib.algorithms.base.agents import make_agents
 
     return make_agents(config, examined)
+
+
+def _refuse_policies(config: AlgorithmConfig) -> None:
+    """Raises a ValueError for settings of several agents' policies, where the environment has one agent."""
+    given = {"policies": None, "policy_mapping_fn": None, "centralized_critic": False}
+    given = {name: nothing for name, nothing in given.items() if config[name] not in (None, False)}
+    if config.model.get("of_policies"):
+        given["model"] = {"of_policies": {}}
+    if not given:
+        return
+    name = environment_name(config)
+    raise config.error(
+        Mistake(
+            f"{name} has one agent, but {', '.join(given)} of .multi_agent() are for environments with several.",
+            (*given, "env"),
+            (given,),
+            note=f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it.",
+        )
+    )
 
 
 # What the fields of FaultTolerance are called in the config.

@@ -11,6 +11,7 @@ from rllib.cli.departures import departures
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.user_code import typed
 from rllib.config.aliases import other_names
+from rllib.config.config_object import ConfigObject
 
 _INDENT = 4
 _NARROWEST, _WIDEST = 80, 120
@@ -22,7 +23,7 @@ _NARROWEST, _WIDEST = 80, 120
 def command(algorithm: str, words: tuple[str, ...]) -> None:
     """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the
     names that it has in other versions of RLlib. With WORDs, only settings whose names or meaning contain one of them.
-    Defaults that are not RLlib's come last, with the reason.
+    Then come what excludes what, with the reason and what ends it, and the defaults that are not RLlib's.
     """
     with reported(verbose=False):
         with user_input():
@@ -41,7 +42,20 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
             click.echo(f"  {row.name}: {row.type} = {row.default!r}")
             others = other_names(row.name)
             click.echo(_indented(row.meaning + (f" (also: {', '.join(others)})" if others else ""), width))
+    _show_rules(type(config), {row.name for row in rows}, width)
     _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
+
+
+def _show_rules(config_class: type[ConfigObject], names: set[str], width: int) -> None:
+    """Prints which of these settings exclude or need others, why, and what ends a mistake."""
+    shown = [rule for rule in config_class.describe_rules() if names.intersection(rule.names)]
+    if shown:
+        click.echo("What excludes what")
+    for rule in shown:
+        click.echo(textwrap.fill(rule.rule.replace("`", ""), width, initial_indent="  ", subsequent_indent="    "))
+        ends = f"ended by {rule.ends}" if rule.ends else ""
+        if reason := "; ".join(filter(None, (rule.why, ends))):
+            click.echo(_indented(reason.replace("`", ""), width))
 
 
 def _show_departures(algorithm: str, names: set[str], width: int) -> None:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from rllib.cli.checkpoints import PLACE, latest
-from rllib.cli.failures import Mistake, reported
+from rllib.cli.failures import Mistake, reported, told
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath, parse_assignments
 from rllib.remote.url import is_url
@@ -114,7 +114,7 @@ def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeo
         directory = local_path(learn_to or asked.path.with_name(asked.path.name + "_learned"))
         prepare_directory(directory, checkpoint)
     except ValueError as error:  # a CheckpointError as well
-        raise Mistake(str(error)) from error
+        raise Mistake(told(error)) from error
     learning = LearningSettings(
         directory=os.fspath(directory),
         overrides=overrides,

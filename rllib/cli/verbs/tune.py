@@ -26,6 +26,7 @@ from rllib.cli.values import (
     parse_value,
     stop_keys,
 )
+from rllib.config.conflicts import surrounded
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
@@ -153,7 +154,7 @@ def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
         ]
         if not meant or getattr(error, "__notes__", None):
             raise
-        raise ValueError(f"{error} To search, write --search before {' '.join(meant)}.") from error
+        raise surrounded(error, after=f"To search, write --search before {' '.join(meant)}.") from error
 
 
 def _settings(

@@ -8,6 +8,7 @@ from typing import Any
 
 import runtime
 from rllib.config.config_object import ConfigObject
+from rllib.config.conflicts import surrounded
 from rllib.processes import PRELOAD
 from rllib.remote.download import refuse_hub
 from rllib.remote.filesystem import RemoteFolder
@@ -278,7 +279,7 @@ def _check_options(config: ConfigObject, drawn: Mapping[str, Any], undecided: Ma
                 trial.update_from_dict({name: option})
                 ConfigObject.validate(trial, others)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"the search space has {name}={option!r:.200}: {error}") from None
+                raise surrounded(error, f"the search space has {name}={option!r:.200}: ") from None
 
 
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:

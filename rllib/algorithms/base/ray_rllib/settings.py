@@ -18,17 +18,10 @@ def connectors_problem(name: str, given: Any) -> str | None:
     )
 
 
-def learner_class_problem(learner_class: Any, custom_loss: Any) -> str | None:
-    """The mistake in the setting learner_class; None if there is none."""
-    if learner_class is None:
-        return None
+def learner_class_problem(learner_class: Any) -> str | None:
+    """The mistake in a value of learner_class that is not None; None if there is none."""
     from rllib.core.learner.torch_learner import learner_problem
 
-    if custom_loss is not None:
-        return (
-            f"learner_class={shortened(learner_class)} and custom_loss both replace the loss. Call the "
-            "function in compute_loss_for_module, and leave custom_loss out."
-        )
     return learner_problem(learner_class)
 
 

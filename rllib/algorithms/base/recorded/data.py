@@ -12,8 +12,10 @@ from gymnasium import Space
 from gymnasium.spaces import Dict
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
+from rllib.config.conflicts import Mistake
 from rllib.config.io_context import IOContext
 from rllib.env.factories.previous_steps import PreviousStep
+from rllib.models.model_settings import MODEL_DEFAULTS, PREVIOUS_STEP
 from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import COPIES, Dataset
 from rllib.offline.files import named, size_of_files
@@ -149,17 +151,26 @@ def _refuse_other_parts(config: OfflineDataConfig, space: Space) -> None:
     """
     ignored = [key for key in config.ignore_observation_keys if isinstance(space, Dict) and key in space.spaces]
     if ignored:
-        raise ValueError(
-            f"ignore_observation_keys={config.ignore_observation_keys} leaves parts out of an environment's "
-            f"observations, but the recorded ones have {' and '.join(ignored)}. Leave these columns out of the data "
-            "and of observation_space, or name the environment."
+        raise config.error(
+            Mistake(
+                f"ignore_observation_keys={config.ignore_observation_keys} leaves parts out of an environment's "
+                f"observations, but the recorded ones have {' and '.join(ignored)}.",
+                ("ignore_observation_keys", "input_"),
+                ({"ignore_observation_keys": []},),
+                advice="Leave these columns out of the data and of observation_space, or name the environment.",
+            )
         )
     told = PreviousStep.of_config(config)
     if told is not None and (missing := told.missing_in(space)):
-        raise ValueError(
-            f"{told.setting} needs observations with {' and '.join(missing)}, but those of the recorded data are of "
-            f"{space}. Leave these settings out; or give data that a run with the same model has recorded (output=), "
-            "with its observation_space."
+        raise config.error(
+            Mistake(
+                f"{told.setting} needs observations with {' and '.join(missing)}, but those of the recorded data are "
+                f"of {space}.",
+                ("model", "input_"),
+                ({"model": {name: MODEL_DEFAULTS[name] for name in PREVIOUS_STEP}},),
+                advice="Leave these settings out; or give data that a run with the same model has recorded (output=), "
+                "with its observation_space.",
+            )
         )
 
 
@@ -210,9 +221,8 @@ def _dataset(
     if isinstance(source, Dataset):
         for name, space in spaces.items():
             if space is not None and getattr(source, name) != space:
-                raise ValueError(
-                    f"{source.source} has the {name} {getattr(source, name)}, but the environment's is {space}"
-                )
+                problem = f"{source.source} has the {name} {getattr(source, name)}, but the environment's is {space}."
+                raise config.error(Mistake(problem, ("input_", "env"), advice="Name the environment of the data."))
         return source
     if isinstance(source, Mapping) or is_table(source):
         return Dataset.from_columns(source, source="the arrays of input_", **options, **spaces)
@@ -252,18 +262,20 @@ def _is_plain(reader: Any) -> bool:
 
 
 def _refuse_with_stream(config: OfflineDataConfig) -> None:
+    advice = "Let its function return arrays or paths, or leave the setting out."
+    if config.shares():
+        problem = "a mixture of sources in input_ needs data with an end, but one is a reader, whose batches go on."
+        raise config.error(Mistake(problem, ("input_",), advice=advice))
     for name, given in (
-        ("a mixture of sources in input_", config.shares()),
         ("input_fraction_of_best", config.input_fraction_of_best),
         ("normalize_observations", config.normalize_observations),
         ("offline_validation_fraction", config.offline_validation_fraction),
         ("off_policy_estimation_methods", _estimates_from(config)),
     ):
         if given:
-            raise ValueError(
-                f"{name} needs data with an end, but input_ is a reader, whose batches go on. Let its function return "
-                "arrays or paths, or leave the setting out."
-            )
+            problem = f"{name} needs data with an end, but input_ is a reader, whose batches go on."
+            remedy = {name: config.settings[name].default}
+            raise config.error(Mistake(problem, (name, "input_"), (remedy,), advice))
 
 
 def _of_files(paths: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping) -> Dataset:
@@ -288,5 +300,6 @@ def learned_rewards(dataset: Dataset, config: OfflineDataConfig) -> np.ndarray:
         ValueError: if the data has none.
     """
     if REWARDS not in dataset.columns:
-        raise ValueError(f"{dataset.source} has no rewards, and {config.algorithm_name} learns from them")
+        problem = f"{dataset.source} has no rewards, and {config.algorithm_name} learns from them."
+        raise config.error(Mistake(problem, ("input_",), advice="Give data with rewards, or use BC."))
     return (dataset.columns[REWARDS] * config.reward_scale + config.reward_shift).astype(np.float32)

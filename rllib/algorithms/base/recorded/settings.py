@@ -1,11 +1,13 @@
 """The settings of recorded data: what a run learns from instead of, or beside, its environment."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import Merged, above, at_least, between, only_with, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
@@ -27,6 +29,15 @@ _EMPTY: dict = {}
 _NO_DATA = "input_='sampler' is no recorded data"
 # Keys of input_config that are not options of reading: RLlib's, for input_="dataset".
 _OF_RLLIB = ("format", "paths")
+
+
+# Settings that say how long an iteration is at least.
+_MINIMA = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
+
+
+def _is_twice_as_long(minimum: str, config) -> bool:
+    """Whether a minimum and dataset_num_iters_per_learner both say how long an iteration is."""
+    return config.is_offline and config.dataset_num_iters_per_learner is not None and minimum in config.changes()
 
 
 class OfflineDataConfig(ConfigObject):
@@ -171,10 +182,9 @@ class OfflineDataConfig(ConfigObject):
         """
         if self.is_offline and self.dataset_num_iters_per_learner is not None:
             return 0, self.dataset_num_iters_per_learner * self.train_batch_size, 0
-        names = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
-        if self.is_offline and not any(name in self.changes() for name in names):
+        if self.is_offline and not any(name in self.changes() for name in _MINIMA):
             return 0, UPDATES_PER_ITERATION * self.train_batch_size, 0
-        return tuple(self[name] or 0 for name in names)
+        return tuple(self[name] or 0 for name in _MINIMA)
 
     def keep_input(self, made: Any) -> None:
         """Keeps what the function in `input_` has returned, so that it need not be called a second time."""
@@ -218,126 +228,190 @@ class OfflineDataConfig(ConfigObject):
         """Format of the files that are written."""
         return self.output_config.get("format") or default_format()
 
+    conflicts = (
+        conflict(
+            "output",
+            "input_",
+            when=lambda config: config.output is not None and config.is_offline,
+            why="sampled steps are written, but all are recorded ones",
+            remedies=[{"output": None}],
+        ),
+        conflict(
+            "output",
+            when=lambda config: config.output is not None and not config.has_steps,
+            why="whole episodes are played here, and no steps are kept",
+            remedies=[{"output": None}],
+        ),
+        conflict(
+            "clip_rewards",
+            "input_",
+            when=lambda config: config.clip_rewards and config.has_data,
+            why="it changes rewards while they are sampled, but these are recorded",
+            remedies=[{"clip_rewards": None}],
+            note="reward_scale and reward_shift change recorded ones.",
+        ),
+        conflict(
+            "normalize_returns",
+            "input_",
+            when=lambda config: config.normalize_returns and config.has_data,
+            why="it changes rewards while they are sampled, but these are recorded",
+            remedies=[{"normalize_returns": False}],
+            note="reward_scale and reward_shift change recorded ones.",
+        ),
+        conflict(
+            ("observation_filter", "MeanStdFilter"),
+            "input_",
+            when=lambda config: config.observation_filter != "NoFilter" and config.has_data,
+            why="it counts observations while they are sampled, but these are recorded",
+            remedies=[
+                {"observation_filter": "NoFilter", "normalize_observations": True},
+                {"observation_filter": "NoFilter"},
+            ],
+            note="The numbers of normalize_observations come from the data.",
+        ),
+        conflict(
+            "reward_scale",
+            "reward_shift",
+            "input_",
+            when=lambda config: config._scales_a_part,
+            why="they change recorded rewards, but not those of the sampler that they are mixed with",
+            remedies=[{"reward_scale": 1.0, "reward_shift": 0.0}],
+            note="A wrapper changes the environment's rewards, and the recorded ones are changed in the data.",
+        ),
+        conflict(
+            "offline_validation_fraction",
+            "input_",
+            when=lambda config: config.offline_validation_fraction and not config.has_data,
+            why="recorded episodes are held back, and there are none",
+            remedies=[{"offline_validation_fraction": 0.0}],
+            examples=[{"input_": "PATH"}],
+        ),
+        conflict(
+            ("offline_validation_fraction", 1.0),
+            why="it would leave nothing to learn from",
+            remedies=[{"offline_validation_fraction": 0.1}],
+        ),
+        conflict(
+            "dataset_num_iters_per_learner",
+            "input_",
+            when=lambda config: config.dataset_num_iters_per_learner is not None and not config.is_offline,
+            why="it counts updates from recorded data alone, but some samples are the environment's",
+            remedies=[
+                {
+                    "dataset_num_iters_per_learner": None,
+                    "min_train_timesteps_per_iteration": lambda config: (
+                        config.dataset_num_iters_per_learner * config.train_batch_size
+                    ),
+                },
+                {"dataset_num_iters_per_learner": None},
+            ],
+        ),
+        *(
+            conflict(
+                "dataset_num_iters_per_learner",
+                minimum,
+                when=functools.partial(_is_twice_as_long, minimum),
+                reads=("input_",),
+                why="both say how long an iteration is",
+                remedies=[{"dataset_num_iters_per_learner": None}, {minimum: DEFAULT}],
+            )
+            for minimum in _MINIMA
+        ),
+    )
+
     @relation("output", "output_config", "input_")
-    def _check_output(self):
-        if self.output is None:
+    def _check_output(self) -> Mistake | None:
+        """`output` names a directory of this machine, or is a function; `output_config` has known keys."""
+        if self.output is None or callable(self.output) or not self.has_steps or self.is_offline:
             return None
-        if not self.has_steps:
-            return f"{self.algorithm_name} plays whole episodes and keeps no steps: leave output out."
-        if self.is_offline:
-            return f"output={shortened(self.output)} writes sampled steps, but all are recorded ones. Leave it out."
-        if callable(self.output):
-            return None
+        names, without = ("output", "output_config"), {"output": None}
         if not isinstance(self.output, str | os.PathLike):
-            return f"output={shortened(self.output)} must be a directory, 'logdir', or a function that makes a writer."
+            given = shortened(self.output)
+            problem = f"output={given} must be a directory, 'logdir', or a function that makes a writer."
+            return Mistake(problem, names, ({"output": LOG_DIR}, without))
         if unknown := [name for name in self.output_config if name not in _OF_OUTPUT]:
-            return f"output_config has {', '.join(map(repr, unknown))}, but its keys are {', '.join(_OF_OUTPUT)}."
+            problem = f"output_config has {', '.join(map(repr, unknown))}, but its keys are {', '.join(_OF_OUTPUT)}."
+            return Mistake(problem, names, ({"output_config": {}} if self.output != IN_CONFIG else without,))
         if self.output == IN_CONFIG and "path" not in self.output_config:
-            return "output='dataset' needs a directory: .offline_data(output_config={'format': 'json', 'path': ...})."
+            example = {"output_config": {"format": "json", "path": "DIRECTORY"}}
+            return Mistake("output='dataset' needs a directory.", names, (without,), examples=(example,))
         try:
             checked_format(self.output_format(), OF_RUNS)
         except ValueError as error:
-            return f"output_config={shortened(self.output_config)}: {error}"
+            problem = f"output_config={shortened(self.output_config)}: {error}"
+            return Mistake(problem, names, ({"output_config": {"format": default_format()}},), advice=None)
         if "://" in (path := self.output_path()):
-            return f"output={path!r} is not on this machine. Give a directory, and copy the files afterwards."
+            problem = f"output={path!r} is not on this machine."
+            return Mistake(problem, names, (without,), advice="Give a directory, and copy the files afterwards.")
         return None
 
     @relation("input_")
-    def _check_input(self):
-        name = self.algorithm_name
+    def _check_input(self) -> Mistake | None:
+        """`input_` is data where the algorithm needs it, and none where it cannot learn from it; shares sum up to 1."""
+        name, given = self.algorithm_name, shortened(self.input_)
         if self.needs_data and not self.has_data:
-            return (
-                f'{name} learns from recorded data, but input_="sampler". Use .offline_data(input_="PATH"); '
-                "rllib record CHECKPOINT --to PATH makes some."
+            return Mistake(
+                f"{name} learns from recorded data, but input_='sampler'.",
+                ("input_",),
+                examples=({"input_": "PATH"},),
+                note="rllib record CHECKPOINT --to PATH makes some.",
             )
         if self.has_data and not self.learns_from_data:
-            return (
-                f"{name} {self.without_data}: input_={shortened(self.input_)}. Use BC, MARWIL, IQL or CQL, or DQN, SAC "
-                "or TD3, whose replay takes them."
+            return Mistake(
+                f"{name} {self.without_data}: input_={given}.",
+                ("input_",),
+                ({"input_": SAMPLER},),
+                note="BC, MARWIL, IQL or CQL learn from recorded steps, and DQN, SAC or TD3, whose replay takes them.",
             )
         shares = self.shares()
         if shares and not self.mixes_data:
-            return (
-                f"{name} goes through all recorded rows in turn, without shares: input_={shortened(self.input_)}. Use "
-                "a list of the sources, .offline_data(input_=[...])."
-            )
+            recorded = [source for source in shares if source != SAMPLER]
+            problem = f"{name} goes through all recorded rows in turn, without shares: input_={given}."
+            return Mistake(problem, ("input_",), ({"input_": recorded},))
         if shares and (min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-6):
-            return (
-                f"input_={shortened(self.input_)} must have shares above 0 that sum up to 1, but they sum up to "
+            problem = (
+                f"input_={given} must have shares above 0 that sum up to 1, but they sum up to "
                 f"{sum(shares.values()):g}."
             )
+            return Mistake(problem, ("input_",), ({"input_": _summing_up(shares)},))
         return None
 
-    @relation("dataset_num_iters_per_learner", "input_")
-    def _check_updates_per_iteration(self):
-        given = self.dataset_num_iters_per_learner
-        if given is None:
-            return None
-        if not self.is_offline:
-            return (
-                f"dataset_num_iters_per_learner={given} counts updates from recorded data alone, but some samples are "
-                "the environment's. Use .reporting(min_train_timesteps_per_iteration=...)."
-            )
-        names = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
-        if changed := [name for name in names if name in self.changes()]:
-            return (
-                f"dataset_num_iters_per_learner={given} and {changed[0]}={self[changed[0]]} both say how long an "
-                "iteration is. Leave one of them out."
-            )
-        return None
-
-    @relation("offline_validation_fraction", "input_")
-    def _check_validation_fraction(self):
-        share = self.offline_validation_fraction
-        if share == 1:
-            return "offline_validation_fraction=1 would leave nothing to learn from. Use 0.1."
-        if share and not self.has_data:
-            return (
-                f"offline_validation_fraction={share:g} holds back recorded episodes, but input_='sampler'. Use "
-                '.offline_data(input_="PATH").'
-            )
-        return None
-
-    @relation("input_config", "input_read_schema")
-    def _check_input_config(self):
+    @relation("input_config", "input_read_schema", "actions_in_input_normalized")
+    def _check_input_config(self) -> Mistake | None:
+        """`input_config` has the options of reading, and with input_="dataset" the paths."""
+        names = "input_config", "input_read_schema", "actions_in_input_normalized"
         try:
             read_options(self.read_options())
         except (TypeError, ValueError) as error:
-            return f"input_config={shortened(self.input_config)}: {error}"
+            problem = f"input_config={shortened(self.input_config)}: {error}"
+            defaults = {name: self.settings[name].default for name in names}
+            return Mistake(problem, names, (defaults,), advice=None)
         is_dataset = isinstance(self.input_, str) and self.input_ == "dataset"
         if is_dataset and "paths" not in self.input_config:
-            return "input_='dataset' needs the files: .offline_data(input_config={'format': 'json', 'paths': [...]})."
+            return Mistake(
+                "input_='dataset' needs the files.",
+                ("input_", "input_config"),
+                ({"input_": SAMPLER},),
+                advice="Use .offline_data(input_config={'format': 'json', 'paths': [...]}).",
+            )
         return None
 
     @relation("offline_memory")
-    def _check_memory(self):
+    def _check_memory(self) -> Mistake | None:
+        """`offline_memory` is "auto", or bytes >= 1."""
         given = self.offline_memory
         if given != "auto" and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
-            return f"offline_memory={shortened(given)} must be 'auto' or bytes, at least 1. Use 8 * 2**30 for 8 GiB."
+            problem = f"offline_memory={shortened(given)} must be 'auto' or bytes, at least 1."
+            return Mistake(problem, ("offline_memory",), ({"offline_memory": "auto"},), note="8 * 2**30 are 8 GiB.")
         return None
 
-    @relation("input_", "clip_rewards", "normalize_returns", "observation_filter")
-    def _check_conversions(self):
-        if not self.has_data:
-            return None
-        if self.get("normalize_returns", False) or self.get("clip_rewards", None):
-            return (
-                "clip_rewards and normalize_returns change rewards while they are sampled, but these are recorded. Use "
-                ".offline_data(reward_scale=..., reward_shift=...)."
-            )
-        if self.get("observation_filter", "NoFilter") != "NoFilter":
-            return (
-                f"observation_filter={self.observation_filter!r} counts observations while they are sampled, but these "
-                "are recorded. Use .offline_data(normalize_observations=True), whose numbers come from the data."
-            )
-        return None
+    @property
+    def _scales_a_part(self) -> bool:
+        """Whether the recorded ones of mixed rewards are changed alone."""
+        return SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0)
 
-    @relation("input_", "reward_scale", "reward_shift")
-    def _check_reward_scale(self):
-        if SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0):
-            return (
-                f"reward_scale={self.reward_scale:g} and reward_shift={self.reward_shift:g} change recorded rewards, "
-                "but not those of the sampler that they are mixed with. Leave them out, and change the environment's "
-                "rewards by a wrapper and the recorded ones in the data."
-            )
-        return None
+
+def _summing_up(shares: Mapping[Any, float]) -> dict[Any, float]:
+    """The shares above 0 divided by their sum; equal ones where there are none."""
+    positive = {source: share for source, share in shares.items() if share > 0} or dict.fromkeys(shares, 1.0)
+    return {source: round(share / sum(positive.values()), 9) for source, share in positive.items()}

@@ -7,6 +7,7 @@ from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.settings.exploration import exploration_problem
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import at_least, only_with, section
 from rllib.evaluation.estimators.choose import methods_problem
 
@@ -73,22 +74,71 @@ class EvaluationConfig(ConfigObject):
     ) -> Self:
         """Evaluation of the policy in separate environments."""
 
+    conflicts = (
+        conflict(
+            "off_policy_estimation_methods",
+            "input_",
+            when=lambda config: config.off_policy_estimation_methods and not config._evaluates_on_data,
+            reads=("evaluation_config",),
+            why="returns are estimated from recorded data",
+            remedies=[{"off_policy_estimation_methods": DEFAULT}],
+            examples=[{"input_": "PATH"}, {"evaluation_config": {"input_": "PATH"}}],
+        ),
+        conflict(
+            "input_fraction_of_best",
+            "off_policy_estimation_methods",
+            when=lambda config: config._estimates_from_chosen,
+            reads=("evaluation_config", "input_", "offline_validation_fraction"),
+            why="episodes that are chosen by their returns would be estimated too high",
+            remedies=[{"offline_validation_fraction": 0.1}, {"off_policy_estimation_methods": DEFAULT}],
+        ),
+        conflict(
+            "offline_evaluation_interval",
+            when=lambda config: config._lacks_data_of_evaluation,
+            reads=("evaluation_config", "offline_validation_fraction"),
+            why="it needs recorded episodes that are not learned from",
+            remedies=[{"offline_validation_fraction": 0.1}, {"offline_evaluation_interval": None}],
+            examples=[{"evaluation_config": {"input_": "PATH"}}],
+        ),
+        needs(
+            ("evaluation_duration", "auto"),
+            "evaluation_parallel_to_training",
+            why="it is as long as the training beside it",
+        ),
+        needs(
+            "evaluation_videos",
+            "evaluation_interval",
+            why="episodes are recorded after evaluations",
+            remedies=[{"evaluation_interval": 10}, {"evaluation_videos": 0}],
+        ),
+        needs(
+            "evaluation_parallel_to_training",
+            "evaluation_num_workers",
+            why="these processes evaluate while this one trains",
+            remedies=[{"evaluation_num_workers": 1}, {"evaluation_parallel_to_training": False}],
+        ),
+    )
+
     @relation("evaluation_config")
-    def _check_evaluation_config(self):
+    def _check_evaluation_config(self) -> Mistake | None:
+        """`evaluation_config` holds valid settings, of those that evaluation can change."""
         try:
             changed = self._resolved(self.evaluation_config or {})
         except TypeError as error:
-            return f"evaluation_config: {error}"
+            return self._wrong_in_evaluation(f"evaluation_config: {error}", {}, advice=None)
         refused = [name for name in changed if name not in self.evaluation_overrides | self.evaluation_ignores]
         if refused:
-            return (
+            return self._wrong_in_evaluation(
                 f"evaluation_config can change {', '.join(sorted(self.evaluation_overrides))}, but not "
-                f"{', '.join(refused)}. Leave that out of .evaluation(evaluation_config=...)."
+                f"{', '.join(refused)}.",
+                {name: value for name, value in changed.items() if name not in refused},
+                advice=f"Leave {' and '.join(refused)} out of it.",
             )
         for name, value in changed.items():
-            problem = self.settings[name].problem(value)
-            if problem:
-                return f"evaluation_config: {problem}"
+            rest = {other: changed[other] for other in changed if other != name}
+            if mistake := self.settings[name].mistake(value):
+                rest |= mistake.remedies[0]
+                return self._wrong_in_evaluation(f"evaluation_config: {mistake.problem}", rest)
             if name in self.evaluation_ignores:
                 aliases.tell_once(
                     f"evaluation_config {name}", f"{name} has no effect in evaluation_config", logging.WARNING
@@ -96,62 +146,22 @@ class EvaluationConfig(ConfigObject):
             if name == "exploration_config":
                 problem = exploration_problem(value, self.default_exploration, self.exploration_kinds)
                 if problem:
-                    return f"evaluation_config: {problem}"
+                    return self._wrong_in_evaluation(f"evaluation_config: {problem}", rest, advice=None)
+        return None
 
-    @relation(
-        "off_policy_estimation_methods", "evaluation_config", "input_", "input_fraction_of_best",
-        "offline_validation_fraction",
-    )  # fmt: skip
-    def _check_estimation_methods(self):
+    @staticmethod
+    def _wrong_in_evaluation(problem: str, right: dict[str, Any], advice: str | None = "") -> Mistake:
+        """A mistake in evaluation_config that other settings in it end."""
+        return Mistake(problem, ("evaluation_config",), ({"evaluation_config": right or None},), advice)
+
+    @relation("off_policy_estimation_methods")
+    def _check_estimation_methods(self) -> Mistake | None:
+        """Each method of `off_policy_estimation_methods` is a type of estimator with its arguments."""
         if problem := methods_problem(self.off_policy_estimation_methods):
-            return f"off_policy_estimation_methods: {problem}."
-        if self.off_policy_estimation_methods and not self._evaluates_on_data:
-            return (
-                "off_policy_estimation_methods estimate from recorded data, but input_='sampler'. Use "
-                ".offline_data(input_=\"PATH\"), or .evaluation(evaluation_config={'input_': 'PATH'})."
-            )
-        is_chosen = self.input_fraction_of_best is not None and not self.offline_validation_fraction
-        if self.off_policy_estimation_methods and is_chosen and self.evaluation_data is None:
-            return (
-                f"input_fraction_of_best={self.input_fraction_of_best:g} chooses episodes by their returns, so that "
-                "off_policy_estimation_methods would estimate too much from them. Hold others out: "
-                ".offline_data(offline_validation_fraction=0.1)."
-            )
-
-    @relation("offline_evaluation_interval", "evaluation_config", "offline_validation_fraction")
-    def _check_offline_evaluation(self):
-        if not self.offline_evaluation_interval or self.offline_validation_fraction:
-            return None
-        if self.evaluation_data is None:
-            return (
-                f"offline_evaluation_interval={self.offline_evaluation_interval} needs recorded episodes that are not "
-                "learned from. Use .offline_data(offline_validation_fraction=0.1), or .evaluation(evaluation_config="
-                "{'input_': 'PATH'})."
-            )
-
-    @relation("evaluation_duration", "evaluation_parallel_to_training")
-    def _check_automatic_evaluation(self):
-        if self.evaluation_duration == "auto" and not self.evaluation_parallel_to_training:
-            return (
-                "evaluation_duration='auto' is as long as the training beside it, so it needs "
-                "evaluation_parallel_to_training=True. Use that, or .evaluation(evaluation_duration=10)."
-            )
-
-    @relation("evaluation_videos", "evaluation_interval")
-    def _check_videos(self):
-        if self.evaluation_videos and not self.evaluation_interval:
-            return (
-                f"evaluation_videos={self.evaluation_videos} records episodes after evaluations, but there are none. "
-                "Use .evaluation(evaluation_interval=10)."
-            )
-
-    @relation("evaluation_parallel_to_training", "evaluation_num_workers")
-    def _check_parallel_evaluation(self):
-        if self.evaluation_parallel_to_training and not self.evaluation_num_workers:
-            return (
-                "evaluation_parallel_to_training=True needs processes that evaluate while this one trains. "
-                "Use .evaluation(evaluation_num_workers=1)."
-            )
+            problem = f"off_policy_estimation_methods: {problem.removesuffix('.')}."
+            remedy = {"off_policy_estimation_methods": {}}
+            return Mistake(problem, ("off_policy_estimation_methods",), (remedy,), advice=None)
+        return None
 
     def evaluation_changes(self) -> dict[str, Any]:
         """Settings that evaluation_config changes, under canonical names."""
@@ -167,6 +177,18 @@ class EvaluationConfig(ConfigObject):
     @property
     def _evaluates_on_data(self) -> bool:
         return self.has_data or self.evaluation_data is not None
+
+    @property
+    def _estimates_from_chosen(self) -> bool:
+        """Whether returns are estimated from the episodes of `input_fraction_of_best`."""
+        is_chosen = self.input_fraction_of_best is not None and not self.offline_validation_fraction
+        return bool(self.off_policy_estimation_methods) and is_chosen and self.evaluation_data is None
+
+    @property
+    def _lacks_data_of_evaluation(self) -> bool:
+        """Whether losses are to be computed on recorded episodes that are not learned from, and there are none."""
+        asked = self.offline_evaluation_interval and not self.offline_validation_fraction
+        return bool(asked) and self.evaluation_data is None
 
     @property
     def explores_in_evaluation(self) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 
 from rllib.algorithms.base.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section
-from rllib.config.setting_types import shortened
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
 from rllib.env.factories.wrapped import resolve_wrappers
@@ -133,98 +133,116 @@ class SamplingConfig(ConfigObject):
     ) -> Self:
         """Sampling: workers, environments, fragments."""
 
+    conflicts = (
+        conflict(
+            "critic_observation_keys",
+            when=lambda config: config.critic_observation_keys and not config.fits_a_value,
+            why="there is no value beside the policy here, as that of PPO and IMPALA, to read them",
+            remedies=[
+                {
+                    "critic_observation_keys": DEFAULT,
+                    "ignore_observation_keys": lambda config: sorted(
+                        {*config.ignore_observation_keys, *config.critic_observation_keys}
+                    ),
+                },
+                {"critic_observation_keys": DEFAULT},
+            ],
+        ),
+        conflict(
+            "critic_observation_keys",
+            "centralized_critic",
+            why="both say what the value reads beyond the policy's observation",
+        ),
+        conflict(
+            "env_wrappers",
+            ("gym_env_vectorize_mode", "vector_entry_point"),
+            why="wrappers go around single environments, and there are none",
+            remedies=[{"gym_env_vectorize_mode": "sync"}, {"env_wrappers": None}],
+        ),
+        conflict(
+            ("gym_env_vectorize_mode", "vector_entry_point"),
+            ("batch_mode", "complete_episodes"),
+            why="all environments of a worker are stepped at once, and none of them goes on alone",
+            remedies=[{"gym_env_vectorize_mode": "sync"}, {"batch_mode": "truncate_episodes"}],
+        ),
+        needs(
+            "sub_environment_timeout_s",
+            ("gym_env_vectorize_mode", "async"),
+            why="a call can be ended from outside where the environment runs in a process of its own",
+        ),
+        needs(
+            "env_task_fn",
+            "env",
+            why="it sets the tasks of environments",
+            remedies=[{"env_task_fn": None}],
+            examples=[{"env": "ENV"}],
+        ),
+        conflict(
+            ("action_mask_key", None),
+            "action_mask_from",
+            when=lambda config: config.action_mask_key is None and config.action_mask_from != "observation",
+            why="the mask needs a name",
+            remedies=[{"action_mask_key": DEFAULT}, {"action_mask_from": DEFAULT}],
+        ),
+    )
+
     @relation("env", "observation_space", "action_space")
-    def _check_env(self):
-        if self.env is None and not self.is_offline and None in (self.observation_space, self.action_space):
-            return (
-                'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
-                "observation_space and action_space to act and learn without one."
-            )
-
-    @relation("critic_observation_keys", "centralized_critic")
-    def _check_critic_keys(self):
-        if not self.critic_observation_keys:
+    def _check_env(self) -> Mistake | None:
+        """There is an environment, or both spaces, unless all samples are recorded."""
+        if self.env is not None or self.is_offline or None not in (self.observation_space, self.action_space):
             return None
-        given = f"critic_observation_keys={self.critic_observation_keys}"
-        if not self.fits_a_value:
-            return (
-                f"{given} is for algorithms with a value beside the policy, such as PPO and IMPALA, and there is "
-                "none here. Leave it out, or ignore the keys: .environment(ignore_observation_keys=[...])."
-            )
-        if self.centralized_critic:
-            return (
-                f"{given} and centralized_critic={self.centralized_critic!r} both say what the value reads beyond the "
-                "policy's observation. Use one of them."
-            )
+        return Mistake(
+            "there is no environment.",
+            ("env", "observation_space", "action_space"),
+            examples=({"env": "CartPole-v1"},),
+            note=(
+                'Or name it in .build(env="CartPole-v1"); or give both observation_space and action_space to act and '
+                "learn without one."
+            ),
+        )
 
-    @relation("env_wrappers", "gym_env_vectorize_mode")
-    def _check_env_wrappers(self):
+    @relation("env_wrappers")
+    def _check_env_wrappers(self) -> Mistake | None:
+        """`env_wrappers` are classes or names of wrappers."""
         try:
-            wrappers = resolve_wrappers(self.env_wrappers)
+            resolve_wrappers(self.env_wrappers)
         except (ValueError, TypeError) as error:
-            return str(error)
+            return Mistake(str(error), ("env_wrappers",), ({"env_wrappers": None},), advice=None)
         except ModuleNotFoundError:  # the settings are right; build() says what to install
-            return None
-        if wrappers and self.gym_env_vectorize_mode == "vector_entry_point":
-            return (
-                f"env_wrappers={shortened(self.env_wrappers)} go around single environments, but with gym_env_vectorize"
-                '_mode="vector_entry_point" there are none. Use .rollouts(gym_env_vectorize_mode="sync").'
-            )
-
-    @relation("gym_env_vectorize_mode", "batch_mode")
-    def _check_vectorize_mode(self):
-        if self.gym_env_vectorize_mode == "vector_entry_point" and self.batch_mode == "complete_episodes":
-            return (
-                f"gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} steps all environments of a worker at once, "
-                'but batch_mode="complete_episodes" lets some go on alone. '
-                'Use .rollouts(gym_env_vectorize_mode="sync"), or batch_mode="truncate_episodes".'
-            )
-
-    @relation("sub_environment_timeout_s", "gym_env_vectorize_mode")
-    def _check_sub_environment_timeout(self):
-        if self.sub_environment_timeout_s is not None and self.gym_env_vectorize_mode != "async":
-            return (
-                f"sub_environment_timeout_s={self.sub_environment_timeout_s:g} bounds the calls of environments that "
-                f"can be ended from outside, but with gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} they run "
-                'in their worker\'s process. Use .rollouts(gym_env_vectorize_mode="async").'
-            )
+            pass
+        return None
 
     @relation("env_to_module_connector", "module_to_env_connector")
-    def _check_connectors(self):
-        problems = (connectors_problem(name, self[name]) for name in _CONNECTORS)
-        return next(filter(None, problems), None)
-
-    @relation("env_task_fn", "env")
-    def _check_task_fn(self):
-        if self.env_task_fn is not None and self.env is None:
-            return "env_task_fn sets the tasks of environments, but env=None. Give .environment(env), or leave it out."
+    def _check_connectors(self) -> Mistake | None:
+        """Connectors are given as a function that makes them."""
+        for name in _CONNECTORS:
+            if problem := connectors_problem(name, self[name]):
+                return Mistake(problem, (name,), ({name: None},), advice=None)
+        return None
 
     @relation("env_config")
-    def _check_env_config(self):
+    def _check_env_config(self) -> Mistake | None:
+        """The keys of `env_config` are strings."""
         odd = [key for key in self.env_config if not isinstance(key, str)]
-        if odd:
-            return (
-                f"env_config must have strings as keys, but has {odd[0]!r}. Use .environment(env_config={{'size': 5}})."
-            )
+        if not odd:
+            return None
+        problem = f"env_config must have strings as keys, but has {odd[0]!r}."
+        return Mistake(problem, ("env_config",), ({"env_config": {}},), examples=({"env_config": {"size": 5}},))
 
     @relation("info_columns")
-    def _check_info_columns(self):
+    def _check_info_columns(self) -> Mistake | None:
+        """Each of `info_columns` has a shape, a dtype, and whether it is known before the action."""
         try:
             self.get_info_columns()
         except (TypeError, ValueError) as error:
-            return (
+            return Mistake(
                 f"info_columns={self.info_columns!r:.80} must give each key's shape (default []), dtype (float32) and "
-                f"whether it is known before_action (False): {error}. "
-                "Use .environment(info_columns={'cost': {}, 'goal': {'shape': [3], 'dtype': 'int64'}})."
+                f"whether it is known before_action (False): {str(error).removesuffix('.')}.",
+                ("info_columns",),
+                ({"info_columns": {}},),
+                examples=({"info_columns": {"cost": {}, "goal": {"shape": [3], "dtype": "int64"}}},),
             )
-
-    @relation("action_mask_key", "action_mask_from")
-    def _check_mask(self):
-        if self.action_mask_key is None and self.action_mask_from != "observation":
-            return (
-                f"action_mask_from={self.action_mask_from!r} needs a name for the mask, but action_mask_key=None. "
-                'Use .environment(action_mask_key="action_mask").'
-            )
+        return None
 
     @property
     def needs_goals(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
+from rllib.config.conflicts import Mistake, conflict, needs
 from rllib.config.sections import Merged, NotYet, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
@@ -148,87 +149,111 @@ class UpdatesConfig(ConfigObject):
     ) -> Self:
         """Processes and devices that compute the updates."""
 
+    conflicts = (
+        conflict(
+            "num_gpus",
+            ("learner", "numpy"),
+            why="numpy computes on the CPU",
+            remedies=[{"learner": "torch"}, {"num_gpus": 0}],
+        ),
+        needs(
+            "num_gpus_per_worker",
+            "num_rollout_workers",
+            "evaluation_num_workers",
+            why="this process acts on the CPU",
+            remedies=[{"num_rollout_workers": 1}, {"num_gpus_per_worker": 0}],
+        ),
+        conflict(
+            ("num_cpus_per_learner", "measured"),
+            "num_learners",
+            why="cores of this process are measured, and others learn",
+            remedies=[{"num_learners": 0}, {"num_cpus_per_learner": "auto"}],
+        ),
+        needs(
+            ("learner_collective", "nccl"),
+            "num_gpus",
+            why="it sums on the GPUs of the learners",
+            remedies=[{"num_gpus": 1}, {"learner_collective": "auto"}],
+        ),
+        conflict(
+            ("learner_collective", "shared_memory"),
+            "num_gpus",
+            why="it sums on CPUs",
+            remedies=[{"learner_collective": "auto"}, {"num_gpus": 0}],
+        ),
+        conflict(
+            "learner_class",
+            "custom_loss",
+            why="both replace the loss",
+            remedies=[{"custom_loss": None}, {"learner_class": None}],
+            note="compute_loss_for_module of a learner_class can call the function.",
+        ),
+    )
+
     @relation("framework")
-    def _check_framework(self):
-        if self.framework_str != "torch":
-            return (
-                f"framework={self.framework_str!r} is not available: networks run on torch and numpy, and there is no "
-                'TensorFlow. Use .framework("torch").'
-            )
-
-    @relation("num_gpus", "learner")
-    def _check_gpu(self):
-        if not self.num_gpus:
+    def _check_framework(self) -> Mistake | None:
+        """`framework` is "torch"."""
+        if self.framework_str == "torch":
             return None
-        if self.learner == "numpy":
-            return (
-                f"num_gpus={self.num_gpus:g} does not go with learner='numpy', which runs on the CPU. "
-                'Use .training(learner="torch") or .resources(num_gpus=0).'
-            )
-        if self.num_learners:
-            return None  # the processes may run elsewhere, and are refused where there is no GPU for them
-        if (reason := why_no_cuda()) is not None:
-            return f"num_gpus={self.num_gpus:g}, but {reason}. Use .resources(num_gpus=0)."
+        problem = (
+            f"framework={self.framework_str!r} is not available: networks run on torch and numpy, and there is no "
+            "TensorFlow."
+        )
+        return Mistake(problem, ("framework",), ({"framework": "torch"},))
 
-    @relation("num_gpus_per_worker", "num_rollout_workers", "evaluation_num_workers")
-    def _check_gpus_of_workers(self):
-        if self.num_gpus_per_worker and not (self.num_rollout_workers or self.evaluation_num_workers):
-            return (
-                f"num_gpus_per_worker={self.num_gpus_per_worker:g} has no effect with num_rollout_workers=0: this "
-                "process acts on the CPU. Use .rollouts(num_rollout_workers=1), or "
-                ".resources(num_gpus_per_worker=0)."
-            )
+    @relation("num_gpus", "learner", "num_learners")
+    def _check_gpu(self) -> Mistake | None:
+        """`num_gpus` needs a GPU that torch finds; that of a learner process may be elsewhere."""
+        # Learner processes may run on other machines, and are refused where there is no GPU for them.
+        if not self.num_gpus or self.num_learners or self.learner == "numpy":
+            return None
+        if (reason := why_no_cuda()) is None:
+            return None
+        return Mistake(f"num_gpus={self.num_gpus:g}, but {reason}.", ("num_gpus",), ({"num_gpus": 0},))
 
     @relation("num_learners", "train_batch_size")
-    def _check_learners(self):
+    def _check_learners(self) -> Mistake | None:
+        """Each of `num_learners` takes a part of every minibatch: there are at least as many rows."""
         name = "sgd_minibatch_size" if "sgd_minibatch_size" in self.settings else "train_batch_size"
         rows = self[name]
-        if self.num_learners > rows:
-            return (
-                f"num_learners={self.num_learners} are more than the {rows} rows of {name}, of which each takes a "
-                f"part. Use .learners(num_learners={max(1, rows // 64)}), or larger minibatches."
-            )
-
-    @relation("num_cpus_per_learner", "num_learners")
-    def _check_measured_cores(self):
-        if self.num_cpus_per_learner == "measured" and self.num_learners:
-            return (
-                f'num_cpus_per_learner="measured" chooses cores of this process, but num_learners={self.num_learners} '
-                "processes learn. Use .learners(num_learners=0), or a number of cores for each of them."
-            )
-
-    @relation("learner_collective", "num_gpus")
-    def _check_collective(self):
-        if self.learner_collective == "nccl" and self.num_gpus < 1:
-            return (
-                f'learner_collective="nccl" needs a GPU for each learner, but num_gpus={self.num_gpus:g}. Use '
-                '.resources(num_gpus=1), or learner_collective="auto".'
-            )
-        if self.learner_collective == "shared_memory" and self.num_gpus:
-            return (
-                f'learner_collective="shared_memory" sums on CPUs, but num_gpus={self.num_gpus:g}. Use '
-                '.resources(num_gpus=0), or learner_collective="auto".'
-            )
+        if self.num_learners <= rows:
+            return None
+        return Mistake(
+            f"num_learners={self.num_learners} are more than the {rows} rows of {name}, of which each takes a part.",
+            ("num_learners", name),
+            ({"num_learners": max(1, rows // 64)}, {name: self.num_learners}),
+        )
 
     @relation("model")
-    def _check_model(self):
+    def _check_model(self) -> Mistake | None:
+        """The keys of `model` are known, and their values fit together."""
         try:
             check_model(self.model)
         except ValueError as error:
-            return str(error)
+            return Mistake(str(error), ("model",), ({"model": self.settings["model"].default},), advice=None)
+        return None
 
     @relation("auxiliary_losses", "custom_loss")
-    def _check_losses(self):
+    def _check_losses(self) -> Mistake | None:
+        """`custom_loss` is a function, and `auxiliary_losses` have one each."""
         if self.custom_loss is not None and not callable(self.custom_loss):
-            return f"custom_loss must be a function of (loss, minibatch, outputs, model), not {self.custom_loss!r:.80}."
+            problem = (
+                f"custom_loss must be a function of (loss, minibatch, outputs, model), not {self.custom_loss!r:.80}."
+            )
+            return Mistake(problem, ("custom_loss",), ({"custom_loss": None},))
         try:
             auxiliary_losses(self.auxiliary_losses)
         except ValueError as error:
-            return str(error)
+            return Mistake(str(error), ("auxiliary_losses",), ({"auxiliary_losses": {}},), advice=None)
+        return None
 
-    @relation("learner_class", "custom_loss")
-    def _check_learner_class(self):
-        return learner_class_problem(self.learner_class, self.custom_loss)
+    @relation("learner_class")
+    def _check_learner_class(self) -> Mistake | None:
+        """`learner_class` is derived from TorchLearner, and overrides what is called."""
+        problem = self.learner_class is not None and learner_class_problem(self.learner_class)
+        if not problem:
+            return None
+        return Mistake(problem, ("learner_class",), ({"learner_class": None},), advice=None)
 
     @property
     def uses_rmsprop(self) -> bool:

@@ -10,15 +10,15 @@ Departures from the paper, see also losses/policy_gradient.py:
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import conflict
 from rllib.config.sections import at_least, section
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.sample_batch import DEFAULT_POLICY
 
 
-class A2CConfig(ActorCriticConfig):
+class A2CConfig(IntrinsicConfig, ActorCriticConfig):
     """Settings of A2C; the defaults are RLlib's, except those in departures.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
@@ -42,14 +42,15 @@ class A2CConfig(ActorCriticConfig):
     @section
     def reporting(self, *, min_time_s_per_iteration=10) -> Self: ...
 
-    @relation("microbatch_size", "train_batch_size")
-    def _check_microbatch(self):
-        size, microbatch = self.train_batch_size, self.microbatch_size
-        if self.on_policy and microbatch is not None and microbatch > size:
-            return (
-                f"microbatch_size={microbatch} must be at most train_batch_size={size}. "
-                f"Use .training(microbatch_size={size}) or a larger train_batch_size."
-            )
+    conflicts = (
+        conflict(
+            "microbatch_size",
+            "train_batch_size",
+            when=lambda config: config.on_policy and (config.microbatch_size or 0) > config.train_batch_size,
+            why="microbatch_size must be at most train_batch_size, of which it is a part",
+            remedies=[{"microbatch_size": None}, lambda config: {"microbatch_size": config.train_batch_size}],
+        ),
+    )
 
 
 class A2C(IntrinsicallyRewarded):

@@ -59,12 +59,16 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
 
     not_custom: ClassVar[dict] = dict.fromkeys(
         ("policy_model_config", "q_model_config"),
-        "workers compute the errors of their rows by the library's own layers, in numpy. Use TD3 or DDPG.",
+        "workers compute the errors of their rows by the library's own layers, in numpy",
     )
+    reads_images: ClassVar[bool] = False  # workers compute the errors of rows in numpy
+    for_other_actions: ClassVar[str] = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
     without_memory: ClassVar[str] = "its shards keep single rows, with priorities that workers compute"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
     without_residual: ClassVar[str] = "workers of Ape-X DDPG compute by critics in numpy"
-    without_resets: ClassVar[str] = "priorities of rows in Ape-X DDPG come from workers with older networks"
+    refuses: ClassVar[dict[str, str]] = {
+        "param_resets": "priorities of rows in Ape-X DDPG come from workers with older networks"
+    }
 
     @section
     def training(self, *, target_network_update_freq=500_000) -> Self: ...
@@ -77,8 +81,6 @@ class ApexDDPG(DistributedReplay, DDPG):
     """DDPG with distributed prioritised replay."""
 
     config_class = ApexDDPGConfig
-    reads_images = False  # workers compute the errors of rows in numpy
-    for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def worker_errors(self, policy_id: str) -> ErrorsOfCritics:
         return ErrorsOfCritics(CRITICS, self.critic_module(policy_id))

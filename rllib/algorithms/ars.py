@@ -9,10 +9,9 @@ then start at random, may be asked for. The survival bonus of some tasks is take
 reported rewards are raw, and without noise, as in ES.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from rllib.algorithms.families.evolution import Evolution, EvolutionConfig
-from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
 from rllib.learners.updates.optimizers import SGD
 from rllib.losses.evolution import ars_coefficients
@@ -22,6 +21,8 @@ _LINEAR = {"fcnet_hiddens": [], "output_layer_use_bias": False}
 
 class ARSConfig(EvolutionConfig):
     """Settings of ARS; the defaults are RLlib's, except those in departures.py."""
+
+    refuses: ClassVar[dict[str, str]] = {"train_batch_size": "an update is of num_rollouts pairs of episodes"}
 
     @section
     def rollouts(self, *, num_rollout_workers=2) -> Self: ...
@@ -38,14 +39,6 @@ class ARSConfig(EvolutionConfig):
         offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,
         model=_LINEAR,
     ) -> Self: ...
-
-    @relation("train_batch_size")
-    def _check_batch(self):
-        if self.train_batch_size != self.settings["train_batch_size"].default:
-            return (
-                f"train_batch_size={self.train_batch_size} has no effect here: an update is of num_rollouts pairs of "
-                f"episodes. Use .training(num_rollouts={self.num_rollouts})."
-            )
 
 
 class ARS(Evolution):

@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar, Self
 from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import above, between, section
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
@@ -32,23 +33,23 @@ from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
 
-# Of target copies, which CrossQ does not have.
-_WITHOUT_EFFECT = ("tau", "target_network_update_freq")
-
 
 class CrossQConfig(SACConfig):
     """Settings of CrossQ; the defaults are sb3-contrib's."""
 
     without_memory: ClassVar[str] = "batch renormalisation is of single rows, not of the steps of sequences"
 
-    targets_are_least: ClassVar[bool] = False
-    without_atoms: ClassVar[str] = "CrossQ's critics give expected returns"
+    refuses: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("tau", "target_network_update_freq"), "CrossQ has no target copies"),
+        "num_atoms": "CrossQ's critics give expected returns, and SAC's may give distributions",
+        "target_critics_sampled": "CrossQ has targets of its own, and the setting is for SAC's",
+        "cost_limit": "CrossQ has no target copies, of which that of the cost critic would be one, and SAC has them",
+    }
+    takes_choices: ClassVar[bool] = False
     without_residual: ClassVar[str] = "CrossQ normalises its layers by batches"
     not_custom: ClassVar[dict] = {
-        "q_model_config": "CrossQ's critics have batch renormalisation in each of their layers instead of target "
-        "copies. Use SAC, or leave it out."
+        "q_model_config": "CrossQ's critics have batch renormalisation in each of their layers instead of target copies"
     }
-    takes_no_limit: ClassVar[str] = "CrossQ has no target copies, of which that of the cost critic would be one"
     default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
 
     @section
@@ -72,34 +73,41 @@ class CrossQConfig(SACConfig):
         replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "ReplayBuffer"},  # noqa: B006
     ) -> Self: ...
 
-    @relation(*_WITHOUT_EFFECT)
-    def _check_no_targets(self):
-        changed = [name for name in _WITHOUT_EFFECT if self[name] != self.settings[name].default]
-        return " ".join(f"{name}={self[name]!r} has no effect here: CrossQ has no target copies." for name in changed)
+    conflicts = (
+        conflict(
+            "num_learners",
+            when=lambda config: config.num_learners > 1,
+            why="each would normalise a part of the batch, and CrossQ normalises by the whole",
+            remedies=[{"num_learners": 1}, {"num_learners": 0}],
+        ),
+        conflict(
+            "policy_model_config",
+            "batch_norm_actor",
+            when=lambda config: config.batch_norm_actor and config.is_custom("policy_model_config"),
+            why="a custom_model has its own layers, and batch_norm_actor=True normalises those of the library",
+            remedies=[{"batch_norm_actor": False}, {"policy_model_config": {"custom_model": None}}],
+        ),
+    )
 
-    @relation("num_learners")
-    def _check_one_learner(self):
-        if self.num_learners > 1:
-            return (
-                f"num_learners={self.num_learners} would each normalise a part of the batch, and CrossQ normalises by "
-                "the whole. Use .learners(num_learners=1), or 0."
-            )
-
-    @relation("model", "q_model_config", "policy_model_config", "batch_norm_actor")
-    def _check_normalisation(self):
+    @relation("model", "q_model_config")
+    def _check_normalised_critics(self):
         if self.network_settings("q_model_config").get("layer_norm"):
-            return "q_model_config: layer_norm=True is not available beside batch renormalisation. Leave it out."
-        actor = self.network_settings("policy_model_config") if self.batch_norm_actor else {}
-        if self.batch_norm_actor and self.is_custom("policy_model_config"):
-            return (
-                "policy_model_config: a custom_model has its own layers, and batch_norm_actor=True normalises those of "
-                "the library. Use .training(batch_norm_actor=False)."
+            return Mistake(
+                "q_model_config: layer_norm=True is not available beside batch renormalisation.",
+                ("q_model_config", "model"),
+                (self.with_defaults("layer_norm", of=("model", "q_model_config")),),
             )
+        return None
+
+    @relation("model", "policy_model_config", "batch_norm_actor")
+    def _check_normalised_actor(self):
+        actor = self.network_settings("policy_model_config") if self.batch_norm_actor else {}
         for name, value in (("layer_norm", True), ("use_sde", True), ("output_layer_use_bias", False)):
             if actor.get(name) is value:
-                return (
-                    f"policy_model_config: {name}={value} is not available for an actor with batch renormalisation. "
-                    "Leave it out, or use .training(batch_norm_actor=False)."
+                return Mistake(
+                    f"policy_model_config: {name}={value} is not available for an actor with batch renormalisation.",
+                    ("policy_model_config", "model", "batch_norm_actor"),
+                    (self.with_defaults(name, of=("model", "policy_model_config")), {"batch_norm_actor": False}),
                 )
         return None
 
@@ -111,7 +119,6 @@ class CrossQ(SAC):
     copied_modules = ()
 
     def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> PolicySpec:
-        self.check_bounded(action_space)
         spec = super().actor_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, batch_renorm=_batch_renorm(config)) if config.batch_norm_actor else spec
 

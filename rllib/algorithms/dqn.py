@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Self
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import section
 
 
@@ -45,10 +46,14 @@ class DQNConfig(QLearningConfig):
     def _check_prioritization(self):
         given = self.replay_settings()["worker_side_prioritization"]
         if given is not False:
-            return (
+            return Mistake(
                 f"replay_buffer_config: worker_side_prioritization={given!r} must be False: the replay gives new rows "
-                "the largest priority so far. Leave it out, or use ApexDQN, whose workers compute priorities."
+                "the largest priority so far.",
+                ("replay_buffer_config",),
+                ({"replay_buffer_config": {"worker_side_prioritization": False}},),
+                "Leave it out, or use ApexDQN, whose workers compute priorities.",
             )
+        return None
 
 
 class SimpleQConfig(DQNConfig):

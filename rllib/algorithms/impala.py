@@ -25,10 +25,11 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, Unfit, conflict
 from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.env.spaces.observations import observation_column
 from rllib.errors import SampleTimeoutError
@@ -93,45 +94,60 @@ class IMPALAConfig(PolicyGradientConfig):
     @section
     def reporting(self, *, min_time_s_per_iteration=10) -> Self: ...
 
-    @relation("rollout_fragment_length", "train_batch_size")
-    def _check_fragment(self):
-        length = self.rollout_fragment_length
-        if length != "auto" and length > self.train_batch_size:
-            return (
-                f"rollout_fragment_length={length} must not exceed train_batch_size={self.train_batch_size}: a train "
-                f"batch is made of whole fragments. Use .training(train_batch_size={length}) or shorter fragments."
-            )
+    conflicts = (
+        conflict(
+            "rollout_fragment_length",
+            "train_batch_size",
+            when=lambda config: config.rollout_fragment_length not in ("auto", *range(config.train_batch_size + 1)),
+            why="rollout_fragment_length must not exceed train_batch_size: a train batch is made of whole fragments",
+            remedies=[
+                lambda config: {"train_batch_size": config.rollout_fragment_length},
+                lambda config: {"rollout_fragment_length": config.train_batch_size},
+            ],
+        ),
+        conflict(
+            "replay_proportion",
+            "replay_buffer_num_slots",
+            when=lambda config: config.replay_proportion and not config.replay_buffer_num_slots,
+            why="replay_buffer_num_slots=0 keeps no fragment to replay",
+            remedies=[{"replay_buffer_num_slots": 100}, {"replay_proportion": 0.0}],
+        ),
+        conflict(
+            "minibatch_buffer_size",
+            "num_sgd_iter",
+            when=lambda config: config.minibatch_buffer_size > 1 and config.num_sgd_iter == 1,
+            why="train batches are kept to use them again, but with num_sgd_iter=1 each is used once",
+            remedies=[{"num_sgd_iter": 2}, {"minibatch_buffer_size": 1}],
+        ),
+        conflict(
+            "num_aggregation_workers",
+            "num_rollout_workers",
+            when=lambda config: config.num_aggregation_workers and not config.num_rollout_workers,
+            why="they have nothing to join with num_rollout_workers=0",
+            remedies=[{"num_rollout_workers": 2}, {"num_aggregation_workers": 0}],
+        ),
+        conflict(
+            "num_aggregation_workers",
+            "learner_queue_size",
+            when=lambda config: config.num_aggregation_workers > config.learner_queue_size,
+            why="num_aggregation_workers hold a train batch each, more than learner_queue_size allows",
+            remedies=[
+                lambda config: {"learner_queue_size": config.num_aggregation_workers},
+                lambda config: {"num_aggregation_workers": config.learner_queue_size},
+            ],
+        ),
+    )
 
-    @relation("replay_proportion", "replay_buffer_num_slots")
-    def _check_replay(self):
-        proportion, slots = self.replay_proportion, self.replay_buffer_num_slots
-        if proportion and not slots:
-            return (
-                f"replay_proportion={proportion:g} does not go with replay_buffer_num_slots=0, which keeps no fragment "
-                "to replay. Use .training(replay_buffer_num_slots=100), or replay_proportion=0."
+    @of_spaces("num_aggregation_workers")
+    def _check_aggregation_of_agents(self, policy: NewPolicy):
+        if self.num_aggregation_workers and policy.num_agents is not None:
+            return Mistake(
+                f"num_aggregation_workers={self.num_aggregation_workers} join the fragments of one policy, and "
+                f"{policy.run.env!r} has several agents.",
+                ("num_aggregation_workers",),
+                ({"num_aggregation_workers": 0},),
             )
-
-    @relation("minibatch_buffer_size", "num_sgd_iter")
-    def _check_ring(self):
-        if self.minibatch_buffer_size > 1 and self.num_sgd_iter == 1:
-            return (
-                f"minibatch_buffer_size={self.minibatch_buffer_size} keeps train batches to use them again, but with "
-                "num_sgd_iter=1 each is used once. Use .training(num_sgd_iter=2), or minibatch_buffer_size=1."
-            )
-
-    @relation("num_aggregation_workers", "num_rollout_workers", "learner_queue_size")
-    def _check_aggregation(self):
-        count = self.num_aggregation_workers
-        if count and not self.num_rollout_workers:
-            return (
-                f"num_aggregation_workers={count} have nothing to join with num_rollout_workers=0. "
-                "Use .rollouts(num_rollout_workers=2) or .training(num_aggregation_workers=0)."
-            )
-        if count > self.learner_queue_size:
-            return (
-                f"num_aggregation_workers={count} hold a train batch each, more than learner_queue_size="
-                f"{self.learner_queue_size} allows. Use .training(learner_queue_size={count}) or fewer of them."
-            )
+        return None
 
 
 class TrainBatch(NamedTuple):
@@ -177,7 +193,6 @@ class IMPALA(Algorithm):
 
     def setup(self) -> None:
         config = self.config
-        self._refuse_aggregation()
         self._check_memory()
         # Of each policy that learns: its fragments, its ring of train batches, and its newest update's statistics.
         self._queues: dict[str, FragmentQueue] = {}
@@ -215,16 +230,8 @@ class IMPALA(Algorithm):
         for of_policies in (self._queues, self._rings, self._staged, self._stats):
             of_policies.pop(policy_id, None)
 
-    def _refuse_aggregation(self) -> None:
-        """Raises a ValueError if processes are to join the fragments of several agents."""
-        if self.config.num_aggregation_workers and self.agents is not None:
-            raise ValueError(
-                f"num_aggregation_workers={self.config.num_aggregation_workers} join the fragments of one policy, and "
-                f"{self.agents.environment.name} has several agents. Use .training(num_aggregation_workers=0)."
-            )
-
     def _check_memory(self) -> None:
-        """Raises a ValueError if the observations that replay keeps do not fit into memory."""
+        """Raises Unfit if the observations that replay keeps do not fit into memory."""
         config = self.config
         if not config.replay_proportion:
             return
@@ -232,10 +239,12 @@ class IMPALA(Algorithm):
         slot_bytes = sum(steps * self._observation_bytes(policy_id) for policy_id in self.learners)
         size_bytes, available = config.replay_buffer_num_slots * slot_bytes, free_bytes()
         if size_bytes > available:
-            raise ValueError(
+            fitting = available // (2 * slot_bytes)
+            raise Unfit(
                 f"replay_buffer_num_slots={config.replay_buffer_num_slots} fragments of {steps} observations need "
-                f"{size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are free. "
-                f"Use .training(replay_buffer_num_slots={available // (2 * slot_bytes)})."
+                f"{size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are free.",
+                f"Use .training(replay_buffer_num_slots={fitting}).",
+                {"replay_buffer_num_slots": fitting} if fitting else {"replay_proportion": 0.0},
             )
 
     def _observation_bytes(self, policy_id: str) -> int:

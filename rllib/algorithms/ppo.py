@@ -10,11 +10,12 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 
 from typing import Annotated, Any, ClassVar, Self
 
+from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
 from rllib.algorithms.families.intrinsic import with_advantages
 from rllib.algorithms.families.on_policy import AdaptiveKL
-from rllib.config.conflicts import conflict, needs
+from rllib.config.conflicts import Mistake, conflict, needs
 from rllib.config.sections import FollowsKL, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
@@ -96,6 +97,17 @@ class PPOConfig(ConstrainedActorCriticConfig):
         ),
     )
 
+    @of_network("recompute_advantages")
+    def _check_recomputed(self, policy: NewPolicy):
+        if self.recompute_advantages and policy.spec.state_size:
+            return Mistake(
+                "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
+                "has a memory.",
+                ("recompute_advantages", "model"),
+                ({"recompute_advantages": False},),
+            )
+        return None
+
     @property
     def adaptive_rate(self) -> AdaptiveRate | None:
         """The learning rate that follows the KL, at its beginning; None where it is a number or a schedule."""
@@ -129,11 +141,6 @@ class PPO(ConstrainedActorCritic):
     def _prepare(self, policy_id: str) -> None:
         """Makes what a policy needs beside its learner."""
         config = self.config_of(policy_id)
-        if config.recompute_advantages and self.policies[policy_id].state_size:
-            raise ValueError(
-                "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
-                "has a memory. Use .training(recompute_advantages=False)."
-            )
         self._kl.add(policy_id, config)
         if rate := config.adaptive_rate:
             self._rates[policy_id] = rate

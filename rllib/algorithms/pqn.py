@@ -18,11 +18,12 @@ Defaults are as in the authors' and CleanRL's scripts for classic control.
 import dataclasses
 from typing import Annotated, ClassVar, Self
 
-import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.families.q_learning import for_discrete_actions
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.sections import at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
@@ -37,6 +38,7 @@ class PQNConfig(SamplingAheadConfig):
     """Settings of PQN."""
 
     on_policy = True
+    without_memory: ClassVar[str] = QLambda.without_memory
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     own_aliases: ClassVar[dict] = EPSILON_ALIASES
     default_exploration: ClassVar[dict] = {
@@ -66,6 +68,10 @@ class PQNConfig(SamplingAheadConfig):
     @section
     def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self: ...
 
+    @of_spaces()
+    def _check_actions(self, policy: NewPolicy):
+        return for_discrete_actions(self, policy)
+
 
 class PQN(SamplingAhead):
     """Parallelised Q-network."""
@@ -76,11 +82,6 @@ class PQN(SamplingAhead):
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
     def make_policy_spec(self, observation_space, action_space, config: PQNConfig) -> PolicySpec:
-        if not isinstance(action_space, gym.spaces.Discrete):
-            raise ValueError(
-                f"PQN learns the value of each action, so it needs a Discrete action space, but {self.config.env!r} "
-                f"has {action_space}. Use PPO for it, or an environment with discrete actions."
-            )
         spec = super().make_policy_spec(observation_space, action_space, config)
         return dataclasses.replace(
             spec, distribution=QValues(int(action_space.n), masked=spec.is_masked), critic=False, vf_share_layers=True

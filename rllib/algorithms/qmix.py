@@ -23,6 +23,7 @@ from gymnasium import spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT_VALUES
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import Merged, at_least, only_with, section
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
 from rllib.learners.learner import Learner
@@ -95,13 +96,21 @@ class QMixConfig(OffPolicyConfig):
         given = {**MODEL_DEFAULTS, **self.model}
         for name in ("use_lstm", "use_gru", "use_attention"):
             if given[name]:
-                return (
+                return Mistake(
                     f"model={{{name!r}: {given[name]!r}}} is not available here: a group's replay holds single steps, "
-                    "not sequences. Leave it out, and let observations hold what matters of the last steps."
+                    "not sequences.",
+                    ("model",),
+                    (self.with_defaults("use_lstm", "use_gru", "use_attention"),),
+                    "Leave it out, and let observations hold what matters of the last steps.",
                 )
         for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std", "use_sde"):
             if given[name] != MODEL_DEFAULTS[name]:
-                return f"model={{{name!r}: {given[name]!r}}} is not available for the network of a group. Leave it out."
+                return Mistake(
+                    f"model={{{name!r}: {given[name]!r}}} is not available for the network of a group.",
+                    ("model",),
+                    (self.with_defaults(name),),
+                    "Leave it out.",
+                )
         return None
 
 

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
@@ -30,9 +31,9 @@ from rllib.algorithms.families.sequence_replay import (
     sequence_errors,
     stored_states,
 )
-from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import Merged, above, section
-from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.losses.td import q_targets
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
@@ -90,44 +91,45 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
         """Steps per fragment in each of a worker's environments; "auto" is the length of a sequence."""
         return self.steps_per_row if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
 
-    @relation("use_h_function", "num_atoms")
-    def _check_rescaling(self):
-        if self.use_h_function and self.num_atoms > 1:
-            return (
-                f"use_h_function=True rescales values, but num_atoms={self.num_atoms} learns distributions of returns "
-                "between v_min and v_max. Use .training(use_h_function=False) or num_atoms=1."
-            )
+    refuses: ClassVar[dict[str, str]] = {
+        "munchausen_alpha": "it is for single rows, as DQN's, and sequences of a memory are fitted to the values of "
+        "the best actions"
+    }
+    conflicts = (
+        conflict(
+            "use_h_function",
+            "num_atoms",
+            when=lambda config: config.use_h_function and config.num_atoms > 1,
+            why="the first rescales values, the second learns distributions of returns between v_min and v_max",
+            remedies=[{"use_h_function": False}, {"num_atoms": 1}],
+        ),
+        conflict(
+            "use_h_function",
+            "num_quantiles",
+            when=lambda config: config.use_h_function and config.num_quantiles > 1,
+            why="the first rescales values, the second learns quantiles of returns",
+            remedies=[{"use_h_function": False}, {"num_quantiles": 1}],
+        ),
+    )
 
-    @relation("munchausen_alpha")
-    def _check_no_munchausen(self):
-        if self.munchausen_alpha:
-            return (
-                f"munchausen_alpha={self.munchausen_alpha} is for single rows: sequences of a memory are fitted to the "
-                "values of the best actions. Leave it 0, or use DQN."
-            )
-
-    @relation("use_h_function", "num_quantiles")
-    def _check_rescaled_quantiles(self):
-        if self.use_h_function and self.num_quantiles > 1:
-            return (
-                f"use_h_function=True rescales values, but num_quantiles={self.num_quantiles} learns quantiles of "
-                "returns. Use .training(use_h_function=False) or num_quantiles=1."
-            )
+    @of_network("model")
+    def _check_memory_there(self, policy: NewPolicy):
+        if policy.spec.state_size:
+            return None
+        changes = {"use_lstm": True, **({"custom_model": None} if self.model.get("custom_model") else {})}
+        return Mistake(
+            f"{self.algorithm_name} learns from sequences, so its policy needs a memory.",
+            ("model",),
+            ({"model": changes},),
+            "Use .training(model={'use_lstm': True}), 'use_gru', 'use_attention', or a custom model with a memory; or "
+            "DQN.",
+        )
 
 
 class R2D2(SequenceReplay, DQN):
     """Recurrent replay distributed DQN."""
 
     config_class = R2D2Config
-
-    def make_postprocess(self, policy_id: str) -> SequenceTransitions:
-        if not self.policies[policy_id].state_size:
-            raise ValueError(
-                f"{type(self).__name__} learns from sequences, so its policy needs a memory. Use "
-                ".training(model={'use_lstm': True}), 'use_gru', 'use_attention', or a custom model with a memory; or "
-                "DQN."
-            )
-        return super().make_postprocess(policy_id)
 
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
         """Makes one update on sampled sequences. Returns its statistics, with a td_error for each sequence."""

@@ -39,6 +39,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.algorithms.base.from_checkpoint import file_of
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
 from rllib.algorithms.families.off_policy_actor_critic import (
     CRITICS,
@@ -46,6 +47,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
     OffPolicyActorCriticConfig,
 )
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, conflict, given_as
 from rllib.config.sections import above, at_least, only_with, section
 from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.evaluation.postprocess.transitions import CostsOfSteps
@@ -67,6 +69,7 @@ from rllib.losses.sac import (
 from rllib.losses.sac_variants import categorical, tqc
 from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
+from rllib.models.model_settings import MEMORIES
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import of_only_policy
@@ -85,11 +88,9 @@ SDE_MEAN_LIMIT = 2.0
 class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
     """Settings of SAC; the defaults are RLlib's, except those in departures.py."""
 
-    # Whether its targets are the least of the critics' values, all or some of them.
-    targets_are_least: ClassVar[bool] = True
-    # Why critics give no distribution on bins, where they do not.
-    without_atoms: ClassVar[str] = ""
     learns_by_batch: ClassVar[bool] = True
+    reads_images: ClassVar[bool] = True
+    takes_choices: ClassVar[bool] = True
 
     @section
     def training(
@@ -134,87 +135,121 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
         """Bins of the critics' distributions; None: critics give expected returns."""
         return Bins(self.num_atoms, self.v_min, self.v_max) if self.num_atoms > 1 else None
 
-    @relation("cost_limit", "num_atoms", "model")
-    def _check_values_with_memory(self):
-        given = "" if self.cost_limit is None else f"cost_limit={self.cost_limit:g}: a critic of costs has"
-        given = f"num_atoms={self.num_atoms}: distributions of returns have" if self.num_atoms > 1 else given
-        return given and self.replays_sequences and f"{given} no memory. Leave it out, or use networks without one."
+    conflicts = (
+        conflict(
+            "cost_limit",
+            "model",
+            when=lambda config: config.limits_costs and config.replays_sequences,
+            why="a critic of costs has no memory",
+            remedies=[{"cost_limit": None}, lambda config: config.with_defaults(*MEMORIES)],
+        ),
+        conflict(
+            "num_atoms",
+            "model",
+            when=lambda config: config.num_atoms > 1 and config.replays_sequences,
+            why="distributions of returns have no memory",
+            remedies=[{"num_atoms": 1}, lambda config: config.with_defaults(*MEMORIES)],
+        ),
+        conflict(
+            "v_min",
+            "v_max",
+            when=lambda config: not -math.inf < config.v_min < config.v_max < math.inf,
+            why=lambda config: f"v_min={config.v_min} must be below v_max={config.v_max}",
+            remedies=[{"v_min": -5.0, "v_max": 5.0}],
+        ),
+        conflict(
+            "num_atoms",
+            "model",
+            when=lambda config: config.is_by_batch and config.num_atoms == 1 and config.learns_by_batch,
+            why="the networks xqc and flashsac are for distributions of returns, and num_atoms=1 gives expected ones",
+            remedies=[
+                {"num_atoms": 101, "v_min": -5.0, "v_max": 5.0, "scale_rewards": True},
+                lambda config: config.with_defaults("network"),
+            ],
+        ),
+        conflict(
+            "scale_rewards",
+            "v_max",
+            when=lambda config: config.scale_rewards and config.v_max <= 0,
+            why=lambda config: f"returns are kept within +-v_max, but v_max={config.v_max}",
+            remedies=[{"v_min": -5.0, "v_max": 5.0}, {"scale_rewards": False}],
+        ),
+        conflict(
+            "scale_rewards",
+            "normalize_returns",
+            why="both divide rewards by the deviation of their returns: the first when they are learned from, the "
+            "second before they are stored",
+            remedies=[{"normalize_returns": False}, {"scale_rewards": False}],
+        ),
+        conflict(
+            "scale_rewards",
+            "input_",
+            when=lambda config: config.scale_rewards and config.has_data,
+            why="scale_rewards divides by statistics of the steps that a run samples, but input_ has recorded ones",
+            remedies=[{"scale_rewards": False}],
+        ),
+        conflict(
+            "scale_rewards",
+            "replay_buffer_config",
+            when=lambda config: config.scale_rewards and config.needs_goals,
+            why="scale_rewards divides by the deviation of the returns that episodes had, which the rewards of "
+            "hindsight's further goals are no part of",
+            remedies=[{"scale_rewards": False}, {"replay_buffer_config": {"type": "ReplayBuffer"}}],
+        ),
+        conflict(
+            "target_critics_sampled",
+            "n_critics",
+            when=lambda config: (config.target_critics_sampled or 0) > config.num_critics,
+            why=lambda config: f"it is more than there are critics: {config.num_critics}",
+            remedies=[
+                lambda config: {"n_critics": config.target_critics_sampled},
+                {"n_critics": 10, "target_critics_sampled": 2},
+                {"target_critics_sampled": None},
+            ],
+        ),
+        conflict(
+            "cost_limit",
+            "replay_buffer_config",
+            when=lambda config: config.limits_costs and config.needs_goals,
+            why="a limit needs the cost of every row, but hindsight's rows have goals that were not pursued, and the "
+            "environment is not asked what they would cost",
+            remedies=[{"replay_buffer_config": {"type": "ReplayBuffer"}}, {"cost_limit": None}],
+        ),
+        conflict(
+            "cost_limit",
+            "num_atoms",
+            when=lambda config: config.limits_costs and config.num_atoms > 1,
+            why="cost_limit is for critics that give expected returns",
+            remedies=[{"num_atoms": 1}, {"cost_limit": None}],
+        ),
+    )
 
-    @relation("num_atoms", "v_min", "v_max")
-    def _check_atoms(self):
-        if self.num_atoms > 1 and self.without_atoms:
-            return f"num_atoms={self.num_atoms} is for SAC: {self.without_atoms}. Leave it out."
-        if not -math.inf < self.v_min < self.v_max < math.inf:
-            return f"v_min={self.v_min} must be below v_max={self.v_max}. Use .training(v_min=-5.0, v_max=5.0)."
-        return None
-
-    @relation("num_atoms", "model", "policy_model_config", "q_model_config")
-    def _check_atoms_by_batch(self):
-        if self.is_by_batch and self.num_atoms == 1 and self.learns_by_batch:
-            return (
-                "model: the networks xqc and flashsac are for distributions of returns, and num_atoms=1 gives expected "
-                "ones. Use .training(num_atoms=101, v_min=-5.0, v_max=5.0, scale_rewards=True)."
-            )
-        return None
-
-    @relation("scale_rewards", "v_max", "normalize_returns", "input_", "replay_buffer_config")
-    def _check_scaled_rewards(self):
-        if not self.scale_rewards:
-            return None
-        if self.v_max <= 0:
-            return f"scale_rewards=True keeps returns within +-v_max, but v_max={self.v_max}. Use .training(v_max=5.0)."
-        if self.normalize_returns:
-            return (
-                "scale_rewards=True and normalize_returns=True both divide rewards by the deviation of their returns: "
-                "the first when they are learned from, the second before they are stored. Leave the second out."
-            )
-        if self.has_data:
-            return (
-                "scale_rewards=True divides by statistics of the steps that a run samples, but input_ has recorded "
-                "ones. Leave it out."
-            )
-        if self.needs_goals:
-            return (
-                "scale_rewards=True divides by the deviation of the returns that episodes had, which the rewards of "
-                "hindsight's further goals are no part of. Leave it out, or use "
-                ".training(replay_buffer_config={'type': 'ReplayBuffer'})."
-            )
-        return None
-
-    @relation("target_critics_sampled", "n_critics", "twin_q")
-    def _check_sampled(self):
-        if self.target_critics_sampled is None:
-            return None
-        if not self.targets_are_least:
-            return f"target_critics_sampled is for SAC; {self.algorithm_name} has targets of its own. Leave it out."
-        if self.target_critics_sampled > self.num_critics:
-            return (
-                f"target_critics_sampled={self.target_critics_sampled} is more than there are critics: "
-                f"{self.num_critics}. Use .training(n_critics=10, target_critics_sampled=2)."
-            )
-        return None
-
-    @relation("cost_limit", "num_atoms", "model", "q_model_config")
+    @relation("cost_limit", "model", "q_model_config")
     def _check_costs_of_critics(self):
-        settings = self.network_settings("q_model_config")
-        given = {name: settings[name] for name in ("network", "custom_model") if settings.get(name) is not None}
-        given |= {"num_atoms": self.num_atoms} if self.num_atoms > 1 else {}
+        settings, names = self.network_settings("q_model_config"), ("network", "custom_model")
+        given = {name: settings[name] for name in names if settings.get(name) is not None}
         if self.cost_limit is None or not given:
             return None
         what = ", ".join(f"{name}={value!r:.80}" for name, value in given.items())
-        return (
-            f"cost_limit={self.cost_limit:g} is for critics of fully connected layers that give expected returns, not "
-            f"for {what}. Leave one of them out."
+        return Mistake(
+            f"cost_limit={self.cost_limit:g} is for critics of fully connected layers, not for {what}.",
+            ("cost_limit", "q_model_config", "model"),
+            ({"cost_limit": None}, self.with_defaults(*names)),
+            "Leave one of them out.",
         )
 
-    @relation("cost_limit", "replay_buffer_config")
-    def _check_costs_in_hindsight(self):
-        if self.cost_limit is not None and self.needs_goals:
-            return (
-                f"cost_limit={self.cost_limit:g} needs the cost of every row, but hindsight's rows have goals that "
-                "were not pursued, and the environment is not asked what they would cost. Use "
-                ".training(replay_buffer_config={'type': 'ReplayBuffer'})."
-            )
+    @of_spaces("num_atoms", "target_critics_sampled")
+    def _check_values_of_choices(self, policy: NewPolicy):
+        given = [name for name in ("num_atoms", "target_critics_sampled") if name in self.changes()]
+        if not given or not isinstance(policy.action_space, spaces.Discrete):
+            return None
+        return Mistake(
+            f"{' and '.join(given_as(self, name) for name in given)}: for continuous actions, but they are "
+            f"{policy.action_space}.",
+            tuple(given),
+            ({name: self.settings[name].default for name in given},),
+            "Leave it out, or use DQN, which has num_atoms for Discrete ones.",
+        )
 
 
 class Temperature:
@@ -271,7 +306,6 @@ class SAC(Constrained, OffPolicyActorCritic):
     """
 
     config_class = SACConfig
-    reads_images = True
     reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
 
     def setup(self) -> None:
@@ -321,13 +355,7 @@ class SAC(Constrained, OffPolicyActorCritic):
 
     def actor_spec(self, observation_space, action_space, config: SACConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
-            if config.bins is not None:
-                raise ValueError(
-                    f"num_atoms={config.num_atoms} is for continuous actions, but they are {action_space}. Leave it "
-                    "out, or use DQN, which has num_atoms for Discrete ones."
-                )
             return self.plain_spec(observation_space, action_space, config)
-        self.check_bounded(action_space)
         spec = self.plain_spec(observation_space, action_space, config, squash_actions=True)
         limit = SDE_MEAN_LIMIT if spec.state_dependent_noise else None
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
@@ -346,11 +374,6 @@ class SAC(Constrained, OffPolicyActorCritic):
                 by_batch = self.config_of(policy_id).is_by_batch
                 return categorical.critic_loss(bins, samples_critics=sampled is not None, by_batch=by_batch)
             return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
-        if sampled is not None:
-            raise ValueError(
-                f"target_critics_sampled={sampled} is for continuous actions, but they are "
-                f"{self.policies[policy_id].action_space}. Leave it out."
-            )
         return DISCRETE_CRITIC_LOSS
 
     def actor_loss(self, policy_id: str) -> LossOverModules:
@@ -455,10 +478,13 @@ class SAC(Constrained, OffPolicyActorCritic):
 class TQCConfig(SACConfig):
     """Settings of TQC: SAC's, and the critics' quantiles."""
 
-    targets_are_least: ClassVar[bool] = False
+    refuses: ClassVar[dict[str, str]] = {
+        "num_atoms": "TQC's critics give quantiles, n_quantiles, and SAC's may have num_atoms",
+        "target_critics_sampled": "TQC has targets of its own, and the setting is for SAC's",
+        "cost_limit": "TQC's actor is led by quantiles of rewards alone",
+    }
     learns_by_batch: ClassVar[bool] = False
-    without_atoms: ClassVar[str] = "TQC's critics give quantiles, n_quantiles"
-    takes_no_limit: ClassVar[str] = "TQC's actor is led by quantiles of rewards alone"
+    takes_choices: ClassVar[bool] = False
 
     @section
     def training(
@@ -470,25 +496,24 @@ class TQCConfig(SACConfig):
         ] = 2,
     ) -> Self: ...
 
-    @relation("n_quantiles", "top_quantiles_to_drop_per_net")
-    def _check_dropped(self):
-        if self.top_quantiles_to_drop_per_net < self.n_quantiles:
-            return None
-        return (
-            f"top_quantiles_to_drop_per_net={self.top_quantiles_to_drop_per_net} must be less than n_quantiles="
-            f"{self.n_quantiles}, or no targets are left. Use .training(top_quantiles_to_drop_per_net="
-            f"{min(2, self.n_quantiles - 1)})."
-        )
+    conflicts = (
+        conflict(
+            "top_quantiles_to_drop_per_net",
+            "n_quantiles",
+            when=lambda config: config.top_quantiles_to_drop_per_net >= config.n_quantiles,
+            why="top_quantiles_to_drop_per_net must be less than n_quantiles, or no targets are left",
+            remedies=[
+                lambda config: {"top_quantiles_to_drop_per_net": min(2, config.n_quantiles - 1)},
+                lambda config: {"n_quantiles": config.top_quantiles_to_drop_per_net + 1},
+            ],
+        ),
+    )
 
 
 class TQC(SAC):
     """Truncated quantile critics."""
 
     config_class = TQCConfig
-
-    def actor_spec(self, observation_space, action_space, config: TQCConfig) -> PolicySpec:
-        self.check_bounded(action_space)
-        return super().actor_spec(observation_space, action_space, config)
 
     def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
         return self.critics_of(policy_id, ("observation", "action"), self.config_of(policy_id).n_quantiles)

@@ -26,6 +26,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
     OffPolicyActorCriticConfig,
 )
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import above, at_least, only_with, section
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
@@ -43,6 +44,7 @@ def _of_network(part: str, key: str):
 class DDPGConfig(OffPolicyActorCriticConfig):
     """Settings of DDPG; the defaults are RLlib's, except those in departures.py."""
 
+    reads_images: ClassVar[bool] = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_ACTIONS
     default_exploration: ClassVar[dict] = {
         "type": "OrnsteinUhlenbeckNoise", "random_timesteps": 1000, "ou_base_scale": 0.1, "ou_theta": 0.15,
@@ -86,10 +88,14 @@ class DDPGConfig(OffPolicyActorCriticConfig):
     @relation("model", "policy_model_config")
     def _check_noise(self):
         if self.acting_model.get("use_sde"):
-            return (
+            return Mistake(
                 "policy_model_config: use_sde=True learns the standard deviations of actions, and a deterministic "
-                "actor has none. Leave it out, or use SAC or TQC."
+                "actor has none.",
+                ("policy_model_config", "model"),
+                (self.with_defaults("use_sde", of=("model", "policy_model_config")),),
+                "Leave it out, or use SAC or TQC.",
             )
+        return None
 
 
 class TD3Config(DDPGConfig):
@@ -122,11 +128,9 @@ class DDPG(OffPolicyActorCritic):
     """Deep deterministic policy gradient."""
 
     config_class = DDPGConfig
-    reads_images = True
     copied_modules = (CRITICS, POLICY)
 
     def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:
-        self.check_bounded(action_space)
         spec = self.plain_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
 

@@ -115,6 +115,29 @@ def _alternatives(ways: Sequence[tuple[str, str]]) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
+class Unfit(ValueError):
+    """Settings do not fit, as something finds that has no config: a network's description, a replay, a learner.
+
+    An algorithm that is built raises the mistake as a SettingsError.
+
+    Args:
+        problem: as Mistake has it.
+        advice: what to do, sentences.
+        remedies: as Mistake has them. Settings of a network are under `model`, wherever the config has them.
+
+    Attributes:
+        mistake: the whole.
+    """
+
+    def __init__(self, problem: str, advice: str, *remedies: Remedy):
+        names = tuple(dict.fromkeys(name for remedy in remedies for name in remedy))
+        self.mistake = Mistake(problem, names or ("env",), remedies, advice)
+        super().__init__(self.mistake.text(str))
+
+    def __reduce__(self):
+        return Unfit, (self.mistake.problem, self.mistake.advice, *self.mistake.remedies)
+
+
 class Place(NamedTuple):
     """What a message has to know of a setting."""
 

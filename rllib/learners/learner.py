@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rllib.config.conflicts import Unfit
 from rllib.errors import NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.core_choice import FreeCores
@@ -481,14 +482,19 @@ def make_learner(
         if not has_gradient:
             what = "a network with convolutions" if policy.spec.torso else "a network or a distribution of your own"
         what = what if whole else "a module or a loss without a closed form"
-        raise ValueError(
-            f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
+        raise Unfit(
+            f"learner='numpy' trains fully connected networks on the CPU, not {what}.",
+            "Use learner='torch' or 'auto'.",
+            {"learner": "auto"},
+            {"learner": "torch"},
         )
     in_torch = kind == "torch" or not closed_form
     if torch_options.autocast is not None and not in_torch:
-        raise ValueError(
-            f"torch_autocast={torch_options.autocast!r} does not reach this learner, which computes in numpy. "
-            'Use .training(learner="torch"), or leave it out.'
+        raise Unfit(
+            f"torch_autocast={torch_options.autocast!r} does not reach this learner, which computes in numpy.",
+            'Use .training(learner="torch"), or leave it out.',
+            {"learner": "torch"},
+            {"torch_autocast": None},
         )
     if make_group is not None:
         kind = "torch" if in_torch else "numpy"

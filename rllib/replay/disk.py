@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from rllib.config.conflicts import Unfit
 from rllib.replay.gpu import GPU
 from rllib.storage.local_path import local_path
 
@@ -47,7 +48,7 @@ def directory_of(storage: str) -> str | None:
     """The directory of the files; None for MEMORY.
 
     Raises:
-        ValueError: for DISK, if no temporary directory is on a disk and can be written to.
+        Unfit: (a ValueError) for DISK, if no temporary directory is on a disk and can be written to.
     """
     if storage != DISK:
         return None if storage == MEMORY else str(local_path(storage))
@@ -55,9 +56,11 @@ def directory_of(storage: str) -> str | None:
     for place in places:
         if os.path.isdir(place) and _is_writable(place) and not _is_in_memory(place):
             return place
-    raise ValueError(
+    raise Unfit(
         f"replay_buffer_config: storage='disk' needs a temporary directory on a disk, but {', '.join(places)} are in "
-        "memory or cannot be written to. Use .training(replay_buffer_config={'storage': DIRECTORY})."
+        "memory or cannot be written to.",
+        "Use .training(replay_buffer_config={'storage': DIRECTORY}).",
+        {"replay_buffer_config": {"storage": MEMORY}},
     )
 
 
@@ -70,15 +73,17 @@ def check_disk(rows: int, size_bytes: int, directory: str) -> None:
         directory: of the files.
 
     Raises:
-        ValueError: with the size, and a capacity that fits.
+        Unfit: (a ValueError) with the size, and a capacity that fits.
     """
     free = shutil.disk_usage(directory).free
     if size_bytes > free:
         fitting = max(rows * free // (2 * size_bytes), 1)
-        raise ValueError(
+        raise Unfit(
             f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but the disk of {directory} has "
-            f"{free / 2**30:.1f} GiB free. Use .training(replay_buffer_config={{'capacity': {fitting}}}), or a "
-            "directory on another disk as 'storage'."
+            f"{free / 2**30:.1f} GiB free.",
+            f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or a directory on another disk as "
+            "'storage'.",
+            {"replay_buffer_config": {"capacity": fitting}},
         )
 
 

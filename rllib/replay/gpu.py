@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from rllib.config.conflicts import Unfit
+
 GPU = "gpu"
 # Its name in torch.
 DEVICE = "cuda"
@@ -36,9 +38,10 @@ class GpuArray:
 
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         if self.dtype.name not in DTYPES:
-            raise ValueError(
-                f"a replay on a GPU has rows of {', '.join(DTYPES)}, not of {self.dtype}. Use "
-                ".training(replay_buffer_config={'storage': 'memory'}), or another dtype in the observation space."
+            raise Unfit(
+                f"a replay on a GPU has rows of {', '.join(DTYPES)}, not of {self.dtype}.",
+                "Use .training(replay_buffer_config={'storage': 'memory'}), or another dtype in the observation space.",
+                {"replay_buffer_config": {"storage": "memory"}},
             )
         self._rows = torch.zeros(self.shape, dtype=getattr(torch, self.dtype.name), device=DEVICE)
 
@@ -78,15 +81,17 @@ def check_gpu(rows: int, size_bytes: int) -> None:
         size_bytes: of all rows together.
 
     Raises:
-        ValueError: with the size, and a capacity that fits.
+        Unfit: (a ValueError) with the size, and a capacity that fits.
     """
     free = free_bytes()
     if size_bytes > free * (1 - KEPT_FREE):
         fitting = max(math.floor(rows * free / (2 * size_bytes)), 1)
-        raise ValueError(
+        raise Unfit(
             f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB of the "
-            f"GPU's memory are free, of which the learner needs a part ({KEPT_FREE:.0%} at least). Use "
-            f".training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'memory'}}."
+            f"GPU's memory are free, of which the learner needs a part ({KEPT_FREE:.0%} at least).",
+            f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'memory'}}.",
+            {"replay_buffer_config": {"capacity": fitting}},
+            {"replay_buffer_config": {"storage": "memory"}},
         )
 
 

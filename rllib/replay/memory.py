@@ -4,6 +4,8 @@ from pathlib import Path
 
 import psutil
 
+from rllib.config.conflicts import Unfit
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -15,14 +17,16 @@ def check_memory(rows: int, size_bytes: int) -> None:
         size_bytes: memory of all rows together.
 
     Raises:
-        ValueError: if that is more than the free memory; the message gives the size, and a capacity that fits.
+        Unfit: (a ValueError) if that is more than the free memory, with a capacity that fits.
     """
     free = free_bytes()
     if size_bytes > free:
         fitting = max(rows * free // (2 * size_bytes), 1)
-        raise ValueError(
-            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free. "
-            f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'disk'}}."
+        raise Unfit(
+            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free.",
+            f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'disk'}}.",
+            {"replay_buffer_config": {"capacity": fitting}},
+            {"replay_buffer_config": {"storage": "disk"}},
         )
 
 

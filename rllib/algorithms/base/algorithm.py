@@ -26,7 +26,8 @@ from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
+from rllib.algorithms.base.new_policy import NewPolicy, naming_settings
+from rllib.algorithms.base.policies import by_message, described, make_policies, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
 from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
@@ -42,7 +43,7 @@ from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
-from rllib.config.conflicts import Mistake
+from rllib.config.conflicts import DEFAULT, Mistake, Unfit
 from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
@@ -140,8 +141,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     learns_from_own_actions: ClassVar[bool] = False
     # Whether it trains the policies of environments with several agents.
     trains_several: ClassVar[bool] = False
-    # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
-    without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | str | None = None, env: Any = None, **words: Any):
         if isinstance(config, str) or words:
@@ -154,12 +153,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.callbacks = make_callbacks(self.config.callbacks_class, self.config.callback_functions)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
-        factory = wiring.learned_environment(self.config)
-        checked = wiring.checked_spaces(factory, self.config)
-        observation_space, action_space, self.rollout_device, examined, self._is_external, _ = checked
-        wiring.refuse_vector_environment(self.config, checked)
-        wiring.refuse_unread_infos(self.config, self._is_external, has_agents=examined is not None)
-        self.agents = wiring.agents_of(self, examined)
+        with naming_settings(self.config):
+            factory = wiring.learned_environment(self.config)
+            checked = wiring.checked_spaces(factory, self.config)
+            observation_space, action_space, self.rollout_device, examined, self._is_external, _ = checked
+            wiring.refuse_vector_environment(self.config, checked)
+            wiring.refuse_unread_infos(self.config, self._is_external, has_agents=examined is not None)
+            self.agents = wiring.agents_of(self, examined)
         self.recorded: RecordedData | None = None
         if self.config.has_data:
             limit = wiring.time_limit_of(factory)
@@ -173,7 +173,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self.config.tell_without_effect(by_message(self._policy_configs))
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
-        self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
+        specs = self._described(self.policy_spaces(), self.policy_overrides())
+        self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
         if self.config.normalizes_by_data:
             for policy in self.policies.values():
                 if policy.filters_observations:  # choices, and what is one-hot, are not filtered
@@ -181,7 +182,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
-            self._build(factory)
+            with naming_settings(self.config):
+                self._build(factory)
         except BaseException:
             self.stop()
             raise
@@ -398,9 +400,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         known = {*NAMES, *(column.name for column in (*made, *self.config.get_info_columns()))}
         for name in asked:
             if name not in known:
-                raise ValueError(
-                    f"a loss of .training() reads the column {name!r}, but no batch has it. Columns are "
-                    f"{', '.join(sorted(known))}; .rollouts(info_columns=[...]) makes more of the environment's infos."
+                raise Unfit(
+                    f"a loss of .training() reads the column {name!r}, but no batch has it.",
+                    f"Columns are {', '.join(sorted(known))}; .environment(info_columns={{...}}) makes more of the "
+                    "environment's infos.",
+                    dict.fromkeys(("auxiliary_losses", "custom_loss"), DEFAULT),
                 )
 
     def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
@@ -521,31 +525,48 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             return snapshot
         return dataclasses.replace(snapshot, return_state=self._return_scales[policy_id].get_state())
 
+    def _described(
+        self, spaces: Mapping[str, tuple[Space, Space]], overrides: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, PolicySpec]:
+        """Policy id -> its network, for policies with these spaces and settings of their own.
+
+        Raises:
+            SettingsError: if the settings of one do not fit its spaces or its network.
+        """
+        num_agents = None if self.agents is None else len(self.agents.environment.agents)
+        policies = (
+            NewPolicy(policy_id, *pair, self.config, overrides.get(policy_id, {}), num_agents)
+            for policy_id, pair in spaces.items()
+        )
+        return described(policies, self.config_of, self._checked_spec)
+
     def _checked_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
-        """`make_policy_spec`, or a ValueError that says why such a policy cannot be trained."""
+        """`make_policy_spec`, or an error that says why such a policy cannot be trained."""
         spec = self.make_policy_spec(observation_space, action_space, config)
         spec.check()
         given = config.model.get("custom_action_dist")
         if given is None:
             return spec
         if not spec.distribution.has_log_prob:
-            raise ValueError(
+            raise Unfit(
                 f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
-                f"model['custom_action_dist']={given!r:.80}. Leave it out, or use PPO."
+                f"model['custom_action_dist']={given!r:.80}.",
+                "Leave it out, or use PPO.",
+                {"model": {"custom_action_dist": None}},
             )
         spec.distribution.check()
         return spec
 
     def _refuse_memory(self) -> None:
-        """Raises a ValueError where a policy has a memory and something that works with it cannot use one."""
+        """Raises an error where a policy has a memory, and its exploration or postprocess cannot use one.
+
+        What these are is not known from the settings alone: methods of an algorithm make them.
+        """
         for policy_id, settings in self._rollout_settings.policies.items():
-            has_memory = self.policies[policy_id].state_size > 0
-            for part in (self, settings.exploration, settings.postprocess) if has_memory else ():
+            config, spec = self.config_of(policy_id), self.policies[policy_id].spec
+            for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
                 if reason := getattr(part, "without_memory", None):
-                    raise ValueError(
-                        f"{type(self).__name__} cannot train a policy with a memory: {reason}. Return a PolicySpec "
-                        "without one from make_policy_spec, or use an algorithm such as PPO or IMPALA."
-                    )
+                    raise config.error(config.no_memory(reason, spec))
 
     def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
         """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""

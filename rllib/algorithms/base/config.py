@@ -17,11 +17,12 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
 
+from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve_by_input
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.evaluation import EvaluationConfig
-from rllib.algorithms.base.settings.exploration import exploration_problem
+from rllib.algorithms.base.settings.exploration import KINDS, exploration_problem, exploration_settings
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
@@ -29,6 +30,7 @@ from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.models.policy_spec import PolicySpec
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.storage.local_path import local_path
 from rllib.web.sockets import host_and_port
@@ -78,6 +80,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     default_exploration: ClassVar[dict] = _SAMPLING
     # Whether it learns from the probabilities of the actions that were taken.
     needs_probabilities: ClassVar[bool] = True
+    # Why policies cannot have a memory, a clause; empty: they can.
+    without_memory: ClassVar[str] = ""
 
     def __new__(cls, algo_class: type | str | None = None, **settings: Never):
         if cls is AlgorithmConfig and algo_class is not None:
@@ -421,6 +425,29 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             f"sgd_minibatch_size={minibatch} must be at most train_batch_size={size}.",
             ("sgd_minibatch_size", "train_batch_size"),
             ({"sgd_minibatch_size": size}, {"train_batch_size": minibatch}),
+        )
+
+    @of_network()
+    def _check_no_memory(self, policy: NewPolicy):
+        kind = exploration_settings(self.exploration_config, self.default_exploration)["type"]
+        reason = self.without_memory or getattr(KINDS.get(kind, kind), "without_memory", None)
+        return self.no_memory(reason, policy.spec) if reason and policy.spec.state_size else None
+
+    def no_memory(self, reason: str, spec: PolicySpec) -> Mistake:
+        """What is wrong with a network that has a memory, where none can be.
+
+        Args:
+            reason: why, a clause.
+            spec: of the network.
+        """
+        is_own = getattr(spec, "model", None) is not None
+        remedy = self.with_defaults("use_lstm", "use_gru", "use_attention", *(("custom_model",) if is_own else ()))
+        return Mistake(
+            f"{self.algorithm_name} cannot train a policy with a memory: {reason}.",
+            ("model",),
+            (remedy,) if remedy else (),
+            "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "
+            "such as PPO or IMPALA.",
         )
 
     # ------------------------------------------------------------------ values that follow from several settings

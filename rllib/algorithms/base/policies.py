@@ -11,7 +11,8 @@ from typing import Any
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.config.conflicts import Mistake, surrounded
+from rllib.algorithms.base.new_policy import NewPolicy, broken_rules
+from rllib.config.conflicts import Mistake, Unfit, surrounded
 from rllib.evaluation import seeding
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import PolicySpec as OwnSpec
@@ -80,6 +81,43 @@ def with_settings(
     return tuple({"policies": {**given, policy_id: dataclasses.replace(spec, config=dict(own))}} for own in each)
 
 
+def described(
+    policies: Iterable[NewPolicy],
+    config_of: Callable[[str], AlgorithmConfig],
+    describe: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
+) -> dict[str, PolicySpec]:
+    """Policy id -> its network, where the settings of all policies fit their spaces and networks.
+
+    Args:
+        policies: those that are to be made.
+        config_of: settings of a policy, by its id.
+        describe: the network for these spaces by these settings.
+
+    Raises:
+        SettingsError: with the mistakes of all policies; one in settings of the run is said once.
+    """
+    specs: dict[str, PolicySpec] = {}
+    found: dict[tuple, Mistake] = {}
+    for policy in policies:
+        config = config_of(policy.policy_id)
+        mistakes = list(broken_rules(config, policy, needs_network=False))
+        if not mistakes:
+            try:
+                spec = describe(policy.observation_space, policy.action_space, config)
+            except Unfit as error:
+                mistakes = [config.placed(error.mistake)]
+            else:
+                specs[policy.policy_id] = spec
+                mistakes = list(broken_rules(config, dataclasses.replace(policy, spec=spec), needs_network=True))
+        for mistake in mistakes:
+            if is_own := not policy.own.keys().isdisjoint(mistake.names):
+                mistake = _in_run(mistake, policy.run, config, policy.policy_id, policy.own)
+            found.setdefault((mistake.problem, policy.policy_id if is_own else None), mistake)
+    if found:
+        raise policy.run.error(*found.values())
+    return specs
+
+
 def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:
     """The settings of policies as parts of a run, by how messages name them (`ConfigObject.without_effect`)."""
     return {f"policy {policy_id!r}": config for policy_id, config in configs.items()}
@@ -88,7 +126,7 @@ def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmCon
 def make_policies(
     spaces: Mapping[str, tuple[Space, Space]],
     config_of: Callable[[str], AlgorithmConfig],
-    make_spec: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
+    specs: Mapping[str, PolicySpec],
     seed: int,
     first: int = 0,
 ) -> dict[str, Policy]:
@@ -97,7 +135,7 @@ def make_policies(
     Args:
         spaces: policy id -> observation space and action space.
         config_of: settings of a policy, by its id.
-        make_spec: describes the network for these spaces by these settings.
+        specs: policy id -> its network.
         seed: of the run.
         first: number of policies that were made before, whose streams are taken.
 
@@ -106,10 +144,8 @@ def make_policies(
     """
     policies = {}
     for index, (policy_id, (observation_space, action_space)) in enumerate(sorted(spaces.items()), first):
-        config = config_of(policy_id)
-        spec = make_spec(observation_space, action_space, config)
-        policy = Policy(spec, rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))
+        policy = Policy(specs[policy_id], rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))
         policy.observation_space, policy.action_space = observation_space, action_space
-        policy.config = config
+        policy.config = config_of(policy_id)
         policies[policy_id] = policy
     return policies

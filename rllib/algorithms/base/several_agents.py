@@ -10,6 +10,7 @@ from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
+from rllib.algorithms.base.new_policy import naming_settings
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.config.aliases import tell_arguments
 from rllib.policies import PolicySpec
@@ -76,7 +77,8 @@ class SeveralAgents(Acting):
         settings = self._rollout_settings
         try:
             made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
-            self._go_on_with(changed)
+            with naming_settings(self.config):
+                self._go_on_with(changed)
         except BaseException:  # the run goes on without the policy
             self.agents, self._rollout_settings = agents, settings
             if policy_id in self.learners:
@@ -145,7 +147,8 @@ class SeveralAgents(Acting):
         spaces = agents.spaces[policy_id]
         if given is None:
             number = agents.settings.numbers[policy_id]
-            made = make_policies({policy_id: spaces}, self.config_of, self._checked_spec, self.seed, number)
+            specs = self._described({policy_id: spaces}, agents.overrides)
+            made = make_policies({policy_id: spaces}, self.config_of, specs, self.seed, number)
             policy = made[policy_id]
         else:
             policy = Policy(given.spec)

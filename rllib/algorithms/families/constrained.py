@@ -13,11 +13,12 @@ standardise the advantages of rewards before costs are subtracted. Here it is do
 price in the units of the task: rewards for a unit of cost.
 """
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import at_least, between, only_with, section
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.sample_batch import Column
@@ -29,9 +30,6 @@ COST_CRITIC = "cost_critic"
 
 class ConstrainedConfig(AlgorithmConfig):
     """Settings of a limit on the cost of an episode."""
-
-    # Why the algorithm takes no limit; empty: it does.
-    takes_no_limit: ClassVar[str] = ""
 
     @section
     def training(
@@ -99,32 +97,32 @@ class ConstrainedConfig(AlgorithmConfig):
         name = self.episode_cost_column
         given = self.info_columns.get(name)
         if given and (list(given.get("shape", [])) or given.get("before_action")):
-            return (
-                f"info_columns={{{name!r}: {given}}} must be a single number of the step, since it is the cost_column. "
-                f"Use .environment(info_columns={{{name!r}: {{}}}}), or leave it out."
+            others = {column: of for column, of in self.info_columns.items() if column != name}
+            return Mistake(
+                f"info_columns={{{name!r}: {given}}} must be a single number of the step, since it is the cost_column.",
+                ("info_columns", "cost_column", "cost_limit"),
+                ({"info_columns": {**others, name: {}}}, {"info_columns": others}),
             )
         return None
 
-    @relation("cost_limit", "policies")
-    def _check_one_agent(self):
-        if self.episode_cost_column is not None and self.is_multi_agent:
-            return (
-                "cost_limit and cost_column are for environments with one agent: there are no costs by policy. Leave "
-                "them out, or subtract the costs from each agent's reward in the environment."
-            )
-
-    @relation("cost_limit")
-    def _check_takes_limit(self):
-        if self.cost_limit is not None and self.takes_no_limit:
-            return f"cost_limit={self.cost_limit:g}: {self.takes_no_limit}. Use SAC or PPO, or leave it out."
-
-    @relation("cost_limit", "input_")
-    def _check_sampled(self):
-        if self.cost_limit is not None and self.has_data:
-            return (
-                f"cost_limit={self.cost_limit:g} is compared with episodes of the policy, but input_ has recorded "
-                'steps. Use .offline_data(input_="sampler").'
-            )
+    conflicts = (
+        conflict(
+            "cost_limit",
+            "cost_column",
+            "policies",
+            when=lambda config: config.episode_cost_column is not None and config.is_multi_agent,
+            why="cost_limit and cost_column are for environments with one agent: there are no costs by policy",
+            remedies=[{"cost_limit": None, "cost_column": None}],
+            advice="Leave them out, or subtract the costs from each agent's reward in the environment.",
+        ),
+        conflict(
+            "cost_limit",
+            "input_",
+            when=lambda config: config.limits_costs and config.has_data,
+            why="the limit is compared with episodes of the policy, but input_ has recorded steps",
+            remedies=[{"cost_limit": None}, {"input_": DEFAULT}],
+        ),
+    )
 
 
 class Multiplier:

@@ -9,10 +9,11 @@ A train batch's advantages are those of rewards minus the multiplier times those
 import dataclasses
 from typing import Annotated, Any, Self
 
+from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig
 from rllib.algorithms.families.on_policy import ActorCriticConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import between, only_with, section
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
@@ -25,8 +26,11 @@ from rllib.models.modules import FullyConnected
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY
 
+# Settings that change the loss of the policy.
+_LOSSES = ("auxiliary_losses", "custom_loss", "learner_class")
 
-class ConstrainedActorCriticConfig(ConstrainedConfig, ActorCriticConfig):
+
+class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCriticConfig):
     """Settings of actor-critics with a limit on costs."""
 
     @section
@@ -46,20 +50,44 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, ActorCriticConfig):
         given = self.lambda_ if self.cost_lambda is None else self.cost_lambda
         return given if self.use_gae else 1.0
 
-    @relation("cost_limit", "use_critic", "auxiliary_losses", "custom_loss", "learner_class")
-    def _check_with_costs(self):
+    conflicts = (
+        conflict(
+            "cost_limit",
+            "use_critic",
+            when=lambda config: config.limits_costs and not config.use_critic,
+            why="a limit needs a critic, beside which that of costs learns",
+            remedies=[{"use_critic": True}, {"cost_limit": None}],
+        ),
+        conflict(
+            "cost_limit",
+            *_LOSSES,
+            when=lambda config: config.limits_costs and any(config[name] for name in _LOSSES),
+            why="a limit makes a learner of policy and cost critic, and your own losses are for the policy's alone",
+            remedies=[dict.fromkeys(_LOSSES, DEFAULT), {"cost_limit": None}],
+        ),
+    )
+
+    @of_network("cost_limit", "model")
+    def _check_critic_of_costs(self, policy: NewPolicy):
         if self.cost_limit is None:
             return None
-        if not self.use_critic:
-            return (
-                f"cost_limit={self.cost_limit:g} needs a critic, beside which that of costs learns. Use "
-                ".training(use_critic=True)."
+        names, unlimited = ("cost_limit", "model"), {"cost_limit": None}
+        if policy.spec.state_size:
+            return Mistake(
+                "cost_limit trains a value of costs that reads single observations, so it does not go with a policy "
+                "that has a memory.",
+                names,
+                (unlimited, *self.no_memory("", policy.spec).remedies),
+                "Use a model without use_lstm and use_attention, such as with "
+                ".environment(env_wrappers=[{'FrameStackObservation': {'stack_size': 4}}]).",
             )
-        given = [name for name in ("auxiliary_losses", "custom_loss", "learner_class") if self[name]]
-        if given:
-            return (
-                f"cost_limit={self.cost_limit:g} makes a learner of policy and cost critic, and {' and '.join(given)} "
-                "is for the policy's alone. Leave one of them out."
+        if self.model.get("custom_model") or policy.spec.torso is not None:
+            return Mistake(
+                "cost_limit trains a value of costs with fully connected layers over observations as vectors, but "
+                f"{policy.run.env!r} has images, or the model is your own.",
+                names,
+                (unlimited, {"model": {"custom_model": None, "conv_filters": []}}),
+                "Use SAC, or wrap the environment so that it returns vectors.",
             )
         return None
 
@@ -89,24 +117,8 @@ class ConstrainedActorCritic(Constrained, IntrinsicallyRewarded):
         )
 
     def _cost_critic(self, policy_id: str) -> FullyConnected:
-        """Describes the network of the value of costs: the layers of the value of rewards, apart from the policy's.
-
-        Raises:
-            ValueError: if the policy does not read vectors, or has a memory.
-        """
-        policy, settings = self.policies[policy_id], check_model(self.config_of(policy_id).model)
-        if policy.state_size:
-            raise ValueError(
-                "cost_limit trains a value of costs that reads single observations, so it does not go with a policy "
-                "that has a memory. Use a model without use_lstm and use_attention, such as with "
-                ".environment(env_wrappers=[{'FrameStackObservation': {'stack_size': 4}}])."
-            )
-        if settings["custom_model"] or policy.spec.torso is not None:
-            raise ValueError(
-                "cost_limit trains a value of costs with fully connected layers over observations as vectors, but "
-                f"{self.config.env!r} has images, or the model is your own. Use SAC, or wrap the "
-                "environment so that it returns vectors."
-            )
+        """Describes the network of the value of costs: the layers of the value of rewards, apart from the policy's."""
+        settings = check_model(self.config_of(policy_id).model)
         return FullyConnected(
             ("observation",),
             tuple(settings["fcnet_hiddens"] if settings["vf_hiddens"] is None else settings["vf_hiddens"]),

@@ -30,6 +30,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import Merged, at_least, only_with, section
 from rllib.evaluation.postprocess.td_errors import TDErrors
 from rllib.evaluation.postprocess.transitions import Transitions
@@ -97,16 +98,23 @@ class DistributedReplayConfig(OffPolicyConfig):
     def _check_shards(self):
         settings, shards = self.replay_settings(), self.num_replay_buffer_shards
         if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
-            return (
-                f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}. "
-                f"Use .training(num_replay_buffer_shards=1) or a larger capacity."
+            return Mistake(
+                f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}.",
+                ("replay_buffer_config", "num_replay_buffer_shards"),
+                ({"num_replay_buffer_shards": 1}, {"replay_buffer_config": {"capacity": shards}}),
             )
+        return None
 
     @relation("replay_buffer_config")
     def _check_prioritization(self):
         given = self.replay_settings()["worker_side_prioritization"]
         if type(given) is not bool:
-            return f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False."
+            return Mistake(
+                f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False.",
+                ("replay_buffer_config",),
+                ({"replay_buffer_config": {"worker_side_prioritization": True}},),
+            )
+        return None
 
 
 @dataclass

@@ -15,8 +15,10 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
 from rllib.algorithms.base.sources import Source
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, Unfit
 from rllib.config.sections import above, at_least, between, section
 from rllib.errors import LearnerError
 from rllib.evaluation import seeding
@@ -32,26 +34,27 @@ from rllib.processes import allocator
 from rllib.replay.memory import free_bytes
 from rllib.sample_batch import DEFAULT_POLICY
 
-# Settings of other algorithms that nothing here reads, and what to do instead.
+# Settings of other algorithms that nothing here reads, and why.
 _WITHOUT_EFFECT = {
     "lr": "the step size is stepsize (ES) or sgd_stepsize (ARS)",
     "lr_schedule": "the step size is stepsize (ES) or sgd_stepsize (ARS), a number or a schedule",
-    "opt_type": "ES steps by Adam, ARS by plain gradient ascent",
-    **dict.fromkeys(("adam_epsilon", "weight_decay"), "leave it out"),
-    **dict.fromkeys(("decay", "momentum", "rmsprop_epsilon"), "leave it out, it is RMSprop's"),
-    **dict.fromkeys(("grad_clip", "grad_clip_by"), "leave it out, the returns are scaled before they move anything"),
+    **dict.fromkeys(
+        ("opt_type", "adam_epsilon", "weight_decay", "decay", "momentum", "rmsprop_epsilon"),
+        "ES steps by Adam, ARS by plain gradient ascent",
+    ),
+    **dict.fromkeys(("grad_clip", "grad_clip_by"), "the returns are scaled before they move anything"),
     **dict.fromkeys(
         ("gamma", "clip_rewards", "normalize_returns", "normalized_reward_clip"),
-        "leave it out, whole episodes are compared by their returns",
+        "whole episodes are compared by their returns",
     ),
-    **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "leave it out, episodes are always whole"),
+    **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "episodes are always whole"),
     **dict.fromkeys(
         (
             *("learner", "num_gpus", "num_learners", "learner_collective", "auxiliary_losses", "custom_loss"),
             *("learner_class", "learner_config_dict"),
             *("torch_autocast", "torch_matmul_precision", "torch_cuda_graphs"),
         ),
-        "leave it out, there is no gradient of a network to compute",
+        "there is no gradient of a network to compute",
     ),
 }
 
@@ -60,6 +63,8 @@ class EvolutionConfig(AlgorithmConfig):
     """Settings of ES and ARS; num_envs_per_worker and the number of workers change the speed alone."""
 
     has_steps = False
+    without_memory: ClassVar[str] = "it perturbs fully connected networks, which have no state"
+    refuses: ClassVar[dict[str, str]] = _WITHOUT_EFFECT
 
     @section
     def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self: ...
@@ -86,15 +91,54 @@ class EvolutionConfig(AlgorithmConfig):
     def _check_noise_table(self):
         size_bytes, available = 4 * self.noise_size, free_bytes()
         if size_bytes > available:
-            return (
+            return Mistake(
                 f"noise_size={self.noise_size} needs {size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of "
-                f"memory are free. Use .training(noise_size={available // 16})."
+                "memory are free.",
+                ("noise_size",),
+                ({"noise_size": available // 16},),
             )
+        return None
 
-    @relation(*_WITHOUT_EFFECT)
-    def _check_settings_of_others(self):
-        changed = [name for name in _WITHOUT_EFFECT if self[name] != self.settings[name].default]
-        return " ".join(f"{name}={self[name]!r} has no effect here: {_WITHOUT_EFFECT[name]}." for name in changed)
+    @relation("model")
+    def _check_built_in(self):
+        if self.model.get("custom_model") is not None:
+            return Mistake(
+                f"{self.algorithm_name} perturbs the built-in fully connected networks, so it cannot use "
+                f"model['custom_model']={self.model['custom_model']!r:.80}.",
+                ("model",),
+                (self.with_defaults("custom_model"),),
+                "Leave it out, or use PPO.",
+            )
+        if self.model.get("use_sde"):
+            return Mistake(
+                f"{self.algorithm_name} perturbs the weights, not the actions.",
+                ("model",),
+                (self.with_defaults("use_sde"),),
+                "Leave out model={'use_sde': True}.",
+            )
+        return None
+
+    @of_spaces()
+    def _check_actions(self, policy: NewPolicy):
+        if parts(policy.action_space) is None:
+            return None
+        return Mistake(
+            f"{self.algorithm_name} takes actions that are one array, but {self.env!r} has {policy.action_space}.",
+            ("env",),
+            advice="Use PPO for it, or let the environment take all parts of an action in one MultiDiscrete or Box.",
+        )
+
+    @of_network("model")
+    def _check_no_images(self, policy: NewPolicy):
+        if policy.spec.torso is None:
+            return None
+        return Mistake(
+            f"{self.algorithm_name} perturbs fully connected networks, but {policy.observation_space} asks for "
+            "convolutions.",
+            ("model",),
+            ({"model": {"conv_filters": []}},),
+            "Use IMPALA or PPO for images, or flatten them: .training(model={'conv_filters': []}).",
+        )
 
 
 class DirectionLearner:
@@ -170,7 +214,6 @@ class Evolution(Algorithm):
     # Class of the optimizer of the flat vector.
     optimizer: ClassVar[type[Adam | SGD]]
     reported_stats = ("weights_norm", "grad_norm", "update_ratio")
-    without_memory = "it perturbs fully connected networks, which have no state"
 
     def setup(self) -> None:
         self._num_trials = 0  # episodes so far, of whatever kind: each has a number
@@ -180,37 +223,18 @@ class Evolution(Algorithm):
 
     def make_policy_spec(self, observation_space, action_space, config: EvolutionConfig) -> PolicySpec:
         """One tower: there is no critic, so no layers are spent on it."""
-        if config.model.get("custom_model") is not None:
-            raise ValueError(
-                f"{type(self).__name__} perturbs the built-in fully connected networks, so it cannot use "
-                f"model['custom_model']={config.model['custom_model']!r:.80}. Leave it out, or use PPO."
-            )
-        if parts(action_space) is not None:
-            raise ValueError(
-                f"{type(self).__name__} takes actions that are one array, but {self.config.env!r} has {action_space}. "
-                "Use PPO for it, or let the environment take all parts of an action in one MultiDiscrete or Box."
-            )
         model = {**config.model, "vf_share_layers": True}
         read = {name: config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
-        spec = policy_spec(observation_space, action_space, model, **read)
-        if spec.state_dependent_noise:
-            raise ValueError(
-                f"{type(self).__name__} perturbs the weights, not the actions. Leave out model={{'use_sde': True}}."
-            )
-        if spec.torso:
-            raise ValueError(
-                f"{type(self).__name__} perturbs fully connected networks, but {observation_space} asks for "
-                "convolutions. Use IMPALA or PPO for images, or flatten them: .training(model={'conv_filters': []})."
-            )
-        return spec
+        return policy_spec(observation_space, action_space, model, **read)
 
     def make_learner(self, policy_id: str) -> DirectionLearner:
         policy = self.policies[policy_id]
         size, noise_size = policy.layout.size, self.config.noise_size
         if noise_size < size:
-            raise ValueError(
-                f"noise_size={noise_size} must be at least the number of the network's weights, {size}; so that "
-                f"directions differ, use some hundred times as much: .training(noise_size={300 * size})."
+            raise Unfit(
+                f"noise_size={noise_size} must be at least the number of the network's weights, {size}.",
+                f"So that directions differ, use some hundred times as much: .training(noise_size={300 * size}).",
+                {"noise_size": 300 * size},
             )
         rng = seeding.generator(self.seed, seeding.NOISE_TABLE)
         self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))

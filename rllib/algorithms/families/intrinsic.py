@@ -5,7 +5,9 @@ from typing import Any
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY, exploration_settings, make_exploration
+from rllib.config.conflicts import Mistake
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
@@ -13,6 +15,28 @@ from rllib.losses.lagrangian.actor_critic import priced_advantages
 from rllib.losses.returns import standardized
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
+
+
+class IntrinsicConfig(AlgorithmConfig):
+    """Settings of the algorithms that may learn from intrinsic rewards."""
+
+    @property
+    def exploration_type(self) -> str:
+        """Type of the exploration."""
+        return exploration_settings(self.exploration_config, self.default_exploration)["type"]
+
+    @of_spaces("exploration_config")
+    def _check_intrinsic_rewards(self, policy: NewPolicy):
+        own, of_run = self.exploration_type, policy.run.exploration_type
+        if (own in OF_NOVELTY) == (of_run in OF_NOVELTY):
+            return None
+        return Mistake(
+            f"the policy {policy.policy_id!r} explores by {own} and the run by {of_run}, but all policies of a run "
+            "learn from intrinsic rewards or none does.",
+            ("exploration_config",),
+            ({"exploration_config": policy.run.exploration_config},),
+            f"Use .exploration(exploration_config={{'type': {own!r}}}), or {of_run} for this policy, too.",
+        )
 
 
 class IntrinsicallyRewarded(Algorithm):
@@ -25,13 +49,6 @@ class IntrinsicallyRewarded(Algorithm):
             self._begin_intrinsic_rewards(policy_id)
 
     def _begin_intrinsic_rewards(self, policy_id: str) -> None:
-        own, of_run = self._exploration_type(self.config_of(policy_id)), self._exploration_type(self.config)
-        if (own in OF_NOVELTY) != self._has_intrinsic_rewards:
-            raise ValueError(
-                f"the policy {policy_id!r} explores by {own} and the run by {of_run}, but all policies of a run learn "
-                f"from intrinsic rewards or none does. Use .exploration(exploration_config={{'type': {own!r}}}), or "
-                f"{of_run} for this policy, too."
-            )
         if self._has_intrinsic_rewards:
             self._intrinsic_rewards[policy_id] = self._make_intrinsic_rewards(policy_id)
 
@@ -46,11 +63,7 @@ class IntrinsicallyRewarded(Algorithm):
     @property
     def _has_intrinsic_rewards(self) -> bool:
         """Whether exploration_config asks for intrinsic rewards."""
-        return self._exploration_type(self.config) in OF_NOVELTY
-
-    @staticmethod
-    def _exploration_type(config: AlgorithmConfig) -> str:
-        return exploration_settings(config.exploration_config, config.default_exploration)["type"]
+        return self.config.exploration_type in OF_NOVELTY
 
     @property
     def samples_sequences(self) -> bool:

@@ -21,10 +21,12 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
 from rllib.config.sections import Merged, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
@@ -77,8 +79,9 @@ REPLAY_ALIASES = {
     "beta": "prioritized_replay_beta",
     "eps": "prioritized_replay_eps",
 }
-
-
+# Remedies.
+_PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
+_REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
 logger = logging.getLogger(__name__)
@@ -88,6 +91,7 @@ class OffPolicyConfig(SamplingAheadConfig):
     """Settings of replay, updates and target networks."""
 
     needs_probabilities: ClassVar[bool] = False
+    without_memory: ClassVar[str] = Transitions.without_memory
     learns_from_data: ClassVar[bool] = True
     mixes_data: ClassVar[bool] = True
     # Keys of replay_buffer_config, and their defaults.
@@ -182,18 +186,20 @@ class OffPolicyConfig(SamplingAheadConfig):
             return f"replay_buffer_config: {problem}"
         return _priorities_problem(settings, defaults)
 
-    def lost_before_learning(self) -> str | None:
-        """Message about rows that the replay drops before learning starts; None if it has room for them."""
+    def lost_before_learning(self) -> Mistake | None:
+        """What is wrong where the replay drops rows before learning starts; None if it has room for them."""
         capacity, start = self.replay_settings()["capacity"], self.num_steps_sampled_before_learning_starts
         if capacity * self.steps_per_unit >= start * self.rows_per_step:
             return None
         rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
         most = capacity * self.steps_per_unit // self.rows_per_step
         enough = math.ceil(start * self.rows_per_step / self.steps_per_unit)
-        return (
+        return Mistake(
             f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
-            f"{rows}: what is sampled first is lost. Use {{'capacity': {enough}}} or more, or "
-            f"num_steps_sampled_before_learning_starts={most} or less."
+            f"{rows}: what is sampled first is lost.",
+            ("replay_buffer_config", "num_steps_sampled_before_learning_starts"),
+            ({"replay_buffer_config": {"capacity": enough}}, {"num_steps_sampled_before_learning_starts": most}),
+            f"Use {{'capacity': {enough}}} or more, or num_steps_sampled_before_learning_starts={most} or less.",
         )
 
     def _goals_problem(self) -> str | None:
@@ -210,47 +216,93 @@ class OffPolicyConfig(SamplingAheadConfig):
                     f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
                 )
 
-    @relation("replay_buffer_config", "clip_rewards", "normalize_returns", "input_")
-    def _check_hindsight(self):
-        if self.needs_goals and self.has_data:
-            return (
-                f"replay_buffer_config: type={self.replay_settings()['type']!r} relabels steps by asking the "
-                "environment, but input_ has recorded ones. Use {'type': 'ReplayBuffer'}."
+    conflicts = (
+        conflict(
+            "replay_buffer_config",
+            "input_",
+            when=lambda config: config.needs_goals and config.has_data,
+            why="hindsight replay relabels steps by asking the environment, but input_ has recorded ones",
+            remedies=[_PLAIN_REPLAY, {"input_": DEFAULT}],
+        ),
+        *(
+            conflict(
+                "replay_buffer_config",
+                name,
+                when=lambda config, name=name: config.needs_goals and config[name],
+                why=f"{name} changes the rewards of steps, but rewards of hindsight's further goals come from the "
+                "environment's compute_reward, which may do the same",
+                remedies=[{name: DEFAULT}, _PLAIN_REPLAY],
             )
-        for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
-            if self[name]:
-                return (
-                    f"{name}={self[name]!r} changes the rewards of steps, but rewards of hindsight's further goals "
-                    f"come from the environment's compute_reward. Leave it out, or let compute_reward do it."
-                )
+            for name in ("clip_rewards", "normalize_returns")
+        ),
+        conflict(
+            "replay_buffer_config",
+            when=lambda config: config.keeps_rows_on_gpu and config.not_on_gpu,
+            why=lambda config: f"storage='gpu' is not for {config.not_on_gpu}",
+            remedies=[_REPLAY_IN_MEMORY],
+        ),
+        conflict(
+            "replay_buffer_config",
+            "input_",
+            when=lambda config: config.keeps_rows_on_gpu and len(config.shares()) > 1,
+            why="storage='gpu' keeps the rows of one replay, but input_ is a mixture of several",
+            remedies=[_REPLAY_IN_MEMORY],
+        ),
+        conflict(
+            "replay_buffer_config",
+            "num_learners",
+            when=lambda config: config.keeps_rows_on_gpu and config.num_learners,
+            why="storage='gpu' keeps the rows beside a learner in this process, but num_learners are in others",
+            remedies=[_REPLAY_IN_MEMORY, {"num_learners": 0}],
+        ),
+        conflict(
+            "replay_buffer_config",
+            "num_gpus",
+            when=lambda config: config.keeps_rows_on_gpu and not config.num_gpus,
+            why="storage='gpu' keeps the rows on the GPU of the learner, but num_gpus=0",
+            remedies=[_REPLAY_IN_MEMORY, {"num_gpus": 1}],
+        ),
+    )
 
-    @relation("replay_buffer_config", "num_gpus", "num_learners", "input_")
-    def _check_gpu_replay(self):
-        if self.replay_settings()["storage"] != GPU:
-            return None
-        if self.not_on_gpu:
-            return f"replay_buffer_config: storage='gpu' is not for {self.not_on_gpu}. Use {{'storage': 'memory'}}."
-        if len(self.shares()) > 1:
-            return (
-                "replay_buffer_config: storage='gpu' keeps the rows of one replay, but input_ is a mixture of "
-                f"{len(self.shares())}. Use {{'storage': 'memory'}}."
-            )
-        if self.num_learners:
-            return (
-                f"replay_buffer_config: storage='gpu' keeps the rows beside a learner in this process, but "
-                f"num_learners={self.num_learners} are in others. Use .learners(num_learners=0), or {{'storage': "
-                "'memory'}."
-            )
-        if not self.num_gpus:
-            return (
-                "replay_buffer_config: storage='gpu' keeps the rows on the GPU of the learner, but num_gpus=0. Use "
-                ".resources(num_gpus=1), or {'storage': 'memory'}."
-            )
+    @property
+    def keeps_rows_on_gpu(self) -> bool:
+        """Whether the replay is on the learner's GPU."""
+        return self.replay_settings()["storage"] == GPU
 
     @relation("replay_buffer_config")
     def _check_rows(self):
         if self.replay_settings()["replay_sequence_length"] != 1:
-            return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
+            return Mistake(
+                "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps.",
+                ("replay_buffer_config",),
+                ({"replay_buffer_config": {"replay_sequence_length": 1}},),
+            )
+        return None
+
+    @of_spaces("replay_buffer_config")
+    def _check_goals(self, policy: NewPolicy):
+        if self.needs_goals and policy.num_agents is not None:
+            return Mistake(
+                f"replay_buffer_config: type={self.replay_settings()['type']!r} asks the environment for the rewards "
+                f"of other goals, and {policy.run.env!r} has several agents.",
+                ("replay_buffer_config",),
+                (_PLAIN_REPLAY,),
+                "Use {'type': 'ReplayBuffer'}.",
+            )
+        return None
+
+    @of_spaces("replay_buffer_config")
+    def _check_frames(self, policy: NewPolicy):
+        axis, shape = self.replay_settings()["frame_stack_axis"], observation_column(policy.observation_space).shape
+        if axis is not None and len(shape) < 2:
+            return Mistake(
+                f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
+                f"observations of {policy.run.env!r} have the shape {shape}.",
+                ("replay_buffer_config",),
+                ({"replay_buffer_config": {"frame_stack_axis": None}},),
+                "Leave it at None.",
+            )
+        return None
 
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, completed by the defaults."""
@@ -306,7 +358,7 @@ class OffPolicy(SamplingAhead):
                 type(self).__name__,
             )
         if lost := self.config.lost_before_learning():
-            logger.warning("%s", lost)
+            logger.warning("%s", lost.text(str))
         for policy_id in self.learners:
             self.prepare_policy(policy_id)
 
@@ -363,12 +415,6 @@ class OffPolicy(SamplingAhead):
         rows = stored.shape, stored.dtype, config.gamma, config.n_step
         if not config.needs_goals:
             return Transitions(*rows)
-        if self.agents is not None:
-            raise ValueError(
-                f"replay_buffer_config: type={config.replay_settings()['type']!r} asks the environment for the rewards "
-                f"of other goals, and {self.agents.environment.name} has several agents. Use "
-                "{'type': 'ReplayBuffer'}."
-            )
         goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
         return HindsightTransitions(
             *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]
@@ -396,10 +442,11 @@ class OffPolicy(SamplingAhead):
         """Makes the replay of a policy."""
         config = self.config_of(policy_id)
         if config.replay_settings()["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
-            raise ValueError(
+            raise Unfit(
                 "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
-                "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
-                ".training(replay_buffer_config={'storage': 'memory'})."
+                "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets.",
+                "Use .training(replay_buffer_config={'storage': 'memory'}).",
+                _REPLAY_IN_MEMORY,
             )
         if self.recorded is None:
             return self.ring(config.rows_of_capacity, policy_id)()
@@ -438,14 +485,8 @@ class OffPolicy(SamplingAhead):
 
     def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
         """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
-        stored = self._rollout_settings.policies[policy_id].postprocess
         settings = self.config_of(policy_id).replay_settings()
         axis = settings["frame_stack_axis"]
-        if axis is not None and len(stored.shape) < 2:
-            raise ValueError(
-                f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
-                f"observations of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
-            )
         alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
         place = self.replay_columns(policy_id), capacity, axis, alpha, settings["storage"]
         epsilon = settings["prioritized_replay_eps"]

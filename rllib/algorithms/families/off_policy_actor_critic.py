@@ -30,6 +30,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.algorithms.base.from_checkpoint import file_of
+from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.sequence_replay import (
     SequenceReplay,
@@ -38,6 +39,7 @@ from rllib.algorithms.families.sequence_replay import (
     steps_of_sequences,
 )
 from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import Merged, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.evaluation import seeding
@@ -73,6 +75,8 @@ CRITICS = "critics"
 _OBJECTIVES = {POLICY: "actor"}
 # Settings of the actor's network and of the critics'.
 _NETWORKS = ("policy_model_config", "q_model_config")
+# Settings that change the loss of a policy.
+_LOSSES = ("auxiliary_losses", "custom_loss", "learner_class")
 _CONVOLUTIONS = ("conv_filters", "conv_activation", "impala_width", "impala_pool", "impala_spectral_norm")
 _CELL = ("lstm_cell_size", "post_lstm_hiddens", "post_lstm_activation")
 _CRITIC_SETTINGS = (
@@ -90,12 +94,16 @@ REPLAY_OF_A_MILLION = {**_REPLAY_DEFAULTS, "capacity": 1_000_000}
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
     """Settings of actor, critics and their targets."""
 
-    # Why there are no residual blocks, or resets of all networks, where there are none.
+    network_settings_names: ClassVar[tuple[str, ...]] = ("model", *_NETWORKS)
+    # Whether actor and critics read images, whether actions may be choices, and what to use for actions it cannot take.
+    reads_images: ClassVar[bool] = False
+    takes_choices: ClassVar[bool] = False
+    for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
+    # Why there are no residual blocks, where there are none, a clause.
     without_residual: ClassVar[str] = ""
     # Whether the losses are normalised by batches where the networks are.
     learns_by_batch: ClassVar[bool] = False
-    without_resets: ClassVar[str] = ""
-    # Setting of a network that cannot be the user's -> the reason, and what to do.
+    # Setting of a network that cannot be the user's -> the reason, a clause.
     not_custom: ClassVar[Mapping[str, str]] = {}
     replay_defaults: ClassVar[dict] = _REPLAY_DEFAULTS
     storage_unit: ClassVar[str] = "timesteps"
@@ -199,30 +207,46 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     @relation("model", *_NETWORKS)
     def _check_own_networks(self):
         if self.model.get("custom_model") is not None:
-            return (
+            return Mistake(
                 f"model={{'custom_model': {self.model['custom_model']!r:.80}}} would be actor and critics, but critics "
-                "read an action as well. Use .training(policy_model_config={'custom_model': Actor}, "
-                "q_model_config={'custom_model': Critic}), or one of the two (docs/guide/networks.md)."
+                "read an action as well.",
+                ("model",),
+                (self.with_defaults("custom_model", of=("model",)),),
+                "Use .training(policy_model_config={'custom_model': Actor}, q_model_config={'custom_model': Critic}), "
+                "or one of the two (docs/guide/networks.md).",
             )
         blocks = None if self.is_custom("q_model_config") else self.network_settings("q_model_config").get("network")
         if self.is_custom("policy_model_config") and blocks is not None:
-            return (
+            return Mistake(
                 f"q_model_config: network={blocks!r} reads what an actor of the library's encodes, but "
-                "policy_model_config has a custom_model. Leave one of the two out, or give critics of your own, too."
+                "policy_model_config has a custom_model.",
+                ("q_model_config", "policy_model_config", "model"),
+                (self.with_defaults("network"), self.with_defaults("custom_model", of=("policy_model_config",))),
+                "Leave one of the two out, or give critics of your own, too.",
             )
-        return " ".join(
-            f"{own}: custom_model={self[own]['custom_model']!r:.80} is not available here: {reason}"
-            for own, reason in self.not_custom.items()
-            if self.is_custom(own)
-        )
+        refused = [own for own in self.not_custom if self.is_custom(own)]
+        if refused:
+            problems = (
+                f"{own}: custom_model={self[own]['custom_model']!r:.80} is not available here: {self.not_custom[own]}."
+                for own in refused
+            )
+            advice = "Use SAC, TD3 or DDPG, which take networks of your own, or leave it out."
+            return Mistake(
+                " ".join(problems), tuple(refused), (self.with_defaults("custom_model", of=refused),), advice
+            )
+        return None
 
     @relation("model", "q_model_config")
     def _check_critics(self):
         unknown = [name for name in self.q_model_config if name not in (*_CRITIC_SETTINGS, *_OF_BOTH)]
         if unknown:
-            return (
+            known = [name for name in unknown if name in MODEL_DEFAULTS]
+            return Mistake(
                 f"q_model_config={self.q_model_config!r} may have {', '.join(_CRITIC_SETTINGS)}, not "
-                f"{', '.join(map(str, unknown))}. Use .training(q_model_config={{'fcnet_hiddens': [256, 256]}})."
+                f"{', '.join(map(str, unknown))}.",
+                ("q_model_config",),
+                (self.with_defaults(*known, of=("q_model_config",)),) if known == unknown else (),
+                "Use .training(q_model_config={'fcnet_hiddens': [256, 256]}).",
             )
         return self._network_problem("q_model_config")
 
@@ -232,10 +256,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         for name in _CONVOLUTIONS if self.shares_encoder else ():
             actors, critics = (settings.get(name, MODEL_DEFAULTS[name]) for settings in (of_actor, of_critics))
             if actors != critics:
-                return (
+                return Mistake(
                     f"share_encoder=True gives actor and critics the same convolutions, but {name} of "
-                    f"policy_model_config is {actors!r} and of q_model_config {critics!r}. Set it in model, for both, "
-                    "or use .training(share_encoder=False)."
+                    f"policy_model_config is {actors!r} and of q_model_config {critics!r}.",
+                    ("share_encoder", *_NETWORKS, "model"),
+                    ({"share_encoder": False}, {"q_model_config": {name: actors}}),
+                    "Set it in model, for both, or use .training(share_encoder=False).",
                 )
         return None
 
@@ -243,57 +269,78 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def _check_memory(self):
         for own in ("policy_model_config", "q_model_config"):
             if given := [name for name in _OF_BOTH if name in self[own]]:
-                return (
+                return Mistake(
                     f"{own}={{{given[0]!r}: {self[own][given[0]]!r}}}: actor and critics have a memory together, or "
-                    f"none has. Set it in model; {own} may have {', '.join(_CELL)}."
+                    "none has.",
+                    (own, "model"),
+                    advice=f"Set it in model; {own} may have {', '.join(_CELL)}.",
                 )
         return self._memory_problem() if self.replays_sequences else self._sequences_without_memory()
 
-    def _sequences_without_memory(self) -> str | None:
+    def _sequences_without_memory(self) -> Mistake | None:
         burn_in = self.replay_settings().get("replay_burn_in", 0)
         given = f"zero_init_states={self.zero_init_states}" if not self.zero_init_states else ""
         given = f"replay_buffer_config: replay_burn_in={burn_in!r}" if burn_in else given
-        return given and (
-            f"{given} is for networks with a memory, and these have none. Leave it out, or use "
-            ".training(model={'use_lstm': True})."
-        )
+        if not given:
+            return None
+        names = ("replay_buffer_config", "zero_init_states", "model")
+        plain = {} if self.zero_init_states else {"zero_init_states": True}
+        plain |= {"replay_buffer_config": {"replay_burn_in": 0}} if burn_in else {}
+        problem = f"{given} is for networks with a memory, and these have none."
+        return Mistake(problem, names, (plain, {"model": {"use_lstm": True}}))
 
-    def _memory_problem(self) -> str | None:
-        """Message about settings that do not go with a memory."""
+    def _memory_problem(self) -> Mistake | None:
+        """Settings that do not go with a memory."""
+        without = self.with_defaults(*MEMORIES, of=("model",))
         if self.without_memory:
-            return (
-                f"model: {self.algorithm_name} cannot train networks with a memory: {self.without_memory}. Use SAC, "
-                "TQC, TD3 or DDPG, which can, or leave out use_lstm, use_gru and use_attention."
+            return Mistake(
+                f"model: {self.algorithm_name} cannot train networks with a memory: {self.without_memory}.",
+                ("model",),
+                (without,),
+                "Use SAC, TQC, TD3 or DDPG, which can, or leave out use_lstm, use_gru and use_attention.",
             )
         if custom := [own for own in _NETWORKS if self.is_custom(own)]:
-            return (
+            return Mistake(
                 f"{custom[0]}: custom_model={self[custom[0]]['custom_model']!r:.80} has no memory here, but "
-                f"model has {', '.join(name for name in MEMORIES if self.model.get(name))}. Leave one of the two out."
+                f"model has {', '.join(name for name in MEMORIES if self.model.get(name))}.",
+                ("model", *custom),
+                (without, self.with_defaults("custom_model", of=custom)),
+                "Leave one of the two out.",
             )
         if blocks := [own for own in _NETWORKS if self.network_settings(own).get("network")]:
-            return (
-                f"network={self.network_settings(blocks[0])['network']!r} has residual blocks without a memory. Leave "
-                "it out, or use networks without use_lstm and use_gru."
+            return Mistake(
+                f"network={self.network_settings(blocks[0])['network']!r} has residual blocks without a memory.",
+                ("model", *blocks),
+                (self.with_defaults("network"), without),
+                "Leave it out, or use networks without use_lstm and use_gru.",
             )
         if self.model.get("use_attention"):
-            return (
-                "model={'use_attention': True} is no memory for an actor with critics: they have a cell. Use "
-                "'use_lstm' or 'use_gru', or R2D2 or PPO, which learn with attention."
+            return Mistake(
+                "model={'use_attention': True} is no memory for an actor with critics: they have a cell.",
+                ("model",),
+                ({"model": {"use_attention": False, "use_lstm": True}}, without),
+                "Use 'use_lstm' or 'use_gru', or R2D2 or PPO, which learn with attention.",
             )
         if self.learner == "numpy":
-            return (
+            return Mistake(
                 "learner='numpy' has no closed form of critics with a memory, whose gradient by the action goes "
-                "through the layers behind their cells. Use .training(learner='torch'), or 'auto'."
+                "through the layers behind their cells.",
+                ("learner", "model"),
+                ({"learner": "torch"}, {"learner": "auto"}, without),
             )
         if self.has_data:
-            return (
+            return Mistake(
                 f"model: a memory learns from sequences with its states, which recorded steps lack, but input_="
-                f"{self.input_!r:.80}. Use input_='sampler', or networks without use_lstm and use_gru."
+                f"{self.input_!r:.80}.",
+                ("model", "input_"),
+                (without,) if self.needs_data else (without, {"input_": "sampler"}),
+                "Use input_='sampler', or networks without use_lstm and use_gru.",
             )
         if not self.network_settings("q_model_config").get("post_lstm_hiddens"):
-            return (
-                "post_lstm_hiddens=[] leaves critics no layer that reads the action: it stands behind their cells. "
-                "Use .training(q_model_config={'post_lstm_hiddens': [256]})."
+            return Mistake(
+                "post_lstm_hiddens=[] leaves critics no layer that reads the action: it stands behind their cells.",
+                ("q_model_config", "model"),
+                ({"q_model_config": {"post_lstm_hiddens": [256]}},),
             )
         return None
 
@@ -301,19 +348,26 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def _check_actor(self):
         return self._network_problem("policy_model_config")
 
-    def _network_problem(self, own: str) -> str | None:
+    def _network_problem(self, own: str) -> Mistake | str | None:
         try:
             settings = check_model(self.network_settings(own))
         except ValueError as error:
             return f"{own}: {error}"
         if settings["network"] is not None and settings["fcnet_activation"] != "relu":
-            return (
+            return Mistake(
                 f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="
-                f"{settings['fcnet_activation']!r}. Leave it out."
+                f"{settings['fcnet_activation']!r}.",
+                (own, "model"),
+                ({own: {"fcnet_activation": "relu"}},),
             )
         for name in ("custom_action_dist", "squash_actions", "free_log_std"):
             if settings[name] != MODEL_DEFAULTS[name]:
-                return f"{own}: {name}={settings[name]!r} is not available for an actor with critics. Leave it out."
+                return Mistake(
+                    f"{own}: {name}={settings[name]!r} is not available for an actor with critics.",
+                    (own, "model"),
+                    (self.with_defaults(name, of=("model", own)),),
+                    "Leave it out.",
+                )
         return None
 
     @relation("model", "q_model_config", "policy_model_config", "input_", "num_learners")
@@ -323,55 +377,177 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         if network is None:
             return None
         what = f"model={{'network': {network!r}}}"
+        names, plain = ("model", *_NETWORKS), self.with_defaults("network")
         if self.without_residual:
-            return f"{what} is for SAC, TQC, TD3 and DDPG: {self.without_residual}. Leave it out."
+            problem = f"{what} is for SAC, TQC, TD3 and DDPG: {self.without_residual}."
+            return Mistake(problem, names, (plain,), "Leave it out.")
         if self.is_by_batch and not self.learns_by_batch:
-            return (
-                f"{what}: {self.algorithm_name} has no losses for networks that batches normalise. Use SAC, or simba "
-                "or simbav2."
+            simba = {name: {"network": "simba"} for name in plain}
+            return Mistake(
+                f"{what}: {self.algorithm_name} has no losses for networks that batches normalise.",
+                names,
+                (simba, plain),
+                "Use SAC, or simba or simbav2.",
             )
         if self.is_by_batch and networks[0] != networks[1]:
-            return (
+            same = next(each for each in networks if each in BATCH_EPSILON)
+            return Mistake(
                 f"policy_model_config: network={networks[0]!r} and q_model_config: network={networks[1]!r}: actor and "
-                "critics are normalised by the same batches. Set one of xqc and flashsac in model, for both."
+                "critics are normalised by the same batches.",
+                names,
+                ({own: {"network": same} for own in _NETWORKS}, plain),
+                "Set one of xqc and flashsac in model, for both.",
             )
         if self.has_data:
-            return (
+            return Mistake(
                 f"{what} normalises observations by statistics of the steps that a run samples, but input_ has "
-                "recorded ones. Leave it out."
+                "recorded ones.",
+                (*names, "input_"),
+                (plain,),
+                "Leave it out.",
             )
         if self.num_learners > 1:
-            return (
+            return Mistake(
                 f"{what} normalises by statistics that change between updates, and num_learners={self.num_learners} "
-                "would get all weights for each. Use .learners(num_learners=0)."
+                "would get all weights for each.",
+                (*names, "num_learners"),
+                ({"num_learners": 0}, plain),
             )
         return None
 
-    @relation("param_resets", "input_")
+    @relation("param_resets")
     def _check_resets(self):
         resets = self.param_resets
-        if not resets:
+        if all(type(step) is int and step > 0 for step in resets) and list(resets) == sorted(set(resets)):
             return None
-        if any(type(step) is not int or step < 1 for step in resets) or list(resets) != sorted(set(resets)):
-            return f"param_resets={resets!r} must be environment steps in increasing order, such as [20_000, 50_000]."
-        if self.without_resets:
-            return f"param_resets={resets!r}: {self.without_resets}. Leave it out."
-        if self.is_offline:
-            return (
-                f"param_resets={resets!r} counts the steps that a run samples, but it learns from recorded data alone. "
-                "Leave it out."
+        in_order = sorted({step for step in resets if type(step) is int and step > 0})
+        return Mistake(
+            f"param_resets={resets!r} must be environment steps in increasing order, such as [20_000, 50_000].",
+            ("param_resets",),
+            ({"param_resets": in_order},),
+        )
+
+    conflicts = (
+        conflict(
+            "param_resets",
+            "input_",
+            when=lambda config: config.param_resets and config.is_offline,
+            why="it counts the steps that a run samples, but it learns from recorded data alone",
+            remedies=[{"param_resets": []}],
+        ),
+        conflict(
+            *_LOSSES,
+            when=lambda config: any(config[name] for name in _LOSSES),
+            why="the losses are over actor and critics",
+            remedies=[dict.fromkeys(_LOSSES, DEFAULT)],
+            advice="Leave them out, or derive from the algorithm and override critic_loss or actor_loss.",
+        ),
+    )
+
+    @of_spaces()
+    def _check_actions(self, policy: NewPolicy):
+        space, env = policy.action_space, policy.run.env
+        if self.takes_choices and isinstance(space, spaces.Discrete):
+            return None
+        if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+            return Mistake(
+                f"{self.algorithm_name} is for continuous actions, a Box of floats, but {env!r} has {space}.",
+                ("env",),
+                advice=f"Use {self.for_other_actions}.",
+            )
+        if not space.is_bounded():
+            return Mistake(
+                f"{self.algorithm_name} squashes actions into their bounds, but {space} of {env!r} is not bounded on "
+                "all sides.",
+                ("env",),
+                advice="Give it bounds, such as gymnasium.wrappers.TransformAction(env, lambda action: action, "
+                f"{bounded_within(space)}).",
             )
         return None
 
-    @relation("auxiliary_losses", "custom_loss", "learner_class")
-    def _check_losses(self):
-        given = [name for name in ("auxiliary_losses", "custom_loss", "learner_class") if self[name]]
-        if given:
-            return (
-                f"{' and '.join(given)} cannot be used here: the losses are over actor and critics. Derive from the "
-                "algorithm and override critic_loss or actor_loss."
+    @of_network("model", *_NETWORKS)
+    def _check_own_actor(self, policy: NewPolicy):
+        if self.is_custom("policy_model_config") and policy.spec.state_shapes:
+            return Mistake(
+                f"the custom model {policy.spec.network_name} has a memory, but actor and critics of the user's read "
+                "single steps.",
+                ("policy_model_config",),
+                (self.with_defaults("custom_model", of=("policy_model_config",)),),
+                "Leave initial_state() out, and add what is to be remembered to the observations, or use R2D2 or PPO.",
             )
         return None
+
+    @of_network("model", *_NETWORKS, "image_shift")
+    def _check_images(self, policy: NewPolicy):
+        spec, space, env = policy.spec, policy.observation_space, policy.run.env
+        flat = {name: {"conv_filters": []} for name in ("model", *_NETWORKS) if "conv_filters" in self[name]}
+        flat |= {"model": {"conv_filters": []}}
+        if spec.memory and spec.torso is not None:
+            return Mistake(
+                f"{self.algorithm_name}'s critics have a memory of vectors, but {env!r} has images as observations: "
+                f"{space}.",
+                ("model",),
+                (self.with_defaults(*MEMORIES),),
+                "Use PPO or R2D2, which remember images; leave out 'use_lstm' and 'use_gru'; or wrap the environment "
+                "so that it returns vectors.",
+            )
+        are_built_in = not any(map(self.is_custom, _NETWORKS))
+        if are_built_in and (self.critics_torso(space, spec) is None) != (spec.torso is None):
+            filters = [self.network_settings(own).get("conv_filters") for own in _NETWORKS]
+            return Mistake(
+                "one of actor and critics reads images by convolutions, and the other has none: 'conv_filters' of "
+                f"policy_model_config is {filters[0]!r} and of q_model_config {filters[1]!r}.",
+                _NETWORKS,
+                (flat,),
+                "Give both some, or [] to both.",
+            )
+        if spec.torso is None:
+            if not self.image_shift:
+                return None
+            return Mistake(
+                f"image_shift={self.image_shift} shifts images that convolutions read, but the observations of {env!r} "
+                f"are {space}, and this actor has no convolutions of the library's.",
+                ("image_shift",),
+                ({"image_shift": 0},),
+                "Leave it out, or give model={'conv_filters': ...} where they are images.",
+            )
+        if not self.reads_images:
+            return Mistake(
+                f"{self.algorithm_name}'s critics read vectors, but {env!r} has images as observations: {space}.",
+                ("model",),
+                (flat,),
+                "Use SAC, TQC, TD3, DDPG, PPO or IMPALA, or wrap the environment so that it returns vectors.",
+            )
+        if spec.is_masked:
+            return Mistake(
+                f"{self.algorithm_name}'s critics read images without action masks, but {space} has a mask.",
+                ("action_mask_key",),
+                ({"action_mask_key": None},),
+                "Use PPO or DQN, or .environment(action_mask_key=None) for a key that is none.",
+            )
+        if spec.batch_renorm is not None:
+            return Mistake(
+                f"{self.algorithm_name}'s actor has batch renormalisation, which networks that act on images, such as "
+                f"those of {env!r}, do not have.",
+                ("batch_norm_actor",),
+                ({"batch_norm_actor": False},),
+                "Use .training(batch_norm_actor=False): the critics then normalise what their layers read behind the "
+                "convolutions.",
+            )
+        return None
+
+    def critics_torso(self, observation_space: spaces.Space, spec: PolicySpec) -> Torso | None:
+        """The critics' convolutions; None where they read vectors.
+
+        Args:
+            observation_space: of the environment.
+            spec: of the actor.
+        """
+        if self.shares_encoder:
+            return spec.torso
+        settings = check_model(self.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
+        return preprocessing(observation_space, settings, activation, is_filtered)[1]
 
 
 class OffPolicyActorCritic(SequenceReplay):
@@ -380,16 +556,12 @@ class OffPolicyActorCritic(SequenceReplay):
     initializer = "uniform"
     images_skip_layers = False
     _has_value = False
-    # Whether actor and critics read images.
-    reads_images: ClassVar[bool] = False
     reported_stats: ClassVar[tuple[str, ...]] = (
         *("critic_loss", "actor_loss", "mean_q", "min_q", "max_q"),
         *("cur_actor_lr", "cur_critic_lr"),
     )
     # The modules that have target copies.
     copied_modules: ClassVar[tuple[str, ...]] = (CRITICS,)
-    # Advice for action spaces that it does not take.
-    for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def setup(self) -> None:
         self._critic_updates: dict[str, int] = {}
@@ -424,64 +596,7 @@ class OffPolicyActorCritic(SequenceReplay):
         raise TypeError(f"{type(self).__name__} has no single loss: see critic_loss and actor_loss")
 
     def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
-        spec = self.actor_spec(observation_space, action_space, config)
-        if spec.memory and spec.torso is not None:
-            raise ValueError(
-                f"{type(self).__name__}'s critics have a memory of vectors, but {self.config.env!r} has images as "
-                f"observations: {observation_space}. Use PPO or R2D2, which remember images; leave out 'use_lstm' and "
-                "'use_gru'; or wrap the environment so that it returns vectors."
-            )
-        are_built_in = not any(map(config.is_custom, _NETWORKS))
-        if are_built_in and (self.critics_torso(observation_space, config, spec) is None) != (spec.torso is None):
-            raise ValueError(
-                "one of actor and critics reads images by convolutions, and the other has none: 'conv_filters' of "
-                f"policy_model_config is {config.network_settings('policy_model_config').get('conv_filters')!r} and of "
-                f"q_model_config {config.network_settings('q_model_config').get('conv_filters')!r}. Give both some, or "
-                "[] to both."
-            )
-        if spec.torso is not None:
-            self._check_images(observation_space, config, spec)
-        elif config.image_shift:
-            raise ValueError(
-                f"image_shift={config.image_shift} shifts images that convolutions read, but the observations of "
-                f"{self.config.env!r} are {observation_space}, and this actor has no convolutions of the library's. "
-                "Leave it out, or give model={'conv_filters': ...} where they are images."
-            )
-        return spec
-
-    def _check_images(self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec) -> None:
-        """Raises a ValueError where actor or critics cannot read these images."""
-        if not self.reads_images:
-            raise ValueError(
-                f"{type(self).__name__}'s critics read vectors, but {self.config.env!r} has images as observations: "
-                f"{observation_space}. Use SAC, TQC, TD3, DDPG, PPO or IMPALA, or wrap the environment so that it "
-                "returns vectors."
-            )
-        if spec.is_masked:
-            raise ValueError(
-                f"{type(self).__name__}'s critics read images without action masks, but {observation_space} has a "
-                "mask. Use PPO or DQN, or .environment(action_mask_key=None) for a key that is none."
-            )
-        if spec.batch_renorm is not None:
-            raise ValueError(
-                f"{type(self).__name__}'s actor has batch renormalisation, which networks that act on images, such as "
-                f"those of {self.config.env!r}, do not have. Use .training(batch_norm_actor=False): the critics then "
-                "normalise what their layers read behind the convolutions."
-            )
-
-    def critics_torso(self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec) -> Torso | None:
-        """The critics' convolutions; None where they read vectors.
-
-        Args:
-            observation_space: of the environment.
-            config: settings of the policy.
-            spec: of the actor.
-        """
-        if config.shares_encoder:
-            return spec.torso
-        settings = check_model(config.network_settings("q_model_config"))
-        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
-        return preprocessing(observation_space, settings, activation, is_filtered)[1]
+        return self.actor_spec(observation_space, action_space, config)
 
     @abstractmethod
     def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
@@ -496,27 +611,7 @@ class OffPolicyActorCritic(SequenceReplay):
             model: settings that the algorithm decides.
         """
         spec = self._described_network(observation_space, action_space, config, **model)
-        if config.is_custom("policy_model_config") and spec.state_shapes:
-            raise ValueError(
-                f"the custom model {spec.network_name} has a memory, but actor and critics of the user's read single "
-                "steps. Leave initial_state() out, and add what is to be remembered to the observations, or use R2D2 "
-                "or PPO."
-            )
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
-
-    def check_bounded(self, action_space) -> None:
-        """Raises a ValueError for anything but a Box of floats with finite bounds."""
-        if not isinstance(action_space, spaces.Box) or not np.issubdtype(action_space.dtype, np.floating):
-            raise ValueError(
-                f"{type(self).__name__} is for continuous actions, a Box of floats, but {self.config.env!r} has "
-                f"{action_space}. Use {self.for_other_actions}."
-            )
-        if not action_space.is_bounded():
-            raise ValueError(
-                f"{type(self).__name__} squashes actions into their bounds, but {action_space} of {self.config.env!r} "
-                "is not bounded on all sides. Give it bounds, such as gymnasium.wrappers.TransformAction(env, "
-                f"lambda action: action, {bounded_within(action_space)})."
-            )
 
     def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
         """Describes the networks of a policy's critics, which read an observation and an action."""
@@ -569,7 +664,7 @@ class OffPolicyActorCritic(SequenceReplay):
         settings = check_model(config.network_settings("q_model_config"))
         if (residual := residual_blocks(settings)) is not None:
             return ResidualNetworks(residual, reads, num_outputs, copies)
-        torso = self.critics_torso(policy.observation_space, config, policy.spec)
+        torso = config.critics_torso(policy.observation_space, policy.spec)
         return FullyConnected(
             reads,
             tuple(settings["fcnet_hiddens"]),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import needs
 from rllib.config.sections import at_least, between, section
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.schedules import Schedule
@@ -53,10 +53,14 @@ class ActorCriticConfig(PolicyGradientConfig):
         # Without a critic there is no value to be fitted.
         return Schedule(0.0) if name == "vf_loss_coeff" and not self.use_critic else super().get_schedule(name)
 
-    @relation("use_gae", "use_critic")
-    def _check_critic(self):
-        if self.use_gae and not self.use_critic:
-            return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
+    conflicts = (
+        needs(
+            "use_gae",
+            "use_critic",
+            why="GAE sums up differences of values",
+            remedies=[{"use_gae": False}, {"use_critic": True}],
+        ),
+    )
 
 
 class AdaptiveKL:

@@ -13,9 +13,12 @@ import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
@@ -32,10 +35,23 @@ from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
+from rllib.models.model_settings import MEMORIES
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+
+
+def for_discrete_actions(config: AlgorithmConfig, policy: NewPolicy) -> Mistake | None:
+    """What is wrong with actions that are no choices, of which a value cannot be learned for each."""
+    if isinstance(policy.action_space, gym.spaces.Discrete):
+        return None
+    return Mistake(
+        f"{config.algorithm_name} learns the value of each action, so it needs a Discrete action space, but "
+        f"{config.env!r} has {policy.action_space}.",
+        ("env",),
+        advice="Use PPO for it, or an environment with discrete actions.",
+    )
 
 
 class QLearningConfig(OffPolicyConfig):
@@ -104,59 +120,107 @@ class QLearningConfig(OffPolicyConfig):
         ] = 0.8,
     ) -> Self: ...
 
-    @relation("margin_weight", "input_")
-    def _check_demonstrations(self):
-        if self.margin_weight and not self.has_data:
-            return (
-                f"margin_weight={self.margin_weight:g} is for recorded actions, and there are none. Use "
-                '.offline_data(input_={"sampler": 0.75, PATH: 0.25}), or leave it out.'
-            )
+    conflicts = (
+        conflict(
+            "margin_weight",
+            "input_",
+            when=lambda config: config.margin_weight and not config.has_data,
+            why="it is for recorded actions, and there are none",
+            remedies=[{"margin_weight": 0.0}],
+            advice='Use .offline_data(input_={"sampler": 0.75, PATH: 0.25}), or leave it out.',
+        ),
+        conflict(
+            "num_atoms",
+            "v_min",
+            "v_max",
+            when=lambda config: config.num_atoms > 1 and not -np.inf < config.v_min < config.v_max < np.inf,
+            why=lambda config: (
+                f"v_min={config.v_min} must be below v_max={config.v_max}, and both be finite: they are "
+                "the ends of the returns that num_atoms stand for"
+            ),
+            remedies=[{"v_min": -10.0, "v_max": 10.0}],
+        ),
+        conflict(
+            "num_atoms",
+            "num_quantiles",
+            when=lambda config: config.num_atoms > 1 and config.num_quantiles > 1,
+            why="they are two forms of the return's distribution: points between v_min and v_max, or quantiles",
+            remedies=[{"num_atoms": 1}, {"num_quantiles": 1}],
+        ),
+        conflict(
+            "implicit_quantiles",
+            "num_quantiles",
+            when=lambda config: config.implicit_quantiles and config.num_quantiles == 1,
+            why="levels of num_quantiles quantiles are drawn, and there is 1",
+            remedies=[{"num_quantiles": 32}, {"implicit_quantiles": False}],
+        ),
+        conflict(
+            "munchausen_alpha",
+            "num_atoms",
+            when=lambda config: config.munchausen_alpha and config.num_atoms > 1,
+            why="it needs values or quantiles of returns, but num_atoms are points of a support",
+            remedies=[{"num_atoms": 1, "num_quantiles": 64}, {"munchausen_alpha": 0.0}],
+        ),
+        conflict(
+            "munchausen_alpha",
+            "double_q",
+            why="the first bootstraps from all actions, weighted by the target network's policy, so there is no action "
+            "for double_q to choose",
+            remedies=[{"double_q": False}, {"munchausen_alpha": 0.0}],
+        ),
+        conflict(
+            "noisy",
+            "exploration_config",
+            when=lambda config: config.noisy and not config.explores_by_noise_alone,
+            why="noisy=True explores by noise in the weights alone",
+            remedies=[{"exploration_config": DEFAULT}, {"noisy": False}],
+        ),
+        conflict(
+            "noisy",
+            "model",
+            when=lambda config: config.noisy and not config.model.get("output_layer_use_bias", True),
+            why="noisy=True has noise in the biases, too, so it needs model={'output_layer_use_bias': True}",
+            remedies=[{"model": {"output_layer_use_bias": True}}, {"noisy": False}],
+        ),
+    )
 
-    @relation("num_atoms", "v_min", "v_max")
-    def _check_support(self):
-        if self.num_atoms > 1 and not -np.inf < self.v_min < self.v_max < np.inf:
-            return (
-                f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
-                "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
-            )
-
-    @relation("num_atoms", "num_quantiles")
-    def _check_distribution(self):
-        if self.num_atoms > 1 and self.num_quantiles > 1:
-            return (
-                f"num_atoms={self.num_atoms} and num_quantiles={self.num_quantiles} are two forms of the return's "
-                "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
-            )
-
-    @relation("implicit_quantiles", "num_quantiles", "model")
+    @relation("implicit_quantiles", "model")
     def _check_implicit_quantiles(self):
-        if not self.implicit_quantiles:
-            return None
-        if self.num_quantiles == 1:
-            return (
-                "implicit_quantiles=True draws levels of num_quantiles quantiles, and there is 1. Use "
-                ".training(num_quantiles=32)."
+        keys = ("use_lstm", "use_gru", "use_attention", "custom_model")
+        asked = [name for name in keys if self.model.get(name)] if self.implicit_quantiles else []
+        if asked:
+            return Mistake(
+                "implicit_quantiles=True is for networks without a memory and without a custom model, but model has "
+                f"{asked[0]!r}.",
+                ("implicit_quantiles", "model"),
+                ({"implicit_quantiles": False}, self.with_defaults(*keys)),
             )
-        if asked := [name for name in ("use_lstm", "use_gru", "use_attention", "custom_model") if self.model.get(name)]:
-            return (
-                f"implicit_quantiles=True is for networks without a memory and without a custom model, but model has "
-                f"{asked[0]!r}. Leave one of them out."
-            )
+        return None
 
-    @relation("munchausen_alpha", "num_atoms", "double_q")
-    def _check_munchausen(self):
-        if not self.munchausen_alpha:
-            return None
-        if self.num_atoms > 1:
-            return (
-                f"munchausen_alpha={self.munchausen_alpha} needs values or quantiles of returns, but num_atoms="
-                f"{self.num_atoms} are points of a support. Use .training(num_atoms=1, num_quantiles=64)."
+    @property
+    def explores_by_noise_alone(self) -> bool:
+        """Whether exploration_config asks for no exploration beside noise in the weights."""
+        given = {**self.default_exploration, **self.exploration_config}
+        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
+        return given == self.default_exploration or never
+
+    @of_spaces()
+    def _check_actions(self, policy: NewPolicy):
+        return for_discrete_actions(self, policy)
+
+    @relation("hiddens", "model")
+    def _check_layers_behind_memory(self):
+        model, activation = self.model, self.model.get("post_lstm_activation", "relu")
+        has_memory = any(model.get(name) for name in MEMORIES)
+        if has_memory and self.hiddens and model.get("post_lstm_hiddens") and activation != "relu":
+            return Mistake(
+                f"hiddens={self.hiddens} are rectified layers behind those of "
+                f"model['post_lstm_hiddens']={list(model['post_lstm_hiddens'])}, so these cannot have "
+                f"model['post_lstm_activation']={activation!r}.",
+                ("hiddens", "model"),
+                ({"hiddens": []}, {"model": {"post_lstm_activation": "relu"}}),
             )
-        if self.double_q:
-            return (
-                f"munchausen_alpha={self.munchausen_alpha} bootstraps from all actions, weighted by the target "
-                "network's policy, so double_q=True has no action to choose. Use .training(double_q=False)."
-            )
+        return None
 
     @property
     def learns_bins(self) -> bool:
@@ -174,28 +238,13 @@ class QLearningConfig(OffPolicyConfig):
         settings = self.munchausen_alpha, self.munchausen_temperature, self.munchausen_clip
         return Munchausen(*settings) if self.munchausen_alpha else None
 
-    @relation("noisy", "exploration_config")
-    def _check_noise(self):
-        given = {**self.default_exploration, **self.exploration_config}
-        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
-        if self.noisy and given != self.default_exploration and not never:
-            return (
-                f"noisy=True explores by noise in the weights alone, without exploration_config={given!r}. Leave that "
-                "out, or use .training(noisy=False)."
-            )
-
-    @relation("noisy", "model")
-    def _check_noisy_network(self):
-        if self.noisy and not self.model.get("output_layer_use_bias", True):
-            return (
-                "noisy=True has noise in the biases, too, so it needs model={'output_layer_use_bias': True}. Leave "
-                "that out, or use .training(noisy=False)."
-            )
-
     @relation("hiddens")
     def _check_hiddens(self):
         if not all(type(width) is int and width > 0 for width in self.hiddens):
-            return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
+            return Mistake(
+                f"hiddens={self.hiddens!r} must be a list of positive integers.", ("hiddens",), ({"hiddens": [256]},)
+            )
+        return None
 
 
 class QLearning(OffPolicy):
@@ -210,11 +259,6 @@ class QLearning(OffPolicy):
         return of_only_policy(self.learners, "target", "target_of(POLICY_ID)").targets["policy"].policy
 
     def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> PolicySpec:
-        if not isinstance(action_space, gym.spaces.Discrete):
-            raise ValueError(
-                f"{type(self).__name__} learns the value of each action, so it needs a Discrete action space, but "
-                f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
-            )
         spec = super().make_policy_spec(observation_space, action_space, config)
         quantiles = config.num_quantiles > 1
         atoms = config.num_quantiles if quantiles else config.num_atoms
@@ -300,10 +344,4 @@ class QLearning(OffPolicy):
 
 def _memory_before_hiddens(memory: Memory | Attention, hiddens: list[int]) -> Memory | Attention:
     """Adds the `hiddens` behind the layers of a memory."""
-    if memory.post_hiddens and memory.post_activation != "relu":
-        raise ValueError(
-            f"hiddens={hiddens} are rectified layers behind those of "
-            f"model['post_lstm_hiddens']={list(memory.post_hiddens)}, so these cannot have "
-            f"model['post_lstm_activation']={memory.post_activation!r}. Use .training(hiddens=[]), or leave it out."
-        )
     return dataclasses.replace(memory, post_hiddens=(*memory.post_hiddens, *hiddens), post_activation="relu")

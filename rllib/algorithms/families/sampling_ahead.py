@@ -11,7 +11,7 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import needs
 from rllib.config.sections import section
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.sample_batch import SampleBatch
@@ -29,13 +29,14 @@ class SamplingAheadConfig(AlgorithmConfig):
         ] = False,
     ) -> Self: ...
 
-    @relation("sample_async", "num_rollout_workers")
-    def _check_sampling(self):
-        if self.sample_async and not self.num_rollout_workers:
-            return (
-                "sample_async=True needs workers that sample meanwhile, but num_rollout_workers=0. "
-                "Use .rollouts(num_rollout_workers=1), or sample_async=False."
-            )
+    conflicts = (
+        needs(
+            "sample_async",
+            "num_rollout_workers",
+            why="workers sample meanwhile",
+            remedies=[{"num_rollout_workers": 1}, {"sample_async": False}],
+        ),
+    )
 
 
 class SamplingAhead(Algorithm):

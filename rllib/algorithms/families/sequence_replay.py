@@ -12,6 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.evaluation.settings import Postprocess
@@ -26,6 +27,7 @@ LARGEST_SHARE = 0.9
 class SequenceReplayConfig(OffPolicyConfig):
     """Settings of replayed sequences."""
 
+    without_memory: ClassVar[str] = ""
     # What replay_buffer_config's capacity counts where rows are sequences.
     storage_unit: ClassVar[str] = "sequences"
 
@@ -62,31 +64,31 @@ class SequenceReplayConfig(OffPolicyConfig):
     def _check_rows(self):
         return self._sequences_problem() if self.replays_sequences else super()._check_rows()
 
-    def _sequences_problem(self) -> str | None:
+    def _sequences_problem(self) -> Mistake | None:
         settings = self.replay_settings()
         burn_in, unit = settings.get("replay_burn_in", 0), self.storage_unit
         if type(burn_in) is not int or burn_in < 0:
-            return f"replay_buffer_config: replay_burn_in={burn_in!r} must be an integer >= 0 (steps). Use 0 for none."
-        if settings["replay_sequence_length"] not in (-1, self.replay_defaults["replay_sequence_length"]):
-            return (
-                "replay_buffer_config: replay_sequence_length must be -1: sequences have replay_burn_in + "
-                "model['max_seq_len'] steps. Leave it out, and set these."
-            )
-        if settings.get("storage_unit", unit) != unit:
-            return (
-                f"replay_buffer_config: storage_unit={settings['storage_unit']!r} must be {unit!r}. Leave it out: "
-                f"capacity counts {'steps' if unit == 'timesteps' else unit}."
-            )
-        if self.needs_goals:
-            return (
-                f"replay_buffer_config: type={settings['type']!r} is for single rows, not for sequences. Use another "
-                "type, or an algorithm without a memory: DQN, or SAC without use_lstm and use_gru."
-            )
-        if settings["frame_stack_axis"] is not None:
-            return (
-                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} is for single rows. "
-                "Leave it out: with a memory, observations need no stacks of frames."
-            )
+            problem = f"replay_burn_in={burn_in!r} must be an integer >= 0 (steps)."
+            remedy, advice = {"replay_burn_in": 0}, "Use 0 for none."
+        elif settings["replay_sequence_length"] not in (-1, self.replay_defaults["replay_sequence_length"]):
+            problem = "replay_sequence_length must be -1: sequences have replay_burn_in + model['max_seq_len'] steps."
+            remedy, advice = {"replay_sequence_length": -1}, "Leave it out, and set these."
+        elif settings.get("storage_unit", unit) != unit:
+            problem = f"storage_unit={settings['storage_unit']!r} must be {unit!r}."
+            remedy = {"storage_unit": unit}
+            advice = f"Leave it out: capacity counts {'steps' if unit == 'timesteps' else unit}."
+        elif self.needs_goals:
+            problem = f"type={settings['type']!r} is for single rows, not for sequences."
+            remedy = {"type": "ReplayBuffer"}
+            advice = "Use another type, or an algorithm without a memory: DQN, or SAC without use_lstm and use_gru."
+        elif settings["frame_stack_axis"] is not None:
+            problem = f"frame_stack_axis={settings['frame_stack_axis']!r} is for single rows."
+            remedy = {"frame_stack_axis": None}
+            advice = "Leave it out: with a memory, observations need no stacks of frames."
+        else:
+            return None
+        names = ("replay_buffer_config",)
+        return Mistake(f"replay_buffer_config: {problem}", names, ({names[0]: remedy},), advice)
 
 
 class SequenceReplay(OffPolicy):

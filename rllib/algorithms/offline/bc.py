@@ -6,8 +6,9 @@ actions is fitted to the recorded ones, and the standard deviation stays what it
 
 from typing import Annotated, ClassVar, Literal, Self
 
+from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
-from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import section
 from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.models.distributions.standard import DiagGaussian
@@ -35,20 +36,26 @@ class BCConfig(MARWILConfig):
         ] = "logp",
     ) -> Self: ...
 
-    @relation("beta")
-    def _check_beta(self):
-        if self.beta:
-            return f"beta={self.beta} weights actions by their advantages, which is MARWIL. Use MARWILConfig()."
-        return None
+    refuses: ClassVar[dict[str, str]] = {"beta": "it weights actions by their advantages, which is MARWIL"}
+    conflicts = (
+        conflict(
+            "bc_logstd_coeff",
+            "bc_loss",
+            when=lambda config: config.bc_logstd_coeff and config.bc_loss == "mse",
+            why="the first weights standard deviations, which the second leaves as they are",
+            remedies=[{"bc_loss": "logp"}, {"bc_logstd_coeff": 0.0}],
+        ),
+    )
 
-    @relation("bc_loss", "bc_logstd_coeff")
-    def _check_deviation(self):
-        if self.bc_loss == "mse" and self.bc_logstd_coeff:
-            return (
-                f"bc_logstd_coeff={self.bc_logstd_coeff:g} weights standard deviations, which bc_loss='mse' leaves as "
-                "they are. Use bc_loss='logp', or leave bc_logstd_coeff out."
-            )
-        return None
+    @of_network("bc_loss")
+    def _check_means(self, policy: NewPolicy):
+        if self.bc_loss == "logp" or isinstance(policy.spec.distribution, DiagGaussian):
+            return None
+        return Mistake(
+            f"bc_loss='mse' is for continuous actions, but they are {policy.action_space}.",
+            ("bc_loss",),
+            ({"bc_loss": "logp"},),
+        )
 
 
 class BC(MARWIL):
@@ -60,7 +67,4 @@ class BC(MARWIL):
     def make_loss(self, policy_id: str) -> BehaviorCloning:
         if self.config_of(policy_id).bc_loss == "logp":
             return super().make_loss(policy_id)
-        if not isinstance(self.policies[policy_id].distribution, DiagGaussian):
-            space = self.policies[policy_id].action_space
-            raise ValueError(f"bc_loss='mse' is for continuous actions, but they are {space}. Use bc_loss='logp'.")
         return BehaviorCloning(is_squared=True)

@@ -21,7 +21,6 @@ from rllib.algorithms.sac import SAC, SACConfig, Temperature
 from rllib.config.sections import above, at_least, only_with, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import cql
-from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 MULTIPLIER_FILE = "multiplier.safetensors"
@@ -33,9 +32,14 @@ class CQLConfig(SACConfig):
     """Settings of CQL; the defaults are RLlib's, except those in departures.py."""
 
     needs_data: ClassVar[bool] = True
-    targets_are_least: ClassVar[bool] = False
-    without_atoms: ClassVar[str] = "CQL's penalty is of expected returns"
-    takes_no_limit: ClassVar[str] = "CQL learns from recorded steps, so no episode of its policy has a cost"
+    reads_images: ClassVar[bool] = False
+    takes_choices: ClassVar[bool] = False
+    for_other_actions: ClassVar[str] = "DQN with .training(conservative_weight=1.0) for Discrete actions"
+    refuses: ClassVar[dict[str, str]] = {
+        "num_atoms": "CQL's penalty is of expected returns, and SAC's critics may give distributions",
+        "target_critics_sampled": "CQL has targets of its own, and the setting is for SAC's",
+        "cost_limit": "CQL learns from recorded steps, so no episode of its policy has a cost",
+    }
 
     @section
     def training(
@@ -63,10 +67,8 @@ class CQL(SAC):
     """
 
     config_class = CQLConfig
-    reads_images = False
     trains_several = False
     reported_stats = (*SAC.reported_stats, "cql_penalty", "mean_q_drawn", "penalty_multiplier")
-    for_other_actions = "DQN with .training(conservative_weight=1.0) for Discrete actions"
 
     def setup(self) -> None:
         self.multipliers: dict[str, Temperature] = {}
@@ -82,10 +84,6 @@ class CQL(SAC):
     def end_training(self, policy_id: str) -> None:
         super().end_training(policy_id)
         self.multipliers.pop(policy_id, None)
-
-    def actor_spec(self, observation_space, action_space, config: CQLConfig) -> PolicySpec:
-        self.check_bounded(action_space)
-        return super().actor_spec(observation_space, action_space, config)
 
     def critic_loss(self, policy_id: str) -> LossOverModules:
         config = self.config_of(policy_id)

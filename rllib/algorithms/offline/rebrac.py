@@ -18,6 +18,7 @@ from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.td3 import TD3, TD3Config
 from rllib.config.config_object import relation
+from rllib.config.conflicts import Mistake
 from rllib.config.sections import at_least, section
 from rllib.evaluation.offline.rows import transitions
 from rllib.losses.deterministic import critic_loss, regularised_actor_loss
@@ -30,6 +31,7 @@ class ReBRACConfig(TD3Config):
     """Settings of ReBRAC; layers, batch and rates are the paper's for tasks of locomotion."""
 
     needs_data: ClassVar[bool] = True
+    reads_images: ClassVar[bool] = False
 
     @section
     def training(
@@ -52,9 +54,13 @@ class ReBRACConfig(TD3Config):
     @relation("input_")
     def _check_mixture(self):
         if SAMPLER in self.shares():
-            return (
+            recorded = [source for source in self.shares() if source != SAMPLER]
+            return Mistake(
                 f"input_={self.input_!r}: ReBRAC learns from recorded steps alone, whose next actions its targets "
-                'read. Leave "sampler" out, or use TD3BC'
+                "read.",
+                ("input_",),
+                ({"input_": dict.fromkeys(recorded, 1 / len(recorded))},) if recorded else (),
+                'Leave "sampler" out, or use TD3BC.',
             )
         return None
 
@@ -63,7 +69,6 @@ class ReBRAC(TD3):
     """TD3 whose actor and targets stay close to recorded actions."""
 
     config_class = ReBRACConfig
-    reads_images = False
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
 

@@ -18,6 +18,7 @@ class TD3BCConfig(TD3Config):
     """Settings of TD3+BC; the defaults are the paper's."""
 
     needs_data: ClassVar[bool] = True
+    reads_images: ClassVar[bool] = False
 
     @section
     def offline_data(self, *, normalize_observations=True) -> Self: ...
@@ -39,7 +40,6 @@ class TD3BC(TD3):
     """TD3 with behaviour cloning."""
 
     config_class = TD3BCConfig
-    reads_images = False
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
 

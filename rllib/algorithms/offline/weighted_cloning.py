@@ -23,9 +23,10 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
     """Settings that these algorithms share."""
 
     needs_data: ClassVar[bool] = True
+    takes_choices: ClassVar[bool] = True
     not_custom: ClassVar[dict] = dict.fromkeys(
         ("policy_model_config", "q_model_config"),
-        "the actor's deviation is one number for each component, beside the library's own layers. Use CQL or TD3+BC.",
+        "the actor's deviation is one number for each component, beside the library's own layers",
     )
 
     @section
@@ -49,7 +50,6 @@ class WeightedCloning(OffPolicyActorCritic):
     def actor_spec(self, observation_space, action_space, config: WeightedCloningConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
             return self.plain_spec(observation_space, action_space, config)
-        self.check_bounded(action_space)
         # One standard deviation a component: recorded actions of one state rarely tell more.
         spec = self.plain_spec(observation_space, action_space, config, free_log_std=True)
         return dataclasses.replace(spec, distribution=BoundedMeanGaussian(spec.distribution.action_shape))

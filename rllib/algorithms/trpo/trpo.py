@@ -14,20 +14,21 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
-from rllib.config.config_object import relation
+from rllib.config.conflicts import conflict
 from rllib.config.sections import above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
 from rllib.losses.value import VALUE_LOSS
 
 
-class TRPOConfig(ActorCriticConfig):
+class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
     """Settings of TRPO; the defaults are those of Stable-Baselines3 Contrib."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 
+    without_memory: ClassVar[str] = "its trust region is computed over single rows"
     unused: ClassVar[dict[str, str]] = {"vf_loss_coeff": "the value has an optimizer of its own; use lr"}
 
     @section
@@ -52,26 +53,20 @@ class TRPOConfig(ActorCriticConfig):
     @section
     def rollouts(self, *, num_rollout_workers=2) -> Self: ...
 
-    @relation("num_learners")
-    def _check_learners(self):
-        if self.num_learners:
-            return (
-                f"num_learners={self.num_learners}: the policy's step is computed in this process, over the whole "
-                "batch. Use .learners(num_learners=0), or PPO."
-            )
-
-    @relation("weight_decay", "opt_type")
-    def _check_decay(self):
-        if self.weight_decay or (self.weight_decay is None and self.opt_type == "adamw"):
-            return (
-                "weight_decay draws the policy's weights to 0 as well, outside of its trust region. "
-                'Use .training(weight_decay=None, opt_type="adam").'
-            )
-
-    @relation("use_critic", "use_gae")
-    def _check_value(self):
-        if not self.use_critic or not self.use_gae:
-            return "TRPO fits a value and takes GAE's advantages. Use .training(use_critic=True, use_gae=True)."
+    refuses: ClassVar[dict[str, str]] = {
+        "num_learners": "the policy's step is computed in this process, over the whole batch",
+        "use_critic": "TRPO fits a value",
+        "use_gae": "TRPO takes GAE's advantages",
+    }
+    conflicts = (
+        conflict(
+            "weight_decay",
+            "opt_type",
+            when=lambda config: config.weight_decay or (config.weight_decay is None and config.opt_type == "adamw"),
+            why="weight_decay draws the policy's weights to 0 as well, outside of its trust region",
+            remedies=[{"weight_decay": None, "opt_type": "adam"}],
+        ),
+    )
 
 
 class TRPO(IntrinsicallyRewarded):
@@ -81,7 +76,6 @@ class TRPO(IntrinsicallyRewarded):
     learns_from_own_actions = True
     takes_tensors = False
     trains_several = True
-    without_memory = "its trust region is computed over single rows"
     loss = VALUE_LOSS
     reported_stats = (
         "policy_loss", "surrogate_gain", "kl", "entropy", "line_search_steps", "step_taken", "vf_loss",

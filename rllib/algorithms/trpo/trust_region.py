@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rllib.config.conflicts import Unfit
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, OBS
@@ -76,9 +77,11 @@ class TrustRegion:
                 else "Let the custom model compute its value by layers of their own, whose parameters the policy does "
                 "not use; vf_share_layers does not change it."
             )
-            raise ValueError(
+            raise Unfit(
                 "policy and value share layers, so that fitting the value would move the policy out of its trust "
-                f"region. {advice}"
+                "region.",
+                advice,
+                {"model": {"vf_share_layers": False} if is_built_in else {"custom_model": None}},
             )
 
     def _encoded(self, observations: np.ndarray) -> Tensor:

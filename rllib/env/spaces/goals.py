@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
@@ -43,15 +44,13 @@ class Goals:
         for leaf in flat_leaves(observation_space) if isinstance(observation_space, spaces.Dict) else ():
             found |= {key: leaf for key in (ACHIEVED, DESIRED) if leaf.path.endswith(f"[{key!r}]")}
         if len(found) < 2:
-            raise ValueError(_needs(f"This environment's observation space is {observation_space}."))
+            raise _needs(f"This environment's observation space is {observation_space}.")
         achieved, desired = found[ACHIEVED], found[DESIRED]
         alike = type(achieved.space) is type(desired.space) and _form(achieved.space) == _form(desired.space)
         if not alike or not isinstance(desired.space, spaces.Box | spaces.Discrete | spaces.MultiBinary):
-            raise ValueError(
-                _needs(
-                    "Both goals must be of one space, a Box, Discrete or MultiBinary, but achieved_goal is "
-                    f"{achieved.space} and desired_goal {desired.space}."
-                )
+            raise _needs(
+                "Both goals must be of one space, a Box, Discrete or MultiBinary, but achieved_goal is "
+                f"{achieved.space} and desired_goal {desired.space}."
             )
         return Goals(slice(achieved.start, achieved.stop), slice(desired.start, desired.stop), desired.space)
 
@@ -107,7 +106,7 @@ def require_goals(observation_space: spaces.Space, env) -> Goals:
     """
     goals = Goals.of(observation_space)
     if goal_method(env, REWARD) is None:
-        raise ValueError(_needs(f"{type(getattr(env, 'unwrapped', env)).__name__} has no method {REWARD}."))
+        raise _needs(f"{type(getattr(env, 'unwrapped', env)).__name__} has no method {REWARD}.")
     return goals
 
 
@@ -152,10 +151,11 @@ def _form(space: spaces.Space):
     return space.n if isinstance(space, spaces.Discrete) else (space.shape, space.dtype)
 
 
-def _needs(problem: str) -> str:
-    return (
+def _needs(problem: str) -> Unfit:
+    return Unfit(
         "Hindsight replay needs a goal environment: Dict observations with the keys observation, achieved_goal and "
         "desired_goal, and a method compute_reward(achieved_goal, desired_goal, info), as in gymnasium-robotics. "
-        f"{problem} Use such an environment, or another type, such as "
-        ".training(replay_buffer_config={'type': 'ReplayBuffer'})."
+        f"{problem}",
+        "Use such an environment, or another type, such as .training(replay_buffer_config={'type': 'ReplayBuffer'}).",
+        {"replay_buffer_config": {"type": "ReplayBuffer"}},
     )

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import runtime
+from rllib.config.conflicts import Unfit
 from rllib.errors import LearnersLostError
 from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
 from rllib.learners.learner import Learner
@@ -407,17 +408,20 @@ class LearnerGroup:
         places = self._ask("whereabouts")
         self._whereabouts |= {index: f"process {pid} on {address}" for index, (pid, address) in places.items()}
         if os.getpid() in [pid for pid, _ in places.values()]:
-            raise ValueError(
-                f"num_learners={self._settings.num_learners} need a process each, but the engine \"local\" runs all of "
-                "them in this one. Use .learners(num_learners=1), or another engine."
+            raise Unfit(
+                f'num_learners={self._settings.num_learners} need a process each, but the engine "local" runs all of '
+                "them in this one.",
+                "Use .learners(num_learners=1), or another engine.",
+                {"num_learners": 1},
             )
         if kind in ("auto", "shared_memory") and not num_gpus:
             if self._share_memory():
                 return ""
             if kind == "shared_memory":
-                raise ValueError(
-                    'learner_collective="shared_memory" needs all learners on this machine, with x86-64 processors. '
-                    'Use .learners(learner_collective="gloo") or "auto".'
+                raise Unfit(
+                    'learner_collective="shared_memory" needs all learners on this machine, with x86-64 processors.',
+                    'Use .learners(learner_collective="gloo") or "auto".',
+                    {"learner_collective": "auto"},
                 )
         if kind == "auto":
             kind = "nccl" if num_gpus >= 1 else "gloo"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.models.attention.spec import Attention
 from rllib.models.dense.initializers import GAINS
 from rllib.models.dense.separate import Columns
@@ -47,6 +48,8 @@ BUILT_IN = {
 }
 # Gains of orthogonal weights by their names in the setting orthogonal_gains.
 NAMED_GAINS = dict(zip(("hidden", "policy", "value"), GAINS))
+# The remedy that reads images as vectors.
+_FLAT = {"model": {"conv_filters": []}}
 # Names of observation filters, old ones too, and the filters that they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
 
@@ -79,8 +82,8 @@ def policy_spec(
         has_value: whether the network has a value; residual blocks do not.
 
     Raises:
-        ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
-            available yet; the message says what to do.
+        Unfit: (a ValueError) for a space that no network here can serve by these settings; it says what to do.
+        ValueError: for a setting that is unknown or out of range.
     """
     model = model or {}
     settings = check_model(model)
@@ -107,23 +110,31 @@ def policy_spec(
     is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and kinds == [spaces.Discrete])
     for key in ("free_log_std", "log_std_init", "use_sde"):
         if settings[key] and not isinstance(distribution, DiagGaussian):
-            raise ValueError(_needs_continuous_actions(key, settings, action_space))
+            raise _needs_continuous_actions(key, settings, action_space)
     for key in ("vf_hiddens", "use_sde"):
         if settings[key] and torso is not None:
-            raise ValueError(
+            raise Unfit(
                 f"model={{{key!r}: {settings[key]}}} is for fully connected networks, but {observation_space} asks for "
-                "convolutions. Leave it out, or set 'conv_filters': []."
+                "convolutions.",
+                "Leave it out, or set 'conv_filters': [].",
+                {"model": {key: MODEL_DEFAULTS[key]}},
+                _FLAT,
             )
     if critic_keys and torso is not None:
-        raise ValueError(
+        raise Unfit(
             f"the value alone can read {', '.join(critic_keys)} in fully connected networks, but {observation_space} "
-            "asks for convolutions. Set 'conv_filters': [], or let the environment give features."
+            "asks for convolutions.",
+            "Set 'conv_filters': [], or let the environment give features.",
+            _FLAT,
         )
     initializer = settings["fcnet_weights_initializer"] or initializer
     if settings["orthogonal_gains"] and initializer != "orthogonal":
-        raise ValueError(
+        raise Unfit(
             f"model={{'orthogonal_gains': {settings['orthogonal_gains']}}} needs orthogonal weights, but they are "
-            f"{initializer}. Set 'fcnet_weights_initializer': 'orthogonal'."
+            f"{initializer}.",
+            "Set 'fcnet_weights_initializer': 'orthogonal'.",
+            {"model": {"fcnet_weights_initializer": "orthogonal"}},
+            {"model": {"orthogonal_gains": MODEL_DEFAULTS["orthogonal_gains"]}},
         )
     memory, gains = _memory(settings), settings["orthogonal_gains"]
     return PolicySpec(
@@ -152,24 +163,30 @@ def policy_spec(
 def _check_residual(
     settings: dict, space: spaces.Space, torso: Torso | None, mask: slice | None, filtered: bool, has_value: bool
 ) -> None:
-    """Raises a ValueError where a network of residual blocks cannot be."""
-    network = f"model={{'network': {settings['network']!r}}}"
+    """Raises Unfit where a network of residual blocks cannot be."""
+    network, plain = f"model={{'network': {settings['network']!r}}}", {"model": {"network": None}}
     if has_value:
-        raise ValueError(f"{network} is for the actor and the critics of SAC, TQC, TD3 and DDPG. Leave it out.")
+        raise Unfit(f"{network} is for the actor and the critics of SAC, TQC, TD3 and DDPG.", "Leave it out.", plain)
     if torso is not None:
-        raise ValueError(
-            f"{network} reads vectors, but {space} asks for convolutions. Leave it out, or set 'conv_filters': [] for "
-            "images that are small enough to be read flat."
+        raise Unfit(
+            f"{network} reads vectors, but {space} asks for convolutions.",
+            "Leave it out, or set 'conv_filters': [] for images that are small enough to be read flat.",
+            plain,
+            _FLAT,
         )
     if mask is not None:
-        raise ValueError(
-            f"{network} normalises all that it observes, and {space} has an action mask. Leave it out, or use "
-            ".environment(action_mask_key=None) for a key that is none."
+        raise Unfit(
+            f"{network} normalises all that it observes, and {space} has an action mask.",
+            "Leave it out, or use .environment(action_mask_key=None) for a key that is none.",
+            plain,
+            {"action_mask_key": None},
         )
     if filtered:
-        raise ValueError(
-            f"{network} normalises observations itself, by statistics that rows in the replay follow, too. Use "
-            ".rollouts(observation_filter='NoFilter')."
+        raise Unfit(
+            f"{network} normalises observations itself, by statistics that rows in the replay follow, too.",
+            "Use .rollouts(observation_filter='NoFilter').",
+            {"observation_filter": "NoFilter"},
+            plain,
         )
 
 
@@ -181,13 +198,16 @@ def _value_hiddens(settings: dict, hiddens: tuple[int, ...], has_inputs: bool) -
 
 
 def _check_critic(settings: dict) -> None:
-    """Raises a ValueError where a network's value cannot read more than its policy."""
-    for key in ("use_lstm", "use_gru", "use_attention", "vf_share_layers", "custom_model", "use_sde"):
-        if settings[key]:
-            raise ValueError(
-                f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic and critic_observation_keys, "
-                f"whose value has inputs and layers of its own. Use model={{{key!r}: {MODEL_DEFAULTS[key] and False}}}."
-            )
+    """Raises Unfit where a network's value cannot read more than its policy."""
+    keys = ("use_lstm", "use_gru", "use_attention", "vf_share_layers", "custom_model", "use_sde")
+    changes = {key: MODEL_DEFAULTS[key] and False for key in keys if settings[key]}
+    for key, without in changes.items():
+        raise Unfit(
+            f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic and critic_observation_keys, "
+            "whose value has inputs and layers of its own.",
+            f"Use model={{{key!r}: {without}}}.",
+            {"model": changes},
+        )
 
 
 def _policy_columns(space: spaces.Space, critic_keys: Collection[str]) -> Columns:
@@ -201,7 +221,11 @@ def _policy_columns(space: spaces.Space, critic_keys: Collection[str]) -> Column
         else:
             columns.append((leaf.start, leaf.stop))
     if not columns:
-        raise ValueError(f"the policy has nothing to read: {space} has no keys but those of the value, {critic_keys}")
+        raise Unfit(
+            f"the policy has nothing to read: {space} has no keys but those of the value, {critic_keys}",
+            "Leave out those that the policy is to read.",
+            {"critic_observation_keys": []},
+        )
     return tuple(columns)
 
 
@@ -240,18 +264,24 @@ def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) ->
     if not settings["squash_actions"]:
         return distribution
     if not isinstance(distribution, DiagGaussian):
-        raise ValueError(_needs_continuous_actions("squash_actions", settings, action_space))
+        raise _needs_continuous_actions("squash_actions", settings, action_space)
     if not action_space.is_bounded():
-        raise ValueError(
+        raise Unfit(
             "model={'squash_actions': True} squashes actions into their bounds, but the action space "
-            f"{action_space} is not bounded on all sides. Leave it out."
+            f"{action_space} is not bounded on all sides.",
+            "Leave it out.",
+            {"model": {"squash_actions": False}},
         )
     return SquashedGaussian(distribution.action_shape)
 
 
-def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Space) -> str:
+def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Space) -> Unfit:
     own = " with a distribution of the library's" if settings["custom_action_dist"] is not None else ""
-    return f"model={{{key!r}: {settings[key]}}} needs continuous actions{own}, but the action space is {action_space}"
+    return Unfit(
+        f"model={{{key!r}: {settings[key]}}} needs continuous actions{own}, but the action space is {action_space}.",
+        "Leave it out.",
+        {"model": {key: MODEL_DEFAULTS[key]}},
+    )
 
 
 def _own_model_spec(
@@ -296,9 +326,11 @@ def _own_model_spec(
 
 def _refuse_filtered_choices(observation_space: spaces.Space, filtered: bool) -> None:
     if filtered and not all(isinstance(leaf.space, spaces.Box) for leaf in flat_leaves(observation_space)):
-        raise ValueError(
+        raise Unfit(
             f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
-            "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
+            "model gets as integers.",
+            "Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model.",
+            {"observation_filter": "NoFilter"},
         )
 
 
@@ -333,9 +365,11 @@ def own_critics(
 
     own, filtered = resolved("custom_model", settings["custom_model"]), policy.observation_filter != "NoFilter"
     if hasattr(own, "value_function") or hasattr(own, "policy_description"):
-        raise ValueError(
+        raise Unfit(
             f"the custom critic {own!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads no "
-            "action here. Derive it from torch.nn.Module, with forward(observation, action) (docs/guide/networks.md)."
+            "action here.",
+            "Derive it from torch.nn.Module, with forward(observation, action) (docs/guide/networks.md).",
+            {"q_model_config": {"custom_model": None}},
         )
     _refuse_filtered_choices(observation_space, filtered)
     _tell_unread(settings, own)
@@ -400,7 +434,7 @@ def preprocessing(
         filtered: whether an observation filter brings the numbers to their scale.
 
     Raises:
-        ValueError: for a space that no network here can serve; the message says what to do.
+        Unfit: (a ValueError) for a space that no network here can serve; it says what to do.
     """
     _check_space(space)
     leaves = flat_leaves(space)
@@ -420,16 +454,20 @@ def preprocessing(
 
 def _check_space(space: spaces.Space) -> None:
     if problem := unsupported(space, "observation_space"):
-        raise ValueError(problem)
+        raise Unfit(problem, "Or let the environment have another observation space.")
     for leaf in flat_leaves(space):
         size = leaf.stop - leaf.start
         if leaf.choices is not None and size > MAX_ONE_HOT:
-            raise ValueError(
+            raise Unfit(
                 f"observations{leaf.path} of {leaf.space} are too large for one-hot encoding, {size} numbers (at most "
-                f"{MAX_ONE_HOT}). Let the environment return a vector that describes the state."
+                f"{MAX_ONE_HOT}).",
+                "Let the environment return a vector that describes the state.",
             )
         if not np.issubdtype(leaf.space.dtype, np.number) and leaf.space.dtype != np.bool_:
-            raise ValueError(f"observations{leaf.path} must be numbers, but {leaf.space} has dtype {leaf.space.dtype}")
+            raise Unfit(
+                f"observations{leaf.path} must be numbers, but {leaf.space} has dtype {leaf.space.dtype}.",
+                "Let the environment return numbers.",
+            )
 
 
 def _scale(leaf: Leaf, filtered: bool) -> float:
@@ -451,9 +489,10 @@ def _images(space: spaces.Space, leaves: list[Leaf], settings: Mapping, filtered
         if filters or impala:
             images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters, impala))
     if setting and not images:
-        raise ValueError(
-            f"model={{'conv_filters': ...}} is for images, but the observation space is {space}. Leave it out, or let "
-            "the environment return images, Box(0, 255, (height, width, channels), uint8)."
+        raise Unfit(
+            f"model={{'conv_filters': ...}} is for images, but the observation space is {space}.",
+            "Leave it out, or let the environment return images, Box(0, 255, (height, width, channels), uint8).",
+            {"model": {"conv_filters": None}},
         )
     return tuple(images)
 
@@ -473,9 +512,11 @@ def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] |
         return filters_from(AUTOMATIC_FILTERS[size])
     if leaf.stop - leaf.start > MAX_FLAT_IMAGE:
         known = ", ".join(f"{height} x {width}" for height, width in AUTOMATIC_FILTERS)
-        raise ValueError(
+        raise Unfit(
             f"there are no filters of choice for images of {list(leaf.shape)} (observations{leaf.path}); there are for "
-            f"{known}. Set model={{'conv_filters': [[16, [8, 8], 4], ...]}}, or let the environment resize them."
+            f"{known}.",
+            "Set model={'conv_filters': [[16, [8, 8], 4], ...]}, or let the environment resize them.",
+            {"model": {"conv_filters": "impala"}},
         )
     return None
 

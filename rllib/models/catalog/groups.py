@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.models.catalog.catalog import preprocessing
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
@@ -45,23 +46,26 @@ def member_spaces(observation_space: spaces.Space, action_space: spaces.Space) -
     """
     sizes = _numbers_of_actions(action_space)
     if len(set(sizes)) > 1:
-        raise ValueError(
+        raise Unfit(
             f"the members of a group share one network, so they need equal numbers of actions, but {action_space} has "
-            f"{', '.join(map(str, sizes))}. Give all members {max(sizes)} actions, and mask those that some do not "
-            "have: a part 'action_mask' in their observations (docs/guide/action_spaces.md)."
+            f"{', '.join(map(str, sizes))}.",
+            f"Give all members {max(sizes)} actions, and mask those that some do not "
+            "have: a part 'action_mask' in their observations (docs/guide/action_spaces.md).",
         )
     found = parts(observation_space)
     if found is None or len(found) != len(sizes):
-        raise ValueError(
+        raise Unfit(
             f"the observation of a group has a part for each member, a Tuple or Dict of {len(sizes)}, but it is "
-            f"{observation_space}. {_GROUP_THEM}."
+            f"{observation_space}.",
+            f"{_GROUP_THEM}.",
         )
     (_, first), *others = found
     for key, space in others:
         if space != first:
-            raise ValueError(
+            raise Unfit(
                 f"the members of a group share one network, so they need equal observation spaces, but {found[0][0]!r} "
-                f"has {first}, and {key!r} has {space}. Bring them to one form: fill up what is shorter."
+                f"has {first}, and {key!r} has {space}.",
+                "Bring them to one form: fill up what is shorter.",
             )
     return MemberSpaces(len(sizes), first, sizes[0])
 
@@ -72,15 +76,17 @@ def _numbers_of_actions(space: spaces.Space) -> list[int]:
         return space.nvec.tolist()
     found = parts(space)
     if not found:
-        raise ValueError(
+        raise Unfit(
             f"values are learned of groups, whose actions are a Tuple of Discrete spaces or a MultiDiscrete, but the "
-            f"action space is {space}, of one agent. {_GROUP_THEM}, or use DQN for an agent alone."
+            f"action space is {space}, of one agent.",
+            f"{_GROUP_THEM}, or use DQN for an agent alone.",
         )
     for key, part in found:
         if not isinstance(part, spaces.Discrete):
-            raise ValueError(
+            raise Unfit(
                 f"the value of each action of a member is learned, so members need Discrete actions, but {key!r} has "
-                f"{part}. Use PPO for it, or an environment with discrete actions."
+                f"{part}.",
+                "Use PPO for it, or an environment with discrete actions.",
             )
     return [int(part.n) for _, part in found]
 
@@ -91,9 +97,10 @@ def read_by_member(space: spaces.Space, mask_key: str | None, state_key: str) ->
         return space
     read = [(key, part) for key, part in space.spaces.items() if key not in (mask_key, state_key)]
     if not read:
-        raise ValueError(
+        raise Unfit(
             f"the observation of a member is {space}, with nothing that its network reads: {mask_key!r} is the mask, "
-            f"and {state_key!r} is for the mixer. Add a part 'obs'."
+            f"and {state_key!r} is for the mixer.",
+            "Add a part 'obs'.",
         )
     return read[0][1] if len(read) == 1 else spaces.Dict(read)
 
@@ -127,9 +134,10 @@ def group_spec(
     settings, filtered = check_model(model), member.observation_filter != "NoFilter"
     encoder, torso = preprocessing(spaces.Tuple([part] * count), settings, ACTIVATION_NAMES["relu"], filtered)
     if torso is not None or member.torso is not None:
-        raise ValueError(
-            f"the network of a group reads vectors, but its members observe images: {part}. Use PPO, or let the "
-            "environment return vectors."
+        raise Unfit(
+            f"the network of a group reads vectors, but its members observe images: {part}.",
+            "Use PPO, or let the environment return vectors.",
+            {"model": {"conv_filters": []}},
         )
     if mask is not None:
         size = spaces.flatdim(of_members.observation)

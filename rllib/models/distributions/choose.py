@@ -3,6 +3,7 @@
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.product import Product
@@ -27,13 +28,19 @@ def distribution_for(space: spaces.Space) -> Distribution:
         return MultiCategorical((2,) * int(np.prod(space.shape)), tuple(space.shape))
     if isinstance(space, spaces.Box):
         if 0 in space.shape:
-            raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
+            raise Unfit(
+                f"a Box action space needs at least one number, but {space} has shape {space.shape}.",
+                "Let the environment have actions of at least one.",
+            )
         is_continuous = np.issubdtype(space.dtype, np.floating)
         return DiagGaussian(tuple(space.shape)) if is_continuous else _choices_of(space)
     if problem := unsupported(space, "action_space"):
-        raise ValueError(problem)
+        raise Unfit(problem, "Or let the environment have another action space.")
     if _is_empty(space):
-        raise ValueError(f"each part of an action needs something to choose, but {space} has an empty part")
+        raise Unfit(
+            f"each part of an action needs something to choose, but {space} has an empty part.",
+            "Leave the part out of the action space.",
+        )
     return Product(tuple(distribution_for(leaf.space) for leaf in flat_leaves(space)))
 
 
@@ -51,9 +58,10 @@ def _choices_of(space: spaces.Box) -> MultiCategorical:
     """Distribution of a Box of integers: each number is a choice among low ... high."""
     sizes = [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat)]
     if max(sizes) > MAX_VALUES:
-        raise ValueError(
+        raise Unfit(
             f"actions of {space} are integers, and each value is a separate choice, but one of the numbers has "
-            f"{max(sizes):,} values (at most {MAX_VALUES:,}). Use a Box of floats, or narrower bounds."
+            f"{max(sizes):,} values (at most {MAX_VALUES:,}).",
+            "Use a Box of floats, or narrower bounds.",
         )
     return MultiCategorical(tuple(sizes), tuple(space.shape))
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rllib.config.conflicts import Unfit
 from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 from rllib.storage.json_dataclass import Described
 
@@ -47,9 +48,10 @@ class Product(Described):
     def __post_init__(self):
         largest = max((stop - start for start, stop in self.choices), default=0)
         if self.action_dtype.kind == "f" and largest > MAX_CHOICES_IN_FLOATS:
-            raise ValueError(
+            raise Unfit(
                 f"actions of floats and choices are stored as float32, which cannot hold a choice among {largest:,} "
-                f"(at most {MAX_CHOICES_IN_FLOATS:,}). Make several choices of it."
+                f"(at most {MAX_CHOICES_IN_FLOATS:,}).",
+                "Make several choices of it.",
             )
 
     @functools.cached_property

@@ -15,11 +15,13 @@ mask, and no action is taken there. `without_choice` finds rows in which one is.
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 
 # Stands for an input of an illegal action: far below all others, and finite.
 LOWEST = np.finfo(np.float32).min
+
 
 def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice | None:
     """Columns of the mask in a stored row of a Dict observation; None if the observations have none.
@@ -39,22 +41,28 @@ def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice 
     needed = num_choices(distribution)
     given = sum(leaf.stop - leaf.start for leaf in leaves)
     off = f"Or use .environment(action_mask_key=None), and the policy reads {key!r} as it reads other numbers."
+    as_numbers = {"action_mask_key": None}
     if not needed:
-        raise ValueError(
-            f"the observations have the key {key!r}, but continuous actions cannot be masked. Leave it out of the "
-            f"observations. {off}"
+        raise Unfit(
+            f"the observations have the key {key!r}, but continuous actions cannot be masked.",
+            f"Leave it out of the observations. {off}",
+            as_numbers,
         )
     if bad := next((leaf for leaf in leaves if not _is_mask(leaf)), None):
-        raise ValueError(
+        raise Unfit(
             f"the observation's {key!r} is {bad.space}, but a mask is zeros and ones: use MultiBinary({needed}), or a "
-            f"Box from 0 to 1 of {needed} numbers. {off}"
+            f"Box from 0 to 1 of {needed} numbers.",
+            off,
+            as_numbers,
         )
     if len(space.spaces) == 1:
-        raise ValueError(f"the observations hold nothing but {key!r}. Add what the policy is to read. {off}")
+        raise Unfit(f"the observations hold nothing but {key!r}.", f"Add what the policy is to read. {off}", as_numbers)
     if given != needed:
-        raise ValueError(
+        raise Unfit(
             f"the observation's {key!r} is {space[key]}, {given} numbers, but the actions have {needed} choices, and "
-            f"the mask needs a number for each: MultiBinary({needed}). {off}"
+            f"the mask needs a number for each: MultiBinary({needed}).",
+            off,
+            as_numbers,
         )
     return slice(leaves[0].start, leaves[-1].stop)
 

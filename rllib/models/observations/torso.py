@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rllib.config.conflicts import Unfit
 from rllib.storage.json_dataclass import as_lists
 
 # Ray's choice by the size of the image (get_filter_config): [channels, [kernel height, width], stride].
@@ -158,16 +159,20 @@ class Image:
 
     def __post_init__(self):
         if self.impala and self.impala.pool and self.impala.pool > min(places := self.layers[-1].out_shape[:2]):
-            raise ValueError(
+            raise Unfit(
                 f'the residual network "impala" leaves {list(places)} places of an image of {list(self.shape)}, and '
-                f"impala_pool={self.impala.pool} are more. Use a smaller impala_pool, or None."
+                f"impala_pool={self.impala.pool} are more.",
+                "Use a smaller impala_pool, or None.",
+                {"model": {"impala_pool": None}},
             )
         for layer in self.layers:
             if min(layer.out_shape) < 1:
-                raise ValueError(
+                raise Unfit(
                     f"an image of {list(self.shape)} is too small for conv_filters: {list(layer.in_shape)} is left "
-                    f"where a kernel of {list(layer.filters.kernel)} comes. Use smaller kernels or strides, fewer "
-                    'layers, or the padding "same".'
+                    f"where a kernel of {list(layer.filters.kernel)} comes.",
+                    'Use smaller kernels or strides, fewer layers, or the padding "same".',
+                    {"model": {"conv_filters": "impala"}},
+                    {"model": {"conv_filters": []}},
                 )
 
     @property

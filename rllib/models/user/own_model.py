@@ -24,6 +24,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rllib.config.conflicts import Unfit
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule
 from rllib.models.observations.structure import Structure, sampled_rows
@@ -103,9 +104,11 @@ class OwnModelSpec(PolicySpec):
 
     def check(self) -> None:
         if self.noisy_layers:
-            raise ValueError(
-                f"noisy=True puts noise into layers of the built-in network, but this one is {self.network_name}. Use "
-                ".training(noisy=False), or leave model['custom_model'] out."
+            raise Unfit(
+                f"noisy=True puts noise into layers of the built-in network, but this one is {self.network_name}.",
+                "Use .training(noisy=False), or leave model['custom_model'] out.",
+                {"noisy": False},
+                {"model": {"custom_model": None}},
             )
         Probe(self).run()
 

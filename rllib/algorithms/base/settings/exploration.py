@@ -9,6 +9,7 @@ from numbers import Real
 import msgspec
 from gymnasium import spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.config.setting_types import shortened
 from rllib.exploration import action_noise, epsilon
 from rllib.exploration.explorers import Exploration, StochasticSampling
@@ -129,9 +130,10 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
     if kind in _REASONS and kind not in (*OF_JOINT_VALUES, *OF_NOVELTY) and parts(action_space) is not None:
-        raise ValueError(
-            f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
-            "Use StochasticSampling, or let the environment take all parts of an action in one array."
+        raise Unfit(
+            f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}.",
+            "Use StochasticSampling, or let the environment take all parts of an action in one array.",
+            {"exploration_config": dict(default)},
         )
     return KINDS.get(kind, kind)(**settings).for_actions(action_space)
 

@@ -1,15 +1,16 @@
 """The settings of updates and of what computes them: the sections framework, training, resources and learners."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.conflicts import Mistake, conflict, needs
+from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
 from rllib.config.sections import Merged, NotYet, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
-from rllib.models.model_settings import check_model
+from rllib.models.model_settings import MODEL_DEFAULTS, check_model
 from rllib.schedules import Schedule
 
 # Default of settings that are dicts; every config gets a copy.
@@ -18,6 +19,9 @@ _EMPTY: dict = {}
 
 class UpdatesConfig(ConfigObject):
     """The sections framework, training, resources and learners."""
+
+    # Settings that describe networks; the others say what differs from the first.
+    network_settings_names: ClassVar[tuple[str, ...]] = ("model",)
 
     @section
     def framework(
@@ -270,6 +274,33 @@ class UpdatesConfig(ConfigObject):
         points = self.get(f"{name}_schedule")
         value = self[name] if points is None else points
         return None if value is None else Schedule(value)
+
+    def with_defaults(self, *keys: str, of: Collection[str] = ()) -> dict[str, dict]:
+        """The remedy that leaves these keys of networks' settings at what they are for any network.
+
+        Args:
+            keys: of `model`; those that have their defaults already are left out.
+            of: settings that hold them; by default all `network_settings_names`.
+        """
+        found = {}
+        for name in of or self.network_settings_names:
+            given = {key: self[name].get(key, MODEL_DEFAULTS[key]) for key in keys}
+            if changed := {key: MODEL_DEFAULTS[key] for key in keys if given[key] != MODEL_DEFAULTS[key]}:
+                found[name] = changed
+        return found
+
+    def placed(self, mistake: Mistake) -> Mistake:
+        """The mistake, its remedies with the settings of a network wherever this config has them."""
+        return replace(mistake, remedies=tuple(map(self._placed, mistake.remedies)))
+
+    def _placed(self, remedy: Remedy) -> Remedy:
+        changes = remedy.get("model", {})
+        others = {
+            name: {key: value for key, value in changes.items() if key in self[name]}
+            for name in self.network_settings_names[1:]
+        }
+        given = {name: value_of(self, name, value) for name, value in remedy.items()}
+        return given | {name: changed for name, changed in others.items() if changed}
 
     @property
     def acting_model(self) -> Mapping[str, Any]:

@@ -1,0 +1,106 @@
+"""Rules about the spaces and the network of a policy, which are checked before any policy is made.
+
+    class MyConfig(AlgorithmConfig):
+        @of_spaces("num_atoms")
+        def _check_actions(self, policy: NewPolicy) -> Mistake | None:
+            if self.num_atoms > 1 and isinstance(policy.action_space, Discrete):
+                return Mistake("num_atoms is for continuous actions.", ("num_atoms",), ({"num_atoms": 1},))
+
+`described` (policies.py) is the one place where they are checked: it describes the networks of all policies, and
+raises one SettingsError for all of them. What a network's description, a replay or a learner refuses itself is raised
+as Unfit, and becomes a mistake there, or in `naming_settings`.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gymnasium import Space
+
+from rllib.config.conflicts import Mistake, Unfit
+from rllib.models.policy_spec import PolicySpec
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.config import AlgorithmConfig
+
+F = TypeVar("F", bound=Callable)
+
+
+@dataclass(frozen=True)
+class NewPolicy:
+    """A policy that is to be made.
+
+    Attributes:
+        policy_id: of the policy.
+        observation_space, action_space: as the policy sees them.
+        run: settings of the run.
+        own: the settings in which the policy differs from the run.
+        num_agents: number of agents of the environment; None: it has one, without a name.
+        spec: the network; None for the rules that are about spaces alone, with which there may be no network.
+    """
+
+    policy_id: str
+    observation_space: Space
+    action_space: Space
+    run: "AlgorithmConfig"
+    own: Mapping[str, Any]
+    num_agents: int | None = None
+    spec: PolicySpec | None = None
+
+
+def of_spaces(*names: str) -> Callable[[F], F]:
+    """Marks a method of a config class that checks its settings with a policy's spaces: it returns a Mistake, or None.
+
+    It is called where these settings exist.
+    """
+    return _marked(names, needs_network=False)
+
+
+def of_network(*names: str) -> Callable[[F], F]:
+    """The same for a method that looks at the policy's network, `NewPolicy.spec`, too."""
+    return _marked(names, needs_network=True)
+
+
+def _marked(names: tuple[str, ...], needs_network: bool) -> Callable[[F], F]:
+    def mark(method: F) -> F:
+        method.__of_policies__ = names, needs_network
+        return method
+
+    return mark
+
+
+def broken_rules(config: "AlgorithmConfig", policy: NewPolicy, needs_network: bool) -> Iterator[Mistake]:
+    """What is wrong with a policy by the rules of its config's class.
+
+    Args:
+        config: settings of the policy.
+        policy: what they are to fit.
+        needs_network: by the rules that look at the network, or by those that do not.
+    """
+    for name, (names, looks_at_network) in _rules(type(config)).items():
+        is_due = looks_at_network is needs_network and all(each in config.settings for each in names)
+        if is_due and (mistake := getattr(config, name)(policy)):
+            yield mistake
+
+
+def _rules(cls: type) -> dict[str, tuple[tuple[str, ...], bool]]:
+    """Name of a method -> the settings that it reads, and whether it looks at the network.
+
+    A method replaces one of its name in a base.
+    """
+    return {
+        name: member.__of_policies__
+        for base in reversed(cls.__mro__)
+        for name, member in vars(base).items()
+        if hasattr(member, "__of_policies__")
+    }
+
+
+@contextlib.contextmanager
+def naming_settings(config: "AlgorithmConfig") -> Iterator[None]:
+    """Raises what a replay, a learner or another part finds unfit as a SettingsError of this config."""
+    try:
+        yield
+    except Unfit as error:
+        raise config.error(config.placed(error.mistake)) from error

@@ -153,7 +153,7 @@ def broken_rules(config) -> dict:
     found = {}
     for rule, (names, check) in rules_of(type(config)).items():
         if all(name in config.settings for name in names) and (mistake := check(config)):
-            found[getattr(check, "__func__", check) if isinstance(rule, str) else rule] = mistake
+            found[check if hasattr(check, "__relates__") else rule] = mistake
     return found
 
 

@@ -240,12 +240,11 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def _check_critics(self):
         unknown = [name for name in self.q_model_config if name not in (*_CRITIC_SETTINGS, *_OF_BOTH)]
         if unknown:
-            known = [name for name in unknown if name in MODEL_DEFAULTS]
             return Mistake(
                 f"q_model_config={self.q_model_config!r} may have {', '.join(_CRITIC_SETTINGS)}, not "
                 f"{', '.join(map(str, unknown))}.",
                 ("q_model_config",),
-                (self.with_defaults(*known, of=("q_model_config",)),) if known == unknown else (),
+                ({"q_model_config": self.settings["q_model_config"].default},),
                 "Use .training(q_model_config={'fcnet_hiddens': [256, 256]}).",
             )
         return self._network_problem("q_model_config")
@@ -348,11 +347,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def _check_actor(self):
         return self._network_problem("policy_model_config")
 
-    def _network_problem(self, own: str) -> Mistake | str | None:
+    def _network_problem(self, own: str) -> Mistake | None:
         try:
             settings = check_model(self.network_settings(own))
         except ValueError as error:
-            return f"{own}: {error}"
+            plain = {name: self.settings[name].default for name in (own, "model")}
+            return Mistake(f"{own}: {error}", (own, "model"), (plain,), advice=None)
         if settings["network"] is not None and settings["fcnet_activation"] != "relu":
             return Mistake(
                 f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="

@@ -47,7 +47,7 @@ class A2CConfig(IntrinsicConfig, ActorCriticConfig):
             "microbatch_size",
             "train_batch_size",
             when=lambda config: config.on_policy and (config.microbatch_size or 0) > config.train_batch_size,
-            why="microbatch_size must be at most train_batch_size, of which it is a part",
+            why="a part of a batch is at most as large as the batch",
             remedies=[{"microbatch_size": None}, lambda config: {"microbatch_size": config.train_batch_size}],
         ),
     )

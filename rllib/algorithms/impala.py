@@ -99,7 +99,7 @@ class IMPALAConfig(PolicyGradientConfig):
             "rollout_fragment_length",
             "train_batch_size",
             when=lambda config: config.rollout_fragment_length not in ("auto", *range(config.train_batch_size + 1)),
-            why="rollout_fragment_length must not exceed train_batch_size: a train batch is made of whole fragments",
+            why="a train batch is made of whole fragments, so it has to be as long as one",
             remedies=[
                 lambda config: {"train_batch_size": config.rollout_fragment_length},
                 lambda config: {"rollout_fragment_length": config.train_batch_size},
@@ -109,7 +109,7 @@ class IMPALAConfig(PolicyGradientConfig):
             "replay_proportion",
             "replay_buffer_num_slots",
             when=lambda config: config.replay_proportion and not config.replay_buffer_num_slots,
-            why="replay_buffer_num_slots=0 keeps no fragment to replay",
+            why="with replay_buffer_num_slots=0 no fragment is kept to replay",
             remedies=[{"replay_buffer_num_slots": 100}, {"replay_proportion": 0.0}],
         ),
         conflict(
@@ -123,14 +123,14 @@ class IMPALAConfig(PolicyGradientConfig):
             "num_aggregation_workers",
             "num_rollout_workers",
             when=lambda config: config.num_aggregation_workers and not config.num_rollout_workers,
-            why="they have nothing to join with num_rollout_workers=0",
+            why="without rollout workers there is nothing to join",
             remedies=[{"num_rollout_workers": 2}, {"num_aggregation_workers": 0}],
         ),
         conflict(
             "num_aggregation_workers",
             "learner_queue_size",
             when=lambda config: config.num_aggregation_workers > config.learner_queue_size,
-            why="num_aggregation_workers hold a train batch each, more than learner_queue_size allows",
+            why="the first hold a train batch each, more than the second allows",
             remedies=[
                 lambda config: {"learner_queue_size": config.num_aggregation_workers},
                 lambda config: {"num_aggregation_workers": config.learner_queue_size},

@@ -243,8 +243,9 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
         given = [name for name in ("num_atoms", "target_critics_sampled") if name in self.changes()]
         if not given or not isinstance(policy.action_space, spaces.Discrete):
             return None
+        is_or_are = "is" if len(given) == 1 else "are"
         return Mistake(
-            f"{' and '.join(given_as(self, name) for name in given)}: for continuous actions, but they are "
+            f"{' and '.join(given_as(self, name) for name in given)} {is_or_are} for continuous actions, but they are "
             f"{policy.action_space}.",
             tuple(given),
             ({name: self.settings[name].default for name in given},),
@@ -479,8 +480,8 @@ class TQCConfig(SACConfig):
     """Settings of TQC: SAC's, and the critics' quantiles."""
 
     refuses: ClassVar[dict[str, str]] = {
-        "num_atoms": "TQC's critics give quantiles, n_quantiles, and SAC's may have num_atoms",
-        "target_critics_sampled": "TQC has targets of its own, and the setting is for SAC's",
+        "num_atoms": "TQC's critics give quantiles, n_quantiles; atoms are for SAC's",
+        "target_critics_sampled": "TQC has targets of its own; SAC's take the least value",
         "cost_limit": "TQC's actor is led by quantiles of rewards alone",
     }
     learns_by_batch: ClassVar[bool] = False
@@ -501,7 +502,7 @@ class TQCConfig(SACConfig):
             "top_quantiles_to_drop_per_net",
             "n_quantiles",
             when=lambda config: config.top_quantiles_to_drop_per_net >= config.n_quantiles,
-            why="top_quantiles_to_drop_per_net must be less than n_quantiles, or no targets are left",
+            why="the first must be less than the second, or no targets are left",
             remedies=[
                 lambda config: {"top_quantiles_to_drop_per_net": min(2, config.n_quantiles - 1)},
                 lambda config: {"n_quantiles": config.top_quantiles_to_drop_per_net + 1},

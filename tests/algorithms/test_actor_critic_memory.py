@@ -175,7 +175,7 @@ class CountingActions(CountingEnv):
 def test_the_capacity_counts_steps():
     made = config(replay={"capacity": 600})
     assert (made.steps_per_row, made.rows_of_capacity) == (3, 200)
-    assert made.training(replay_buffer_config={"capacity": 59}).lost_before_learning().endswith("=59 or less.")
+    assert made.training(replay_buffer_config={"capacity": 59}).lost_before_learning().text(str).endswith("=59 or less.")
     assert config(model={"fcnet_hiddens": [8]}, replay={"capacity": 600}).rows_of_capacity == 600
 
 
@@ -286,8 +286,8 @@ def test_agents_have_sequences_of_their_own(tmp_path, shared, workers):
         ({"replay": {"storage_unit": "sequences"}}, "must be 'timesteps'.*capacity counts steps"),
         ({"replay": {"replay_sequence_length": 20}}, "replay_sequence_length must be -1"),
         ({"model": {}, "replay": {"replay_burn_in": 2}}, "replay_burn_in=2 is for networks with a memory"),
-        ({"cost_limit": 1.0}, "cost_limit=1: a critic of costs has no memory"),
-        ({"num_atoms": 11}, "num_atoms=11: distributions of returns have no memory"),
+        ({"cost_limit": 1.0}, "cost_limit=1.0 .*: a critic of costs has no memory"),
+        ({"num_atoms": 11}, "num_atoms=11 .*: distributions of returns have no memory"),
         ({"model": {}, "zero_init_states": False}, "zero_init_states=False is for networks with a memory"),
         ({"env": MatchPicture, "model": {**GRU, "conv_filters": [[4, [4, 4], 2]]}}, "critics have a memory of vectors"),
     ],

@@ -125,8 +125,8 @@ def test_an_actor_without_normalisation():
 @pytest.mark.parametrize(
     ("env", "training", "message"),
     [
-        (Reach, {"tau": 0.01}, "tau=0.01 has no effect here: CrossQ has no target copies"),
-        (Reach, {"target_network_update_freq": 100}, "target_network_update_freq=100 has no effect here"),
+        (Reach, {"tau": 0.01}, "tau=0.01: CrossQ has no target copies"),
+        (Reach, {"target_network_update_freq": 100}, "target_network_update_freq=100: CrossQ has no target copies"),
         (Reach, {"q_model_config": {"layer_norm": True}}, "q_model_config: layer_norm=True is not available"),
         (Reach, {"policy_model_config": {"use_sde": True}}, r"use_sde=True .* \.training\(batch_norm_actor=False\)"),
         (Reach, {"batch_norm_momentum": 1.5}, "batch_norm_momentum=1.5 must be"),

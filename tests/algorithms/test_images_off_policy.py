@@ -230,7 +230,7 @@ class Masked(SampledEnv):
         (SACConfig, {"env": Masked}, "SAC's critics read images without action masks"),
         (SACConfig, {"env": "Pendulum-v1", "model": {}, "image_shift": 4}, "image_shift=4 shifts images .* no conv"),
         (SACConfig, {"image_shift": -1}, "image_shift=-1 must be"),
-        (SACConfig, {"learner": "numpy"}, "a network with convolutions use learner='torch'"),
+        (SACConfig, {"learner": "numpy"}, "a network with convolutions. Use learner='torch'"),
         (
             SACConfig,
             {"q_model_config": {"conv_filters": [[4, 10, 1]]}},

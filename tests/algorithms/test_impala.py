@@ -58,13 +58,13 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"replay_proportion": 0.5}, "replay_proportion=0.5 does not go with replay_buffer_num_slots=0"),
+            ({"replay_proportion": 0.5}, "replay_proportion=0.5: with replay_buffer_num_slots=0"),
             ({"minibatch_buffer_size": 2}, "with num_sgd_iter=1 each is used once"),
             (
                 {"num_aggregation_workers": 3, "learner_queue_size": 2},
-                "num_aggregation_workers=3 hold a train batch each, more than learner_queue_size=2",
+                "num_aggregation_workers=3 and learner_queue_size=2: the first hold",
             ),
-            ({"train_batch_size": 30}, "rollout_fragment_length=50 must not exceed train_batch_size=30"),
+            ({"train_batch_size": 30}, "rollout_fragment_length=50 and train_batch_size=30"),
             ({"opt_type": "adagrad"}, "opt_type"),
             ({"model": {"fcnet_hidens": [4]}, "train_batch_size": 0}, "2 mistakes(.|\n)*unknown model.*fcnet_hiddens"),
             ({"vtrace_clip_rho": 1.0}, "vtrace_clip_rho_threshold"),
@@ -81,7 +81,7 @@ class TestSettings:
 
     def test_aggregation_needs_workers(self):
         config = IMPALAConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
-        with pytest.raises(ValueError, match="num_aggregation_workers=1 have nothing to join"):
+        with pytest.raises(ValueError, match="num_aggregation_workers=1 and num_rollout_workers=0"):
             config.training(num_aggregation_workers=1).build()
 
     def test_no_workers_are_told(self, caplog):

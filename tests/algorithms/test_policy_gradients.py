@@ -182,8 +182,8 @@ def test_observation_filters_are_merged(kind):
 @pytest.mark.parametrize(
     ("config_", "message"),
     [
-        (A2CConfig().training(microbatch_size=64), "microbatch_size=64 must be at most train_batch_size=32"),
-        (A2CConfig().training(use_critic=False), "use_gae=True needs a critic"),
+        (A2CConfig().training(microbatch_size=64), "microbatch_size=64 and train_batch_size=32"),
+        (A2CConfig().training(use_critic=False), "use_gae=True needs use_critic"),
         (A2CConfig().training(opt_type="adagrad"), "opt_type='adagrad'"),
         (A2CConfig().training(model={"fcnet_hidens": [8]}), "fcnet_hidens"),
         (A3CConfig().training(max_requests_in_flight_per_sampler_worker=0), "must be an integer >= 1"),

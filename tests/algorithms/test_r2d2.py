@@ -313,9 +313,9 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
             {"model": {"fcnet_hiddens": [8]}},
             r"R2D2 learns from sequences, so its policy needs a memory. Use .*use_lstm",
         ),
-        ({"num_atoms": 11}, r"num_atoms=11 learns distributions.*use_h_function=False"),
+        ({"num_atoms": 11}, r"num_atoms=11: .* learns distributions.*use_h_function=False"),
         ({"munchausen_alpha": 0.9, "double_q": False}, "is for single rows"),
-        ({"num_quantiles": 11}, r"num_quantiles=11 learns quantiles.*use_h_function=False"),
+        ({"num_quantiles": 11}, r"num_quantiles=11: .* learns quantiles.*use_h_function=False"),
         ({"replay": {"replay_burn_in": -1}}, "replay_burn_in=-1 must be an integer >= 0"),
         ({"replay": {"replay_burn_in": 2.5}}, "replay_burn_in=2.5 must be an integer >= 0"),
         ({"replay": {"replay_sequence_length": 20}}, "replay_sequence_length must be -1"),
@@ -340,5 +340,5 @@ def test_bad_settings(settings, match):
 def test_a_replay_too_small_for_what_is_sampled_before_learning_is_told_in_sequences():
     config = R2D2Config().training(model={**LSTM, "max_seq_len": 5}, num_steps_sampled_before_learning_starts=200)
     assert config.training(replay_buffer_config={"capacity": 40}).lost_before_learning() is None
-    message = config.training(replay_buffer_config={"capacity": 39}).lost_before_learning()
+    message = config.training(replay_buffer_config={"capacity": 39}).lost_before_learning().text(str)
     assert "Use {'capacity': 40} or more, or num_steps_sampled_before_learning_starts=195 or less" in message

@@ -209,7 +209,7 @@ def check_policy_id(policy_id: Any) -> None:
     if not is_name or len(policy_id.encode()) > _LONGEST_ID:
         raise ValueError(
             f"a policy's id is a string that can be the name of a directory in checkpoints, of at most {_LONGEST_ID} "
-            f"bytes, without <>:\"/\\|?* and control characters, and without a dot or a space at its end, but "
+            f'bytes, without <>:"/\\|?* and control characters, and without a dot or a space at its end, but '
             f"{policy_id!r:.80} was given"
         )
 

@@ -538,15 +538,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             NewPolicy(policy_id, *pair, self.config, overrides.get(policy_id, {}), num_agents)
             for policy_id, pair in spaces.items()
         )
-        return described(policies, self.config_of, self._checked_spec)
+        return described(policies, self.config_of, self.make_policy_spec, self._check_spec)
 
-    def _checked_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
-        """`make_policy_spec`, or an error that says why such a policy cannot be trained."""
-        spec = self.make_policy_spec(observation_space, action_space, config)
+    def _check_spec(self, spec: PolicySpec, config: AlgorithmConfig) -> None:
+        """Raises a ValueError that says why a policy of this description cannot be trained."""
         spec.check()
         given = config.model.get("custom_action_dist")
         if given is None:
-            return spec
+            return
         if not spec.distribution.has_log_prob:
             raise Unfit(
                 f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
@@ -555,7 +554,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 {"model": {"custom_action_dist": None}},
             )
         spec.distribution.check()
-        return spec
 
     def _refuse_memory(self) -> None:
         """Raises an error where a policy has a memory, and its exploration or postprocess cannot use one.

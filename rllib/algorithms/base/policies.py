@@ -85,6 +85,7 @@ def described(
     policies: Iterable[NewPolicy],
     config_of: Callable[[str], AlgorithmConfig],
     describe: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
+    check: Callable[[PolicySpec, AlgorithmConfig], None],
 ) -> dict[str, PolicySpec]:
     """Policy id -> its network, where the settings of all policies fit their spaces and networks.
 
@@ -92,6 +93,7 @@ def described(
         policies: those that are to be made.
         config_of: settings of a policy, by its id.
         describe: the network for these spaces by these settings.
+        check: tries a network that keeps all rules; it raises an error if that is not one to learn with.
 
     Raises:
         SettingsError: with the mistakes of all policies; one in settings of the run is said once.
@@ -104,11 +106,12 @@ def described(
         if not mistakes:
             try:
                 spec = describe(policy.observation_space, policy.action_space, config)
+                mistakes = list(broken_rules(config, dataclasses.replace(policy, spec=spec), needs_network=True))
+                if not mistakes:
+                    check(spec, config)
+                    specs[policy.policy_id] = spec
             except Unfit as error:
                 mistakes = [config.placed(error.mistake)]
-            else:
-                specs[policy.policy_id] = spec
-                mistakes = list(broken_rules(config, dataclasses.replace(policy, spec=spec), needs_network=True))
         for mistake in mistakes:
             if is_own := not policy.own.keys().isdisjoint(mistake.names):
                 mistake = _in_run(mistake, policy.run, config, policy.policy_id, policy.own)

@@ -36,8 +36,8 @@ class CQLConfig(SACConfig):
     takes_choices: ClassVar[bool] = False
     for_other_actions: ClassVar[str] = "DQN with .training(conservative_weight=1.0) for Discrete actions"
     refuses: ClassVar[dict[str, str]] = {
-        "num_atoms": "CQL's penalty is of expected returns, and SAC's critics may give distributions",
-        "target_critics_sampled": "CQL has targets of its own, and the setting is for SAC's",
+        "num_atoms": "CQL's penalty is of expected returns; atoms are for SAC's critics",
+        "target_critics_sampled": "CQL has targets of its own; SAC's take the least value",
         "cost_limit": "CQL learns from recorded steps, so no episode of its policy has a cost",
     }
 

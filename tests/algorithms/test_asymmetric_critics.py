@@ -192,8 +192,8 @@ def test_earlier_checkpoints_have_a_number_of_first_inputs():
         (lambda: config(hidden=list(SPACE.spaces)), "leave the policy at least one"),
         (lambda: config(model={"vf_share_layers": True}), r"'vf_share_layers': True\} does not go with .*: False\}"),
         (lambda: config(model={"use_lstm": True}), r"'use_lstm': True\} does not go with"),
-        (lambda: DQNConfig().environment(Simulator, critic_observation_keys=HIDDEN), "there is none here"),
-        (lambda: config().multi_agent(centralized_critic=True), "Use one of them"),
+        (lambda: DQNConfig().environment(Simulator, critic_observation_keys=HIDDEN), "no value beside the policy"),
+        (lambda: config().multi_agent(centralized_critic=True), "both say what the value reads"),
     ],
 )
 def test_what_does_not_fit_is_refused(made, message):

@@ -260,7 +260,7 @@ MINIMA = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_
 @pytest.mark.parametrize("name", sorted(RECORDED))
 def test_an_iteration_from_recorded_data_has_the_updates_that_were_asked_for(name):
     config = small(name).offline_data(dataset_num_iters_per_learner=3).evaluation(evaluation_interval=None)
-    with pytest.raises(ValueError, match=r"dataset_num_iters_per_learner=3 and min_.* both say how long"):
+    with pytest.raises(ValueError, match=r"dataset_num_iters_per_learner=3 and min_.*: both say how long"):
         config.validate()
     config.reporting(**{each: config.settings[each].default for each in MINIMA})
     with config.build() as algo:

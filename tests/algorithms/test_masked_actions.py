@@ -402,7 +402,7 @@ class TestBadMasks:
             build(PPOConfig(), "Pendulum-v1", action_mask_from="info")
 
     def test_no_key(self):
-        with pytest.raises(ValueError, match="action_mask_from='info' needs a name for the mask"):
+        with pytest.raises(ValueError, match="action_mask_key=None and action_mask_from='info': the mask needs a name"):
             build(PPOConfig(), action_mask_from="info", action_mask_key=None)
 
     def test_a_mask_that_is_not_used(self):

@@ -7,6 +7,7 @@ import pytest
 
 from rllib import ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
+from rllib.config.conflicts import SettingsError
 from rllib.env import register_env
 from rllib.env.multi_agent import make_multi_agent
 from rllib.policies import PolicySpec
@@ -139,9 +140,20 @@ def test_what_a_mapping_raises_names_agent_and_episode():
 
 
 def test_mistakes_in_the_settings_of_a_policy_name_it():
-    with pytest.raises(TypeError, match="no setting 'lrr'") as raised:
+    with pytest.raises(TypeError, match=r"no setting 'lrr'.* These are settings of the policy 'p0'\."):
         build(policies={"p0": {"lrr": 1}})
-    assert raised.value.__notes__ == ["These are settings of the policy 'p0'."]
+
+
+def test_what_ends_a_mistake_in_the_settings_of_a_policy_changes_its_own():
+    with pytest.raises(SettingsError, match=r"clip_param=-1.* These are settings of the policy 'p1'\.") as raised:
+        build(policies={"p0": {"lr": 0.1}, "p1": {"clip_param": -1, "lr": 0.2}}, policy_mapping_fn={"*": "p0"})
+    (mistake,) = raised.value.mistakes
+    (remedy,) = mistake.remedies
+    assert mistake.names == ("policies", "clip_param")
+    assert remedy["policies"]["p0"] == {"lr": 0.1}
+    assert remedy["policies"]["p1"].config == {"clip_param": 0.3, "lr": 0.2}
+    with build(**remedy, policy_mapping_fn={"*": "p0"}) as algo:
+        assert algo.config_of("p1").clip_param == 0.3
 
 
 def test_a_setting_of_the_run_may_be_repeated_for_a_policy():

@@ -341,7 +341,7 @@ def test_batches_of_sequences_have_the_rows_that_were_asked_for():
 # ---------------------------------------------------------------------- what does not fit
 
 REFUSED = {
-    "no data": (lambda: config("BC", "sampler"), 'BC learns from recorded data, but input_="sampler"'),
+    "no data": (lambda: config("BC", "sampler"), "BC learns from recorded data, but input_='sampler'"),
     "of one's own policy": (lambda: config("PPO"), "PPO learns from steps of its own policy"),
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),

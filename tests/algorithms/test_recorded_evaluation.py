@@ -123,7 +123,7 @@ ONE = {"is": {"type": "is"}}
 REFUSED = {
     "no data": (
         lambda: get_algorithm_config("PPO").environment("CartPole-v1").evaluation(off_policy_estimation_methods=ONE),
-        "estimate from recorded data, but input_='sampler'",
+        "input_='sampler': returns are estimated from recorded data",
     ),
     "estimator": (lambda: config(off_policy_estimation_methods={"a": {"type": "iss"}}), "there is no estimator 'iss'"),
     "argument": (lambda: config(off_policy_estimation_methods={"a": {"type": "is", "x": 1}}), "takes epsilon_greedy"),
@@ -134,7 +134,7 @@ REFUSED = {
     "nothing held out": (lambda: config(offline_evaluation_interval=1), "offline_validation_fraction=0.1"),
     "the best": (
         lambda: config(off_policy_estimation_methods=ONE).offline_data(input_fraction_of_best=0.5),
-        "chooses episodes by their returns",
+        "episodes that are chosen by their returns",
     ),
     "all held out": (lambda: config().offline_data(offline_validation_fraction=1), "nothing to learn from"),
 }

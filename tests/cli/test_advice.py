@@ -82,10 +82,11 @@ def test_what_ends_a_mistake_in_settings_is_said_as_it_is_typed(command, config)
     with pytest.raises(SettingsError) as raised, click.Context(click.Command(command)):
         config.validate()
     (mistake,) = raised.value.mistakes
-    remedy = next(each for each in mistake.remedies if any(asks(value) for value in each.values()))
+    ways = (*mistake.remedies, *mistake.examples)
+    remedy = next(each for each in ways if any(asks(value) for value in each.values()))
     with click.Context(click.Command(command)):
         shown = told(raised.value)
-    typed = shlex.split(re.search(r"(?<=se )(--set \S+|--config '[^']*'|\S+=\S+?)(?=[.,]? |[.]$)", shown)[0])
+    typed = shlex.split(re.search(r"(?<=se )(--set [^\s,]+|--config '[^']*'|[^\s,]+)", shown)[0].rstrip("."))
     if command == "evaluate":
         given = parse_mapping(typed[1], "--config")
     else:

@@ -7,15 +7,17 @@ looks like (`SAMPLES`).
 
 import contextlib
 import itertools
+import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from rllib import PPOConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.base.settings import updates
 from rllib.config.config_object import ConfigObject, rules_of
-from rllib.config.conflicts import Mistake
+from rllib.config.conflicts import DEFAULT, Mistake, SettingsError, conflict, needs, surrounded
 from tests.config.probes import candidates
 
 # Values that break rules, of settings which take anything or dicts.
@@ -77,6 +79,8 @@ def _values(config, name) -> list:
 
 def _breaking(config, rule: Found):
     """Configs with other values of the rule's settings that break it, and the mistakes, each kind of them once."""
+    if rule.tells_text:
+        return
     settings = [name for name in rule.names if name in config.settings]
     known = [values for values in rule.values if values.keys() <= config.settings.keys()]
     drawn = (dict(zip(settings, each)) for each in itertools.product(*(_values(config, name) for name in settings)))
@@ -90,7 +94,9 @@ def _breaking(config, rule: Found):
             if values not in known:
                 rule.values.append(values)
             yield changed, mistake
-        rule.tells_text = rule.tells_text or isinstance(mistake, str)
+        if isinstance(mistake, str):
+            rule.tells_text = True
+            return
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +148,100 @@ def test_a_message_says_what_ends_the_mistake(rules):
             message = str(config.error(mistake))
             assert mistake.problem in message
             assert mistake.advice is None or len(message) > len(mistake.problem) + len("PPOConfig: Leave it out.")
+
+
+# ---------------------------------------------------------------------- the parts
+
+
+def shown(*remedies, examples=(), names=("lr", "lr_schedule"), **more) -> str:
+    message = str(PPOConfig().error(Mistake("It is so.", names, remedies, examples=examples, **more)))
+    return message.removeprefix("PPOConfig: It is so. ")
+
+
+def test_remedies_are_joined_in_words():
+    assert shown({"lr": 0.1}) == "Use .training(lr=0.1)."
+    assert shown({"lr": 0.1, "gamma": 0.9}) == "Use .training(lr=0.1, gamma=0.9)."
+    assert shown({"lr": 0.1, "explore": False}) == "Use .training(lr=0.1).exploration(explore=False)."
+    assert shown({"lr": 0.1}, {"gamma": 0.9}) == "Use .training(lr=0.1) or .training(gamma=0.9)."
+    assert shown({"lr_schedule": None}, {"lr": 0.1}) == "Leave lr_schedule out, or use .training(lr=0.1)."
+    assert shown({"lr": 0.1}, {"grad_clip": None, "seed": None}) == (
+        "Use .training(lr=0.1), or leave grad_clip and seed out."
+    )
+    assert shown({"lr": 0.1, "seed": None}, {"lr": 0.2}) == (
+        "Use .training(lr=0.1) and leave seed out, or use .training(lr=0.2)."
+    )
+    assert shown({"env": "CartPole-v1"}) == "Use .environment('CartPole-v1')."
+    assert shown({"seed": None}, examples=[{"input_": "PATH"}]) == (
+        "Leave seed out, or use .offline_data(input_='PATH')."
+    )
+    assert shown({"lr": 0.1}, note="It is slow.") == "Use .training(lr=0.1). It is slow."
+    assert shown({"lr": 0.1}, advice="Think.", note="It is slow.") == "Think. It is slow."
+
+
+def test_the_only_setting_of_a_mistake_gets_the_value_that_is_right():
+    """Left out are those of several, and dicts to which section methods would only add."""
+    assert shown({"seed": None}, names=("seed",)) == "Use .debugging(seed=None)."
+    assert shown({"env_config": {}}, names=("env_config",)) == "Leave env_config out."
+
+
+def test_a_mistake_says_what_ends_it():
+    with pytest.raises(TypeError, match="nothing says what ends this mistake"):
+        Mistake("It is so.", ("lr",))
+    with pytest.raises(TypeError, match="must be a tuple"):
+        Mistake("It is so.", "lr", advice="Leave it.")
+
+
+def test_an_error_keeps_its_mistakes_in_another_process_and_with_more_text():
+    config = PPOConfig().environment("CartPole-v1").training(lr=-1, sgd_minibatch_size=9000)
+    with pytest.raises(SettingsError) as raised:
+        config.validate()
+    error = raised.value
+    for other in (pickle.loads(pickle.dumps(error)), surrounded(error, "In a file: ", "Look there.")):
+        assert isinstance(other, SettingsError) and other.mistakes == error.mistakes
+    assert str(other) == f"In a file: {error} Look there."
+    assert str(pickle.loads(pickle.dumps(other))) == str(other)
+    assert str(surrounded(ValueError("no."), "In a file: ", "Look there.")) == "In a file: no. Look there."
+
+
+def test_a_number_asks_for_something_where_none_is_asked_for_by_none():
+    """A limit of 0 is a limit; a coefficient of 0 is none."""
+    config = PPOConfig().environment("CartPole-v1").training(recompute_advantages=True, cost_limit=0)
+    (mistake,) = config.mistakes()
+    assert mistake.names == ("recompute_advantages", "cost_limit") and "cost_limit=0.0" in mistake.problem
+
+
+def test_a_remedy_adds_to_dicts_that_are_added_to_and_defaults_replace_them():
+    config = PPOConfig().training(model={"fcnet_hiddens": [4]}).environment(env_config={"size": 3})
+    config.apply({"model": {"use_lstm": True}, "env_config": {}})
+    assert config.model == {"fcnet_hiddens": [4], "use_lstm": True, "vf_share_layers": False}
+    assert config.env_config == {}
+
+
+class Ruled(PPOConfig):
+    conflicts = (
+        needs(("batch_mode", "complete_episodes"), "fits_a_value", why="it is an example", remedies=[{"gamma": 0.5}]),
+        conflict("seed", ("gamma", 0.5), why=lambda config: f"of {config.lr}"),
+        conflict("grad_clip", why="never", remedies=[{"grad_clip": DEFAULT}, {"gamma": lambda config: config.lr}]),
+    )
+    refuses = {"num_learners": "there is one"}  # noqa: RUF012
+
+
+def test_rules_are_checked_where_their_settings_and_properties_are():
+    config = Ruled().environment("CartPole-v1").rollouts(batch_mode="complete_episodes").training(use_critic=False)
+    told = [mistake.problem for mistake in config.training(use_gae=False).mistakes()]
+    assert told == [
+        "batch_mode='complete_episodes' needs fits_a_value, but fits_a_value=False: it is an example.",
+    ]
+    config = Ruled().environment("CartPole-v1").debugging(seed=0).training(gamma=0.5, grad_clip=1)
+    first, second, third = config.learners(num_learners=1).mistakes()
+    assert first.problem == "seed=0 and gamma=0.5: of 5e-05." and first.remedies == ({"seed": None}, {"gamma": 0.99})
+    assert second.remedies == ({"grad_clip": None}, {"gamma": 5e-5})
+    assert third.problem == "num_learners=1: there is one." and third.remedies == ({"num_learners": 0},)
+
+
+def test_a_table_lists_the_rules():
+    rows = {row.rule: row for row in Ruled.describe_rules()}
+    assert rows["`seed` and `gamma=0.5`"].ends == "`seed` left out, or `gamma` left out"
+    assert rows["`grad_clip`"].ends == "`grad_clip` left out, or another `gamma`"
+    assert rows["`num_learners` keeps its default"].why == "there is one"
+    assert rows["`sgd_minibatch_size` is at most `train_batch_size`"].why == ""

@@ -775,7 +775,7 @@ def test_algorithms_learn_from_clients_in_other_processes(config, listen):
 
 
 def test_listen_goes_without_an_environment():
-    with pytest.raises(ValueError, match="Leave env out"):
+    with pytest.raises(ValueError, match="leave env out"):
         PPOConfig().environment("CartPole-v1").external(listen="127.0.0.1:0").build()
     config = PPOConfig().environment(observation_space=BOX, action_space=CHOICE)
     for wrong in ("9900", "http://127.0.0.1:9900"):

@@ -524,7 +524,7 @@ def test_an_update_that_fails_is_everybodys_and_the_learners_live_on(recorded):
             lambda: config("A2C", {"microbatch_size": None}, num_learners=21),
             "more than the 20 rows of train_batch_size",
         ),
-        (lambda: config("PPO", {}, num_learners=2, learner_collective="nccl"), "nccl.* needs a GPU for each learner"),
+        (lambda: config("PPO", {}, num_learners=2, learner_collective="nccl"), "nccl.* needs num_gpus"),
         (
             lambda: config("PPO", {}, num_learners=2, learner_collective="shared_memory").resources(num_gpus=0.5),
             "shared_memory.* sums on CPUs",

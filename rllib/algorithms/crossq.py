@@ -91,6 +91,7 @@ class CrossQConfig(SACConfig):
 
     @relation("model", "q_model_config")
     def _check_normalised_critics(self):
+        """`q_model_config` has no layer_norm: the critics have batch renormalisation."""
         if self.network_settings("q_model_config").get("layer_norm"):
             return Mistake(
                 "q_model_config: layer_norm=True is not available beside batch renormalisation.",
@@ -101,6 +102,7 @@ class CrossQConfig(SACConfig):
 
     @relation("model", "policy_model_config", "batch_norm_actor")
     def _check_normalised_actor(self):
+        """With `batch_norm_actor`, the actor has no layer_norm, no use_sde, and a bias in its output."""
         actor = self.network_settings("policy_model_config") if self.batch_norm_actor else {}
         for name, value in (("layer_norm", True), ("use_sde", True), ("output_layer_use_bias", False)):
             if actor.get(name) is value:

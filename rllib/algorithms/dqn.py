@@ -44,6 +44,7 @@ class DQNConfig(QLearningConfig):
 
     @relation("replay_buffer_config")
     def _check_prioritization(self):
+        """`replay_buffer_config` has worker_side_prioritization=False."""
         given = self.replay_settings()["worker_side_prioritization"]
         if given is not False:
             return Mistake(

@@ -140,6 +140,7 @@ class IMPALAConfig(PolicyGradientConfig):
 
     @of_spaces("num_aggregation_workers")
     def _check_aggregation_of_agents(self, policy: NewPolicy):
+        """`num_aggregation_workers` are for environments with one agent."""
         if self.num_aggregation_workers and policy.num_agents is not None:
             return Mistake(
                 f"num_aggregation_workers={self.num_aggregation_workers} join the fragments of one policy, and "

@@ -99,6 +99,7 @@ class PPOConfig(ConstrainedActorCriticConfig):
 
     @of_network("recompute_advantages")
     def _check_recomputed(self, policy: NewPolicy):
+        """`recompute_advantages` is for networks without a memory."""
         if self.recompute_advantages and policy.spec.state_size:
             return Mistake(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "

@@ -70,6 +70,7 @@ class PQNConfig(SamplingAheadConfig):
 
     @of_spaces()
     def _check_actions(self, policy: NewPolicy):
+        """Actions are choices."""
         return for_discrete_actions(self, policy)
 
 

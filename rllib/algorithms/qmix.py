@@ -93,6 +93,7 @@ class QMixConfig(OffPolicyConfig):
 
     @relation("model")
     def _check_network(self):
+        """`model` has no memory, and is what a group's agents can share."""
         given = {**MODEL_DEFAULTS, **self.model}
         for name in ("use_lstm", "use_gru", "use_attention"):
             if given[name]:

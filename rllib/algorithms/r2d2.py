@@ -114,6 +114,7 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
 
     @of_network("model")
     def _check_memory_there(self, policy: NewPolicy):
+        """`model` has a memory."""
         if policy.spec.state_size:
             return None
         changes = {"use_lstm": True, **({"custom_model": None} if self.model.get("custom_model") else {})}

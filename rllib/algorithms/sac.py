@@ -226,6 +226,7 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
 
     @relation("cost_limit", "model", "q_model_config")
     def _check_costs_of_critics(self):
+        """`cost_limit` is for critics of fully connected layers."""
         settings, names = self.network_settings("q_model_config"), ("network", "custom_model")
         given = {name: settings[name] for name in names if settings.get(name) is not None}
         if self.cost_limit is None or not given:
@@ -240,6 +241,7 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
 
     @of_spaces("num_atoms", "target_critics_sampled")
     def _check_values_of_choices(self, policy: NewPolicy):
+        """`num_atoms` and `target_critics_sampled` are for continuous actions."""
         given = [name for name in ("num_atoms", "target_critics_sampled") if name in self.changes()]
         if not given or not isinstance(policy.action_space, spaces.Discrete):
             return None

@@ -87,6 +87,7 @@ class DDPGConfig(OffPolicyActorCriticConfig):
 
     @relation("model", "policy_model_config")
     def _check_noise(self):
+        """The actor has no use_sde."""
         if self.acting_model.get("use_sde"):
             return Mistake(
                 "policy_model_config: use_sde=True learns the standard deviations of actions, and a deterministic "

@@ -1,7 +1,6 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
 import functools
-import inspect
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -10,22 +9,33 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.config import absent, aliases
-from rllib.config.conflicts import Conflict, Mistake, Place, Remedy, RuleRow, SettingsError, asks_for, refused, row_of
+from rllib.config.conflicts import (
+    Conflict,
+    Mistake,
+    Place,
+    Remedy,
+    RuleRow,
+    SettingsError,
+    asks_for,
+    refused,
+    row_of,
+    rule_of,
+)
 from rllib.config.sections import Setting, Settings
 from rllib.config.setting_types import shortened
 from rllib.did_you_mean import nearest
 
-F = TypeVar("F", bound=Callable)
+R = TypeVar("R", bound=Callable[[Any], Mistake | None])
 
 
-def relation(*names: str) -> Callable[[F], F]:
+def relation(*names: str) -> Callable[[R], R]:
     """Marks a method that checks how settings fit together: it returns a Mistake, or None.
 
     It is for what a conflict cannot say (`conflict`, `needs`, `refuses`: rllib/config/conflicts.py). It is called only
     when each of these settings exists and is right by itself.
     """
 
-    def mark(method: F) -> F:
+    def mark(method: R) -> R:
         method.__relates__ = names
         return method
 
@@ -139,10 +149,12 @@ class ConfigObject(Settings):
                     if not wrong:
                         raise
                     continue  # it reads one of the wrong settings by way of another
-                if isinstance(mistake, str):
-                    mistake = Mistake("", names, advice=mistake) if mistake else None
-                if mistake:
-                    yield mistake
+                if mistake is None:
+                    continue
+                if not isinstance(mistake, Mistake):
+                    told = f"{type(self).__name__}.{getattr(check, '__name__', check)}"
+                    raise TypeError(f"{told} is a relation, which returns a Mistake or None, not {mistake!r:.80}")
+                yield mistake
 
     @classmethod
     def _has(cls, name: str) -> bool:
@@ -204,15 +216,14 @@ class ConfigObject(Settings):
     def describe_rules(cls) -> list[RuleRow]:
         """What excludes what, why, and what ends it: the rules about the settings that this class has."""
         rows = []
-        for key, (names, check) in rules_of(cls).items():
+        for names, check in rules_of(cls).values():
             if not all(map(cls._has, names)):
                 continue
             rule = getattr(check, "__self__", None)
             if isinstance(rule, Conflict):
                 rows.append(row_of(rule))
             else:
-                told = inspect.getdoc(check) or f"{key} checks {', '.join(map('`{}`'.format, names))}"
-                rows.append(RuleRow(told.partition("\n")[0].rstrip("."), "", "", names))
+                rows.append(RuleRow(rule_of(check), "", "", names))
         return rows
 
     # ------------------------------------------------------------------ as a dict

@@ -16,6 +16,7 @@
 its own words, a program can apply them (`ConfigObject.apply`).
 """
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -349,6 +350,11 @@ def row_of(conflict: Conflict) -> RuleRow:
     """A declared rule as a line of a table."""
     ways = [_way_in_table(remedy) for remedy in (*conflict.remedies, *conflict.examples)]
     return RuleRow(conflict.rule, conflict.why, ", or ".join(filter(None, ways)), conflict.names)
+
+
+def rule_of(method: Callable) -> str:
+    """The rule that a method checks: the first line of its docstring."""
+    return (inspect.getdoc(method) or f"see {method.__name__}").partition("\n")[0].removesuffix(".")
 
 
 def _way_in_table(remedy: Remedy | Callable[[Any], Remedy]) -> str:

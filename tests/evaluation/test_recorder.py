@@ -364,7 +364,7 @@ def test_where_steps_are_not_kept_they_are_not_written(tmp_path):
     made = PPOConfig().environment(BasicMultiAgent).multi_agent(policies="shared").rollouts(num_rollout_workers=0)
     with pytest.raises(ValueError, match="several agents, and its steps cannot be written"):
         made.offline_data(output=str(tmp_path)).build()
-    with pytest.raises(ValueError, match="whole episodes are played here, and no steps are kept"):
+    with pytest.raises(ValueError, match="algorithms that play whole episodes, such as ES, keep no steps"):
         get_algorithm_config("ES").environment("CartPole-v1").offline_data(output=str(tmp_path)).rollouts(
             num_rollout_workers=0
         ).build()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
 
-from rllib.algorithms.base.new_policy import NewPolicy, of_network
+from rllib.algorithms.base.new_policy import NewPolicy, of_network, rows_of_policies
 from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve_by_input
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
@@ -27,7 +27,7 @@ from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
 from rllib.config.config_object import relation
-from rllib.config.conflicts import Mistake, conflict
+from rllib.config.conflicts import Mistake, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.policy_spec import PolicySpec
@@ -301,6 +301,10 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         """Defaults of a setting in the algorithms that have one of this name."""
         return _defaults_of_all().get(name, [])
 
+    @classmethod
+    def describe_rules(cls) -> list[RuleRow]:
+        return [*super().describe_rules(), *rows_of_policies(cls)]
+
     # ------------------------------------------------------------------ build
 
     def build(self, env: Any = None):
@@ -429,6 +433,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     @of_network()
     def _check_no_memory(self, policy: NewPolicy):
+        """The network has no memory where the algorithm, or its exploration, cannot use one."""
         kind = exploration_settings(self.exploration_config, self.default_exploration)["type"]
         reason = self.without_memory or getattr(KINDS.get(kind, kind), "without_memory", None)
         return self.no_memory(reason, policy.spec) if reason and policy.spec.state_size else None

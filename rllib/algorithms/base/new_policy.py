@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gymnasium import Space
 
-from rllib.config.conflicts import Mistake, Unfit
+from rllib.config.conflicts import Mistake, RuleRow, Unfit, rule_of
 from rllib.models.policy_spec import PolicySpec
 
 if TYPE_CHECKING:
@@ -95,6 +95,15 @@ def _rules(cls: type) -> dict[str, tuple[tuple[str, ...], bool]]:
         for name, member in vars(base).items()
         if hasattr(member, "__of_policies__")
     }
+
+
+def rows_of_policies(cls: type) -> list[RuleRow]:
+    """The rules about spaces and networks as lines of a table: the first sentence of each method's docstring."""
+    return [
+        RuleRow(rule_of(getattr(cls, name)), "", "", names)
+        for name, (names, _) in _rules(cls).items()
+        if all(each in cls.settings for each in names)
+    ]
 
 
 @contextlib.contextmanager

@@ -94,6 +94,7 @@ class ConstrainedConfig(AlgorithmConfig):
 
     @relation("cost_column", "cost_limit", "info_columns")
     def _check_cost_column(self):
+        """The `cost_column` of `info_columns` is a single number of the step."""
         name = self.episode_cost_column
         given = self.info_columns.get(name)
         if given and (list(given.get("shape", [])) or given.get("before_action")):

@@ -69,6 +69,7 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
 
     @of_network("cost_limit", "model")
     def _check_critic_of_costs(self, policy: NewPolicy):
+        """`cost_limit` is for networks of vectors, without a memory and without a custom model."""
         if self.cost_limit is None:
             return None
         names, unlimited = ("cost_limit", "model"), {"cost_limit": None}

@@ -96,6 +96,7 @@ class DistributedReplayConfig(OffPolicyConfig):
 
     @relation("replay_buffer_config", "num_replay_buffer_shards")
     def _check_shards(self):
+        """The capacity of `replay_buffer_config` is at least `num_replay_buffer_shards`."""
         settings, shards = self.replay_settings(), self.num_replay_buffer_shards
         if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
             return Mistake(
@@ -107,6 +108,7 @@ class DistributedReplayConfig(OffPolicyConfig):
 
     @relation("replay_buffer_config")
     def _check_prioritization(self):
+        """worker_side_prioritization in `replay_buffer_config` is True or False."""
         given = self.replay_settings()["worker_side_prioritization"]
         if type(given) is not bool:
             return Mistake(

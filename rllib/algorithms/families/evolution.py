@@ -89,6 +89,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @relation("noise_size")
     def _check_noise_table(self):
+        """The table of `noise_size` numbers fits into the free memory."""
         size_bytes, available = 4 * self.noise_size, free_bytes()
         if size_bytes > available:
             return Mistake(
@@ -101,6 +102,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @relation("model")
     def _check_built_in(self):
+        """`model` is a network of the library's."""
         if self.model.get("custom_model") is not None:
             return Mistake(
                 f"{self.algorithm_name} perturbs the built-in fully connected networks, so it cannot use "
@@ -120,6 +122,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @of_spaces()
     def _check_actions(self, policy: NewPolicy):
+        """Actions are one array."""
         if parts(policy.action_space) is None:
             return None
         return Mistake(
@@ -130,6 +133,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @of_network("model")
     def _check_no_images(self, policy: NewPolicy):
+        """`model` has no convolutions."""
         if policy.spec.torso is None:
             return None
         return Mistake(

@@ -27,6 +27,7 @@ class IntrinsicConfig(AlgorithmConfig):
 
     @of_spaces("exploration_config")
     def _check_intrinsic_rewards(self, policy: NewPolicy):
+        """All policies learn from intrinsic rewards, or none does (`exploration_config`)."""
         own, of_run = self.exploration_type, policy.run.exploration_type
         if (own in OF_NOVELTY) == (of_run in OF_NOVELTY):
             return None

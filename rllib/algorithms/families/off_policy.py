@@ -163,7 +163,15 @@ class OffPolicyConfig(SamplingAheadConfig):
     def reporting(self, *, min_sample_timesteps_per_iteration=1000) -> Self: ...
 
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
-    def _check_replay(self):
+    def _check_replay(self) -> Mistake | None:
+        """`replay_buffer_config` is a type of replay with its settings, and has room for the first rows."""
+        problem = self._replay_problem()
+        if not isinstance(problem, str):
+            return problem
+        remedy = {"replay_buffer_config": self.settings["replay_buffer_config"].default}
+        return Mistake(problem, ("replay_buffer_config",), (remedy,), advice=None)
+
+    def _replay_problem(self) -> Mistake | str | None:
         settings, defaults = self.replay_settings(), self.replay_defaults
         capacity = settings["capacity"]
         if settings["type"] not in REPLAY_TYPES:
@@ -271,6 +279,7 @@ class OffPolicyConfig(SamplingAheadConfig):
 
     @relation("replay_buffer_config")
     def _check_rows(self):
+        """replay_sequence_length in `replay_buffer_config` is 1."""
         if self.replay_settings()["replay_sequence_length"] != 1:
             return Mistake(
                 "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps.",
@@ -281,6 +290,7 @@ class OffPolicyConfig(SamplingAheadConfig):
 
     @of_spaces("replay_buffer_config")
     def _check_goals(self, policy: NewPolicy):
+        """Hindsight replay in `replay_buffer_config` is for environments with one agent."""
         if self.needs_goals and policy.num_agents is not None:
             return Mistake(
                 f"replay_buffer_config: type={self.replay_settings()['type']!r} asks the environment for the rewards "
@@ -293,6 +303,7 @@ class OffPolicyConfig(SamplingAheadConfig):
 
     @of_spaces("replay_buffer_config")
     def _check_frames(self, policy: NewPolicy):
+        """frame_stack_axis in `replay_buffer_config` is for observations that are stacks of frames."""
         axis, shape = self.replay_settings()["frame_stack_axis"], observation_column(policy.observation_space).shape
         if axis is not None and len(shape) < 2:
             return Mistake(

@@ -206,6 +206,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", *_NETWORKS)
     def _check_own_networks(self):
+        """A custom_model is in `policy_model_config` or `q_model_config`, and fits to the other network."""
         if self.model.get("custom_model") is not None:
             return Mistake(
                 f"model={{'custom_model': {self.model['custom_model']!r:.80}}} would be actor and critics, but critics "
@@ -238,6 +239,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "q_model_config")
     def _check_critics(self):
+        """`q_model_config` has settings of critics, which fit together."""
         unknown = [name for name in self.q_model_config if name not in (*_CRITIC_SETTINGS, *_OF_BOTH)]
         if unknown:
             return Mistake(
@@ -251,6 +253,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "q_model_config", "policy_model_config", "share_encoder")
     def _check_encoder(self):
+        """With `share_encoder`, actor and critics have the same convolutions."""
         of_actor, of_critics = (self.network_settings(own) for own in ("policy_model_config", "q_model_config"))
         for name in _CONVOLUTIONS if self.shares_encoder else ():
             actors, critics = (settings.get(name, MODEL_DEFAULTS[name]) for settings in (of_actor, of_critics))
@@ -266,13 +269,15 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "policy_model_config", "q_model_config", "learner", "replay_buffer_config", "input_")
     def _check_memory(self):
+        """Actor and critics have a memory together, which goes with the learner, the replay and the data."""
         for own in ("policy_model_config", "q_model_config"):
             if given := [name for name in _OF_BOTH if name in self[own]]:
                 return Mistake(
                     f"{own}={{{given[0]!r}: {self[own][given[0]]!r}}}: actor and critics have a memory together, or "
                     "none has.",
                     (own, "model"),
-                    advice=f"Set it in model; {own} may have {', '.join(_CELL)}.",
+                    ({own: self.settings[own].default},),
+                    f"Set it in model; {own} may have {', '.join(_CELL)}.",
                 )
         return self._memory_problem() if self.replays_sequences else self._sequences_without_memory()
 
@@ -286,7 +291,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         plain = {} if self.zero_init_states else {"zero_init_states": True}
         plain |= {"replay_buffer_config": {"replay_burn_in": 0}} if burn_in else {}
         problem = f"{given} is for networks with a memory, and these have none."
-        return Mistake(problem, names, (plain, {"model": {"use_lstm": True}}))
+        return Mistake(problem, names, (plain, *(() if self.without_memory else ({"model": {"use_lstm": True}},))))
 
     def _memory_problem(self) -> Mistake | None:
         """Settings that do not go with a memory."""
@@ -345,6 +350,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "policy_model_config")
     def _check_actor(self):
+        """`policy_model_config` has settings of an actor, which fit together."""
         return self._network_problem("policy_model_config")
 
     def _network_problem(self, own: str) -> Mistake | None:
@@ -372,6 +378,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "q_model_config", "policy_model_config", "input_", "num_learners")
     def _check_residual(self):
+        """Residual networks of `model` go with the data and the learners."""
         networks = [self.network_settings(own).get("network") for own in ("policy_model_config", "q_model_config")]
         network = next(filter(None, networks), None)
         if network is None:
@@ -417,6 +424,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("param_resets")
     def _check_resets(self):
+        """`param_resets` are steps in increasing order."""
         resets = self.param_resets
         if all(type(step) is int and step > 0 for step in resets) and list(resets) == sorted(set(resets)):
             return None
@@ -446,6 +454,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @of_spaces()
     def _check_actions(self, policy: NewPolicy):
+        """Actions are a bounded Box of floats, or choices where the algorithm takes them."""
         space, env = policy.action_space, policy.run.env
         if self.takes_choices and isinstance(space, spaces.Discrete):
             return None
@@ -467,6 +476,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @of_network("model", *_NETWORKS)
     def _check_own_actor(self, policy: NewPolicy):
+        """An actor of the user's has no memory."""
         if self.is_custom("policy_model_config") and policy.spec.state_shapes:
             return Mistake(
                 f"the custom model {policy.spec.network_name} has a memory, but actor and critics of the user's read "
@@ -479,6 +489,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @of_network("model", *_NETWORKS, "image_shift")
     def _check_images(self, policy: NewPolicy):
+        """Actor and critics both read images by convolutions, or neither does; `image_shift` is for images."""
         spec, space, env = policy.spec, policy.observation_space, policy.run.env
         flat = {name: {"conv_filters": []} for name in ("model", *_NETWORKS) if "conv_filters" in self[name]}
         flat |= {"model": {"conv_filters": []}}

@@ -186,6 +186,7 @@ class QLearningConfig(OffPolicyConfig):
 
     @relation("implicit_quantiles", "model")
     def _check_implicit_quantiles(self):
+        """`implicit_quantiles` is for networks without a memory and without a custom model."""
         keys = ("use_lstm", "use_gru", "use_attention", "custom_model")
         asked = [name for name in keys if self.model.get(name)] if self.implicit_quantiles else []
         if asked:
@@ -206,10 +207,12 @@ class QLearningConfig(OffPolicyConfig):
 
     @of_spaces()
     def _check_actions(self, policy: NewPolicy):
+        """Actions are choices."""
         return for_discrete_actions(self, policy)
 
     @relation("hiddens", "model")
     def _check_layers_behind_memory(self):
+        """`hiddens` are rectified, so that layers behind a memory in `model` are, too."""
         model, activation = self.model, self.model.get("post_lstm_activation", "relu")
         has_memory = any(model.get(name) for name in MEMORIES)
         if has_memory and self.hiddens and model.get("post_lstm_hiddens") and activation != "relu":
@@ -240,6 +243,7 @@ class QLearningConfig(OffPolicyConfig):
 
     @relation("hiddens")
     def _check_hiddens(self):
+        """`hiddens` are positive integers."""
         if not all(type(width) is int and width > 0 for width in self.hiddens):
             return Mistake(
                 f"hiddens={self.hiddens!r} must be a list of positive integers.", ("hiddens",), ({"hiddens": [256]},)

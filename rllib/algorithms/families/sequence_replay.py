@@ -62,6 +62,7 @@ class SequenceReplayConfig(OffPolicyConfig):
 
     @relation("replay_buffer_config", "zero_init_states", "model")
     def _check_rows(self):
+        """`replay_buffer_config` fits to sequences where the network has a memory, else to single rows."""
         return self._sequences_problem() if self.replays_sequences else super()._check_rows()
 
     def _sequences_problem(self) -> Mistake | None:

@@ -49,6 +49,7 @@ class BCConfig(MARWILConfig):
 
     @of_network("bc_loss")
     def _check_means(self, policy: NewPolicy):
+        """`bc_loss='mse'` is for continuous actions."""
         if self.bc_loss == "logp" or isinstance(policy.spec.distribution, DiagGaussian):
             return None
         return Mistake(

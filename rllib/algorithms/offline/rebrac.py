@@ -53,6 +53,7 @@ class ReBRACConfig(TD3Config):
 
     @relation("input_")
     def _check_mixture(self):
+        """`input_` has recorded steps alone."""
         if SAMPLER in self.shares():
             recorded = [source for source in self.shares() if source != SAMPLER]
             return Mistake(

@@ -23,7 +23,7 @@ _NARROWEST, _WIDEST = 80, 120
 def command(algorithm: str, words: tuple[str, ...]) -> None:
     """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the
     names that it has in other versions of RLlib. With WORDs, only settings whose names or meaning contain one of them.
-    Then come what excludes what, with the reason and what ends it, and the defaults that are not RLlib's.
+    Then come what excludes what, and the defaults that are not RLlib's, with the reasons.
     """
     with reported(verbose=False):
         with user_input():
@@ -47,15 +47,13 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
 
 
 def _show_rules(config_class: type[ConfigObject], names: set[str], width: int) -> None:
-    """Prints which of these settings exclude or need others, why, and what ends a mistake."""
+    """Prints which of these settings exclude or need others, and why; a message says what ends a mistake."""
     shown = [rule for rule in config_class.describe_rules() if names.intersection(rule.names)]
     if shown:
         click.echo("What excludes what")
     for rule in shown:
-        click.echo(textwrap.fill(rule.rule.replace("`", ""), width, initial_indent="  ", subsequent_indent="    "))
-        ends = f"ended by {rule.ends}" if rule.ends else ""
-        if reason := "; ".join(filter(None, (rule.why, ends))):
-            click.echo(_indented(reason.replace("`", ""), width))
+        told = ": ".join(filter(None, (rule.rule, rule.why))).replace("`", "")
+        click.echo(textwrap.fill(told, width, initial_indent="  ", subsequent_indent="    "))
 
 
 def _show_departures(algorithm: str, names: set[str], width: int) -> None:

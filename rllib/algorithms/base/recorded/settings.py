@@ -239,7 +239,7 @@ class OfflineDataConfig(ConfigObject):
         conflict(
             "output",
             when=lambda config: config.output is not None and not config.has_steps,
-            why="whole episodes are played here, and no steps are kept",
+            why="algorithms that play whole episodes, such as ES, keep no steps",
             remedies=[{"output": None}],
         ),
         conflict(

@@ -84,10 +84,12 @@ class ApexDQN(DistributedReplay, QLearning):
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     not_custom: ClassVar[dict]
+    reads_images: ClassVar[bool]
+    for_other_actions: ClassVar[str]
     without_memory: ClassVar[str]
     default_exploration: ClassVar[dict]
     without_residual: ClassVar[str]
-    without_resets: ClassVar[str]
+    refuses: ClassVar[dict[str, str]]
     zero_init_states: bool
     actor_lr: float | OverTime | None
     critic_lr: float | OverTime | None

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from rllib.algorithms.families.evolution import Evolution, EvolutionConfig
 from rllib.schedules import OverTime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class ARSConfig(EvolutionConfig):
+    refuses: ClassVar[dict[str, str]]
     sgd_stepsize: float | OverTime
     num_rollouts: int
     rollouts_used: int

@@ -11,11 +11,10 @@ C = TypeVar("C")
 
 class CrossQConfig(SACConfig):
     without_memory: ClassVar[str]
-    targets_are_least: ClassVar[bool]
-    without_atoms: ClassVar[str]
+    refuses: ClassVar[dict[str, str]]
+    takes_choices: ClassVar[bool]
     without_residual: ClassVar[str]
     not_custom: ClassVar[dict]
-    takes_no_limit: ClassVar[str]
     default_exploration: ClassVar[dict]
     batch_norm_actor: bool
     batch_norm_momentum: float

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class PQNConfig(SamplingAheadConfig):
+    without_memory: ClassVar[str]
     exploration_kinds: ClassVar[tuple[str, ...]]
     own_aliases: ClassVar[dict]
     default_exploration: ClassVar[dict]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.families.sequence_replay import SequenceReplay, SequenceReplayConfig
-from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
@@ -16,6 +15,7 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
     not_on_gpu: ClassVar[str]
     own_aliases: ClassVar[dict]
     def get_rollout_fragment_length(self, worker_index: int=0) -> int: ...
+    refuses: ClassVar[dict[str, str]]
     double_q: bool
     dueling: bool
     hiddens: Sequence[int]
@@ -117,6 +117,5 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
 
 class R2D2(SequenceReplay, DQN):
     config: R2D2Config
-    def make_postprocess(self, policy_id: str) -> SequenceTransitions: ...
     def learn_from(self, batch: SampleBatch, policy_id: str=..., *, lr: float) -> dict[str, Any]: ...
     def learned_steps(self, batch: SampleBatch, policy_id: str=...) -> SampleBatch: ...

@@ -20,9 +20,9 @@ DISCRETE_SHARE: float
 SDE_MEAN_LIMIT: float
 
 class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
-    targets_are_least: ClassVar[bool]
-    without_atoms: ClassVar[str]
     learns_by_batch: ClassVar[bool]
+    reads_images: ClassVar[bool]
+    takes_choices: ClassVar[bool]
     @property
     def make_return_scale(self) -> Callable[..., ReturnScale] | None: ...
     @property
@@ -140,10 +140,9 @@ class SAC(Constrained, OffPolicyActorCritic):
     def set_state(self, state: dict[str, Any]) -> None: ...
 
 class TQCConfig(SACConfig):
-    targets_are_least: ClassVar[bool]
+    refuses: ClassVar[dict[str, str]]
     learns_by_batch: ClassVar[bool]
-    without_atoms: ClassVar[str]
-    takes_no_limit: ClassVar[str]
+    takes_choices: ClassVar[bool]
     n_quantiles: int
     top_quantiles_to_drop_per_net: int
     def training(
@@ -197,7 +196,6 @@ class TQCConfig(SACConfig):
 
 class TQC(SAC):
     config: TQCConfig
-    def actor_spec(self, observation_space, action_space, config: TQCConfig) -> PolicySpec: ...
     def critic_module(self, policy_id: str) -> 'FullyConnected | ResidualNetworks | OwnCritics': ...
     def critic_loss(self, policy_id: str) -> LossOverModules: ...
     def actor_loss(self, policy_id: str) -> LossOverModules: ...

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class DDPGConfig(OffPolicyActorCriticConfig):
+    reads_images: ClassVar[bool]
     exploration_kinds: ClassVar[tuple[str, ...]]
     default_exploration: ClassVar[dict]
     own_aliases: ClassVar[dict]

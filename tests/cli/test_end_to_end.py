@@ -157,6 +157,8 @@ def test_config_shows_every_setting(rllib_command):
 
 
 def test_config_shows_which_defaults_are_not_rllibs_and_why(rllib_command):
+    output = rllib_command("config", "PPO", "cost_limit").output
+    assert "What excludes what" in output and "recompute_advantages and cost_limit: advantages of rewards" in output
     output = rllib_command("config", "IMPALA").output
     _, last = output.split("Defaults that are not RLlib 2.6's\n")
     assert "num_gpus: 0, RLlib's is 1\n        The defaults run on a machine without a GPU." in last

@@ -6,13 +6,12 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.sample_batch import Column
 from rllib.schedules import OverTime
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 COST: str
 COST_CRITIC: str
 
 class ConstrainedConfig(AlgorithmConfig):
-    takes_no_limit: ClassVar[str]
     @property
     def limits_costs(self) -> bool: ...
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.families.constrained import Constrained, ConstrainedConfig
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded
+from rllib.algorithms.families.intrinsic import IntrinsicConfig, IntrinsicallyRewarded
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
@@ -11,7 +11,7 @@ from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
-class ConstrainedActorCriticConfig(ConstrainedConfig, ActorCriticConfig):
+class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCriticConfig):
     def get_cost_lambda(self) -> float: ...
     entropy_coeff: float | OverTime
     entropy_coeff_schedule: OverTime | None

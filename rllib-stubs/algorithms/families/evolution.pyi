@@ -14,6 +14,8 @@ import numpy as np
 C = TypeVar("C")
 
 class EvolutionConfig(AlgorithmConfig):
+    without_memory: ClassVar[str]
+    refuses: ClassVar[dict[str, str]]
     noise_stdev: float
     action_noise_std: float
     eval_prob: float

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.config.conflicts import Mistake
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.policy import Policy
@@ -20,6 +21,7 @@ logger: Logger
 
 class OffPolicyConfig(SamplingAheadConfig):
     needs_probabilities: ClassVar[bool]
+    without_memory: ClassVar[str]
     learns_from_data: ClassVar[bool]
     mixes_data: ClassVar[bool]
     replay_defaults: ClassVar[dict]
@@ -37,7 +39,9 @@ class OffPolicyConfig(SamplingAheadConfig):
     def needs_goals(self) -> bool: ...
     @property
     def rows_per_step(self) -> int: ...
-    def lost_before_learning(self) -> str | None: ...
+    def lost_before_learning(self) -> Mistake | None: ...
+    @property
+    def keeps_rows_on_gpu(self) -> bool: ...
     def replay_settings(self) -> dict[str, Any]: ...
     def get_rollout_fragment_length(self, worker_index: int=0) -> int: ...
     n_step: int

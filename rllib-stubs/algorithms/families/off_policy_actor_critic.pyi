@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from gymnasium import spaces
 from rllib.algorithms.families.sequence_replay import SequenceReplay, SequenceReplayConfig
 from rllib.learners.learner import Learner
 from rllib.losses.loss import Loss, LossOverModules
@@ -18,9 +19,12 @@ OBSERVED_FILE: str
 REPLAY_OF_A_MILLION: dict
 
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
+    network_settings_names: ClassVar[tuple[str, ...]]
+    reads_images: ClassVar[bool]
+    takes_choices: ClassVar[bool]
+    for_other_actions: ClassVar[str]
     without_residual: ClassVar[str]
     learns_by_batch: ClassVar[bool]
-    without_resets: ClassVar[str]
     not_custom: ClassVar[Mapping[str, str]]
     replay_defaults: ClassVar[dict]
     storage_unit: ClassVar[str]
@@ -39,6 +43,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def is_by_batch(self) -> bool: ...
     @property
     def shares_encoder(self) -> bool: ...
+    def critics_torso(self, observation_space: spaces.Space, spec: PolicySpec) -> Torso | None: ...
     actor_lr: float | OverTime | None
     critic_lr: float | OverTime | None
     policy_model_config: Mapping[str, Any]
@@ -94,10 +99,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     ) -> C: ...
 
 class OffPolicyActorCritic(SequenceReplay):
-    reads_images: ClassVar[bool]
     reported_stats: ClassVar[tuple[str, ...]]
     copied_modules: ClassVar[tuple[str, ...]]
-    for_other_actions: ClassVar[str]
     def setup(self) -> None: ...
     def prepare_policy(self, policy_id: str) -> None: ...
     def end_training(self, policy_id: str) -> None: ...
@@ -109,15 +112,11 @@ class OffPolicyActorCritic(SequenceReplay):
     def make_policy_spec(
         self, observation_space, action_space, config: OffPolicyActorCriticConfig
     ) -> PolicySpec: ...
-    def critics_torso(
-        self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec
-    ) -> Torso | None: ...
     @abstractmethod
     def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec: ...
     def plain_spec(
         self, observation_space, action_space, config: OffPolicyActorCriticConfig, **model
     ) -> PolicySpec: ...
-    def check_bounded(self, action_space) -> None: ...
     def critic_module(
         self, policy_id: str
     ) -> 'FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics': ...

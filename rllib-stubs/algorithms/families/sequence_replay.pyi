@@ -11,6 +11,7 @@ C = TypeVar("C")
 LARGEST_SHARE: float
 
 class SequenceReplayConfig(OffPolicyConfig):
+    without_memory: ClassVar[str]
     storage_unit: ClassVar[str]
     @property
     def replays_sequences(self) -> bool: ...

@@ -9,6 +9,7 @@ C = TypeVar("C")
 
 class BCConfig(MARWILConfig):
     unused: ClassVar[dict[str, str]]
+    refuses: ClassVar[dict[str, str]]
     bc_loss: Literal["logp", "mse"]
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:

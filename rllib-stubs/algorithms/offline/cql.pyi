@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.sac import SAC, SACConfig
 from rllib.losses.loss import LossOverModules
-from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
@@ -13,9 +12,10 @@ MOST_MULTIPLIER: float
 
 class CQLConfig(SACConfig):
     needs_data: ClassVar[bool]
-    targets_are_least: ClassVar[bool]
-    without_atoms: ClassVar[str]
-    takes_no_limit: ClassVar[str]
+    reads_images: ClassVar[bool]
+    takes_choices: ClassVar[bool]
+    for_other_actions: ClassVar[str]
+    refuses: ClassVar[dict[str, str]]
     bc_iters: int
     temperature: float
     num_actions: int
@@ -79,7 +79,6 @@ class CQL(SAC):
     def setup(self) -> None: ...
     def prepare_policy(self, policy_id: str) -> None: ...
     def end_training(self, policy_id: str) -> None: ...
-    def actor_spec(self, observation_space, action_space, config: CQLConfig) -> PolicySpec: ...
     def critic_loss(self, policy_id: str) -> LossOverModules: ...
     def actor_loss(self, policy_id: str) -> LossOverModules: ...
     def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None: ...

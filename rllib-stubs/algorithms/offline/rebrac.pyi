@@ -12,6 +12,7 @@ C = TypeVar("C")
 
 class ReBRACConfig(TD3Config):
     needs_data: ClassVar[bool]
+    reads_images: ClassVar[bool]
     actor_bc_weight: float
     critic_bc_weight: float
     def training(

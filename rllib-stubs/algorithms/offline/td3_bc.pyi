@@ -9,6 +9,7 @@ C = TypeVar("C")
 
 class TD3BCConfig(TD3Config):
     needs_data: ClassVar[bool]
+    reads_images: ClassVar[bool]
     alpha: float | OverTime
     def offline_data(
         self: C, *, input_: Any="sampler", input_config: Mapping[str, Any]=..., input_read_schema: Mapping[str,

@@ -10,6 +10,7 @@ C = TypeVar("C")
 
 class WeightedCloningConfig(OffPolicyActorCriticConfig):
     needs_data: ClassVar[bool]
+    takes_choices: ClassVar[bool]
     not_custom: ClassVar[dict]
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0003, lr_schedule: OverTime | None=None, grad_clip:

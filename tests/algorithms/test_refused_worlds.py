@@ -1,6 +1,5 @@
 """Settings that do not fit to the environment or to the data are refused with what ends that: each remedy builds."""
 
-import functools
 import threading
 
 import numpy as np
@@ -17,7 +16,7 @@ from tests.envs import CountingEnv, InfiniteHorizon, in_vector
 TWO = {"env": make_multi_agent("CartPole-v1"), "env_config": {"num_agents": 2}}
 CARTPOLE = str(DATA / "cartpole_small.json")
 LOCK = threading.Lock()
-VECTOR = functools.partial(in_vector, CountingEnv, AutoresetMode.NEXT_STEP)
+VECTOR = in_vector(CountingEnv, AutoresetMode.NEXT_STEP)
 
 
 # What does not fit: (config, settings, names in the mistake).

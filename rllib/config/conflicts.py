@@ -387,8 +387,14 @@ def value_of(config, name: str, value) -> Any:
 
 
 def given_as(config, name: str) -> str:
-    """A setting with its value, for a message."""
-    return f"{name}={shortened(config[name])}"
+    """A setting with its value, for a message; of a dict whose keys are changed one by one, those that are changed."""
+    value, setting = config[name], config.settings.get(name)
+    if setting is not None and setting.merged:
+        changed = {
+            key: given for key, given in value.items() if key not in setting.default or setting.default[key] != given
+        }
+        value = changed or value
+    return f"{name}={shortened(value)}"
 
 
 def asks_for(config, name: str) -> bool:

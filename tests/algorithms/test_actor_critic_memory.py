@@ -175,7 +175,8 @@ class CountingActions(CountingEnv):
 def test_the_capacity_counts_steps():
     made = config(replay={"capacity": 600})
     assert (made.steps_per_row, made.rows_of_capacity) == (3, 200)
-    assert made.training(replay_buffer_config={"capacity": 59}).lost_before_learning().text(str).endswith("=59 or less.")
+    lost = made.training(replay_buffer_config={"capacity": 59}).lost_before_learning()
+    assert lost.advice.endswith("=59 or less.")
     assert config(model={"fcnet_hiddens": [8]}, replay={"capacity": 600}).rows_of_capacity == 600
 
 

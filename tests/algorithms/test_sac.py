@@ -358,7 +358,7 @@ def test_a_deterministic_actor_has_no_state_dependent_noise(part):
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"n_quantiles": 5, "top_quantiles_to_drop_per_net": 5}, "drop_per_net=5 and n_quantiles=5: the first must be less"),
+        ({"n_quantiles": 5, "top_quantiles_to_drop_per_net": 5}, "drop_per_net=5 and n_quantiles=5: "),
         ({"n_quantiles": 1}, "n_quantiles=1 must be"),
         ({"top_quantiles_to_drop_per_net": -1}, "top_quantiles_to_drop_per_net=-1 must be"),
     ],

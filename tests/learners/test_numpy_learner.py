@@ -245,7 +245,7 @@ def test_what_the_batch_lacks_is_named():
     ("arguments", "message"),
     [
         ({"kind": "jax"}, "kind must be one of"),
-        ({"kind": "numpy", "device": "cuda"}, "use learner='torch'"),
+        ({"kind": "numpy", "device": "cuda"}, "Use learner='torch'"),
     ],
     ids=str,
 )

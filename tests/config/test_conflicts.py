@@ -109,7 +109,8 @@ def _breaking(config, rule: Found):
     known = [values for values in rule.values if values.keys() <= config.settings.keys()]
     drawn = _drawn(config, settings)
     kinds = set()
-    for values in (*known, *itertools.islice(drawn, FEW_DRAWN if known else MOST_DRAWN)):
+    few = FEW_DRAWN if hasattr(rule.check, "__relates__") else 0  # a method may tell of several mistakes
+    for values in (*known, *itertools.islice(drawn, few if known else MOST_DRAWN)):
         changed, mistake = config.copy().apply(values), None
         with contextlib.suppress(Exception):  # values that the rule need not understand, as other rules refuse them
             mistake = rule.check(changed)

@@ -26,7 +26,6 @@ def check_memory(rows: int, size_bytes: int) -> None:
             f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free.",
             f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'disk'}}.",
             {"replay_buffer_config": {"capacity": fitting}},
-            {"replay_buffer_config": {"storage": "disk"}},
         )
 
 

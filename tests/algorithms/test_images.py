@@ -91,7 +91,7 @@ def test_images_beside_other_observations():
 
 
 def test_the_numpy_learner_is_refused():
-    with pytest.raises(ValueError, match="convolutions. Use learner='torch'"):
+    with pytest.raises(ValueError, match=r"convolutions\. Use learner='torch'"):
         build(PPOConfig, learner="numpy")
 
 

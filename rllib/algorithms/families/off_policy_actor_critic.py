@@ -508,7 +508,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             return Mistake(
                 "one of actor and critics reads images by convolutions, and the other has none: 'conv_filters' of "
                 f"policy_model_config is {filters[0]!r} and of q_model_config {filters[1]!r}.",
-                _NETWORKS,
+                (*_NETWORKS, "model"),
                 (flat,),
                 "Give both some, or [] to both.",
             )

@@ -355,7 +355,7 @@ REFUSED = {
         "not those of the sampler",
     ),
     "output": (lambda: config("BC").offline_data(output=lambda context: None), "all are recorded ones"),
-    "deviation": (lambda: config("BC", bc_loss="mse", bc_logstd_coeff=0.1), "bc_loss='mse': the first weights standard deviations"),
+    "deviation": (lambda: config("BC", bc_loss="mse", bc_logstd_coeff=0.1), "the first weights standard dev"),
     "beta": (lambda: config("BC", beta=0.5), "which is MARWIL"),
     "rewards": (
         lambda: config("MARWIL", {"obs": np.zeros((4, 4)), "actions": np.zeros(4, int)}, env=None),

@@ -11,6 +11,7 @@ C = TypeVar("C")
 class R2D2Config(SequenceReplayConfig, DQNConfig):
     learns_from_data: ClassVar[bool]
     without_data: ClassVar[str]
+    needs_memory: ClassVar[bool]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
     own_aliases: ClassVar[dict]

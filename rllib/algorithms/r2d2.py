@@ -55,6 +55,7 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
 
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "learns from sequences with states of its memory, which recorded steps lack"
+    needs_memory: ClassVar[bool] = True
     replay_defaults: ClassVar[dict] = _R2D2_REPLAY
     not_on_gpu: ClassVar[str] = "sequences, whose states and targets are computed on the CPU"
     own_aliases: ClassVar[dict] = {

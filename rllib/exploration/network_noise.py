@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class NoisyWeights(Exploration):
     """Explores by the noise of noisy layers alone (arXiv:1706.10295)."""
 
     without_memory = "layers with noise in their weights have no state"
+    # Settings without which there is none.
+    left_out_by: ClassVar[Mapping[str, Any]] = {"noisy": False}
     explorer = NoisyWeightsExplorer
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import ApexDQNConfig, DQNConfig, Policy, R2D2Config
+from rllib import ApexDQNConfig, DQNConfig, Policy, PPOConfig, R2D2Config
 from rllib import sample_batch as sb
 from rllib.algorithms.r2d2 import R2D2, sequence_errors
+from rllib.config.conflicts import SettingsError
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.algorithms.test_recall import Recall, WithGRU
@@ -342,3 +343,23 @@ def test_a_replay_too_small_for_what_is_sampled_before_learning_is_told_in_seque
     assert config.training(replay_buffer_config={"capacity": 40}).lost_before_learning() is None
     message = config.training(replay_buffer_config={"capacity": 39}).lost_before_learning().text(str)
     assert "Use {'capacity': 40} or more, or num_steps_sampled_before_learning_starts=195 or less" in message
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        (R2D2Config, {"exploration_config": {"type": "ParameterNoise"}}),
+        (R2D2Config, {"noisy": True}),
+        (PPOConfig, {"exploration_config": {"type": "RND"}}),
+    ],
+)
+def test_each_remedy_of_an_exploration_without_memory_leads_to_a_run(config, settings):
+    """That R2D2 leave out its memory is none."""
+    made = config().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    made.training(model={"use_lstm": True, "lstm_cell_size": 4}).update_from_dict(settings)
+    with pytest.raises(SettingsError, match="cannot train a policy with a memory") as refused:
+        made.build()
+    (mistake,) = refused.value.mistakes
+    assert mistake.remedies and "model" in mistake.names
+    for remedy in mistake.remedies:
+        made.copy().apply(remedy).build().stop()

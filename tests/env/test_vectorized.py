@@ -11,7 +11,7 @@ from rllib import ARSConfig, DQNConfig, ESConfig, IMPALAConfig, PPOConfig, R2D2C
 from rllib.algorithms.base.wiring import learned_environment
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvContext
-from tests.envs import BoundedAction, InfiniteHorizon, in_vector
+from tests.envs import BoundedAction, InfiniteHorizon, MaskedProbe, in_vector
 
 
 def config(mode: str, env="CartPole-v1", **rollouts):
@@ -113,6 +113,16 @@ def test_whole_episodes_of_a_vector_environment_are_refused_at_build(config):
     made.rollouts(num_rollout_workers=0, num_envs_per_worker=2, batch_mode="complete_episodes")
     with pytest.raises(ValueError, match=r'VectorEnv.*batch_mode="truncate_episodes"'):
         made.build()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_vector_environment_of_one_plays_whole_episodes(mode, workers):
+    """The only environment goes on alone where all of them go on."""
+    made = PPOConfig().environment(in_vector(MaskedProbe, mode), env_config={"mask": "observation"})
+    made.rollouts(num_rollout_workers=workers, rollout_fragment_length=3, batch_mode="complete_episodes")
+    with made.training(train_batch_size=12, sgd_minibatch_size=12, num_sgd_iter=1).build() as algorithm:
+        assert all(algorithm.train()["num_env_steps_sampled_this_iter"] % 2 == 0 for _ in range(2))
 
 
 @pytest.mark.parametrize("config", [ESConfig, ARSConfig])

@@ -1,5 +1,6 @@
 """The setting env_wrappers: names, classes and functions around each environment, in every place that makes one."""
 
+import itertools
 import sys
 
 import gymnasium
@@ -16,6 +17,7 @@ from rllib.env.factories import wrapped as wrappers_module
 from rllib.env.factories.registry import EnvContext
 from rllib.registered import WRAPPERS
 from tests.envs import CountingEnv, ProbeFailure
+from tests.generated import values, worlds
 
 
 @pytest.fixture(autouse=True)
@@ -230,6 +232,22 @@ def test_vectors_and_atari_preprocessing_are_refused():
         config(Doubled, env="ALE/Pong-v5").build()
     with pytest.raises(ValueError, match="makes a vector of 1"):
         config(Doubled, env=lambda context: gymnasium.make_vec("CartPole-v1", num_envs=1)).build()
+
+
+_AROUND = {"env_wrappers": ["RecordEpisodeStatistics"]}, {"env_to_module_connector": values.flatten}
+_OUTSIDE = worlds.External, worlds.ExternalWorlds
+
+
+@pytest.mark.parametrize(
+    "env, around",
+    [(worlds.parallel, _AROUND[0]), *itertools.product(_OUTSIDE, _AROUND)],
+    ids=lambda each: str(each)[:40],
+)
+def test_what_is_made_for_gymnasiums_environments_is_refused_around_others(env, around):
+    world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}
+    made = PPOConfig().environment(env, env_config=world).update_from_dict(around)
+    with pytest.raises(ValueError, match="around environments of gymnasium"):
+        made.rollouts(num_rollout_workers=0).build()
 
 
 def test_statistics_that_no_checkpoint_holds_are_told_once(caplog):

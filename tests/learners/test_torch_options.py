@@ -13,6 +13,7 @@ import torch
 from learner_support import SETTINGS, make_batch, make_policy
 
 from rllib import CrossQConfig, DQNConfig, PPOConfig, R2D2Config, SACConfig
+from rllib import sample_batch as sb
 from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.in_torch.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.learner import make_learner
@@ -295,6 +296,20 @@ def test_networks_compute_in_bfloat16():
     # Weights step by the learning rate: rounding to 8 bits does not change where they go.
     assert 0 < np.abs(others - weights).max() < 32e-3
     assert np.corrcoef(others, weights)[0, 1] > 0.99
+
+
+def test_rounded_probabilities_are_no_mistake_in_the_rows():
+    """The larger the logits, the further are those of bfloat16 from the ones of the policy that has acted."""
+    how = {"num_epochs": 1, "minibatch_size": 128, "lr": 1e-3, **SETTINGS}
+    for options, wrong in ((TorchOptions(autocast="bfloat16"), 0.0), (DEFAULTS, 0.0), (DEFAULTS, 0.5)):
+        policy = make_policy()
+        policy.weights[:] *= 20
+        batch = make_batch(policy, 128)
+        batch[sb.ACTION_LOGP] += np.float32(wrong)
+        learner = make_learner(policy, PPO_LOSS, kind="torch", torch_options=options)
+        expected = pytest.raises(LearnerError, match="log-probabilities differ") if wrong else contextlib.nullcontext()
+        with expected:
+            learner.update(batch, rng=np.random.default_rng(0), **how)
 
 
 ATTENTION = {

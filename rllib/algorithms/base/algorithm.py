@@ -564,7 +564,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             config, spec = self.config_of(policy_id), self.policies[policy_id].spec
             for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
                 if reason := getattr(part, "without_memory", None):
-                    raise config.error(config.no_memory(reason, spec))
+                    raise config.error(config.no_memory(reason, spec, getattr(part, "left_out_by", None)))
 
     def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
         """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""

@@ -27,7 +27,7 @@ from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
 from rllib.config.config_object import relation
-from rllib.config.conflicts import Mistake, RuleRow, conflict
+from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.policy_spec import PolicySpec
@@ -82,6 +82,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     needs_probabilities: ClassVar[bool] = True
     # Why policies cannot have a memory, a clause; empty: they can.
     without_memory: ClassVar[str] = ""
+    # Whether policies have to have one.
+    needs_memory: ClassVar[bool] = False
 
     def __new__(cls, algo_class: type | str | None = None, **settings: Never):
         if cls is AlgorithmConfig and algo_class is not None:
@@ -434,25 +436,34 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     @of_network()
     def _check_no_memory(self, policy: NewPolicy):
         """The network has no memory where the algorithm, or its exploration, cannot use one."""
+        if not policy.spec.state_size:
+            return None
+        if self.without_memory:
+            return self.no_memory(self.without_memory, policy.spec)
         kind = exploration_settings(self.exploration_config, self.default_exploration)["type"]
-        reason = self.without_memory or getattr(KINDS.get(kind, kind), "without_memory", None)
-        return self.no_memory(reason, policy.spec) if reason and policy.spec.state_size else None
+        reason = getattr(KINDS.get(kind, kind), "without_memory", None)
+        default = {"exploration_config": dict(self.default_exploration)}
+        return self.no_memory(reason, policy.spec, default) if reason else None
 
-    def no_memory(self, reason: str, spec: PolicySpec) -> Mistake:
+    def no_memory(self, reason: str, spec: PolicySpec, instead: Remedy | None = None) -> Mistake:
         """What is wrong with a network that has a memory, where none can be.
 
         Args:
             reason: why, a clause.
             spec: of the network.
+            instead: what ends the mistake where the network keeps its memory; None: nothing does.
         """
         is_own = getattr(spec, "model", None) is not None
         remedy = self.with_defaults("use_lstm", "use_gru", "use_attention", *(("custom_model",) if is_own else ()))
+        advice = (
+            "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "
+            "such as PPO or IMPALA."
+        )
         return Mistake(
             f"{self.algorithm_name} cannot train a policy with a memory: {reason}.",
-            ("model",),
-            (remedy,) if remedy else (),
-            "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "
-            "such as PPO or IMPALA.",
+            ("model", *(instead or ())),
+            (*([instead] if instead else ()), *([remedy] if remedy and not self.needs_memory else ())),
+            "" if self.needs_memory else advice,
         )
 
     # ------------------------------------------------------------------ values that follow from several settings

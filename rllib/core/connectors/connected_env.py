@@ -26,6 +26,7 @@ from rllib.core.connectors.pieces import (
 from rllib.core.connectors.rows import batched, first_row, in_space
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import as_gymnasium
 
 # (env, spaces, device) -> a piece, or a list of them.
@@ -48,7 +49,8 @@ class ConnectedFactory(WrappingFactory):
         """One new environment.
 
         Raises:
-            ValueError: if it is a vector, or has several agents and a piece that changes observations.
+            ValueError: if it is a vector or none of gymnasium's, or has several agents and a piece that changes
+                observations.
         """
         env = as_gymnasium(self.factory.make(context))
         try:
@@ -62,6 +64,11 @@ class ConnectedFactory(WrappingFactory):
             raise ValueError(
                 f"connectors are around single environments, but {self.name} makes a vector of {env.num_envs}. Change "
                 "the observations where it is made."
+            )
+        if not is_multi_agent(env) and not isinstance(env, gymnasium.Env):
+            raise ValueError(
+                f"connectors are around environments of gymnasium, but {self.name} makes {env_name(env)}, which is "
+                "none. Change the observations where they are made, or leave the connectors out."
             )
         pieces = [made_pieces(make, env) for make in (self.env_to_module, self.module_to_env)]
         return self._connected_agents(env, pieces) if is_multi_agent(env) else ConnectedEnv(env, *pieces)

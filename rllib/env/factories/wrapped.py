@@ -77,6 +77,11 @@ class EnvWrapper:
             )
         return wrapped
 
+    @property
+    def is_of_gymnasium(self) -> bool:
+        """Whether it is a class that takes gymnasium's environments alone."""
+        return isinstance(self.wrap, type) and issubclass(self.wrap, gymnasium.Wrapper)
+
     def __str__(self):
         return f"{self.name}({', '.join(f'{name}={value!r:.40}' for name, value in self.keywords.items())})"
 
@@ -91,7 +96,7 @@ class WrappedFactory(WrappingFactory):
         """One new environment.
 
         Raises:
-            ValueError: if it is a vector.
+            ValueError: if it is a vector, or none of gymnasium's and a wrapper is.
             as EnvWrapper.
         """
         env = self.factory.make(context)
@@ -103,6 +108,12 @@ class WrappedFactory(WrappingFactory):
             )
         env = as_gymnasium(env)
         for wrapper in self.wrappers:
+            if wrapper.is_of_gymnasium and not isinstance(env, gymnasium.Env):
+                env.close()
+                raise ValueError(
+                    f"env_wrappers has {wrapper}, which goes around environments of gymnasium, but {self.name} makes "
+                    f"{env_name(env)}, which is none. Wrap it where it is made, or leave the wrapper out."
+                )
             try:
                 env = wrapper(env)
             except Exception:

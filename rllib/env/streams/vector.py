@@ -99,7 +99,7 @@ class VectorEnvStream(EnvironmentStream):
         )
 
     def step(self, actions, buffers, active=None):
-        if active is not None:
+        if active is not None and not all(active):
             raise ValueError(
                 f"{env_name(self._env)} steps all its environments at once, and cannot step a part of them alone. "
                 'Use .rollouts(batch_mode="truncate_episodes").'

@@ -32,6 +32,9 @@ MEMORY = {
 class Descent:
     """Gradient steps of one objective on the modules that it trains.
 
+    Args:
+        rounds: whether the modules compute with fewer digits than the policy that acts.
+
     Attributes:
         gradients: flat tensors, one for each trained module.
         memory: the optimizer's tensors, under the names of the numpy optimizers.
@@ -41,7 +44,7 @@ class Descent:
         recorded: takes the steps that may be recorded; None: no step may.
     """
 
-    def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
+    def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool, rounds: bool):
         moved = [modules[name] for name in objective.moves]
         # A loss that calls the policy's module itself gets this module.
         bind = getattr(objective.loss, "bind", None)
@@ -73,7 +76,8 @@ class Descent:
         self._num_steps = 0  # Adam counts in a tensor, and reading that would wait for the device
         self.steps, self.row_statistics, self.identity_error = [], [], None
         # Losses of the policy's outputs show at the first check whether they have an identity.
-        self._has_identity = not self._over_modules
+        # Rounded probabilities say nothing about the rows.
+        self._has_identity = not self._over_modules and not rounds
         self.recorded: RecordedSteps | None = None
         self._adaptive: AdaptiveRate | None = None
 

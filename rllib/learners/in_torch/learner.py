@@ -124,7 +124,7 @@ class TorchBackend:
         if options.autocast is not None:
             for module in modules.values():
                 compute_in(module, getattr(torch, options.autocast), self.device.type)
-        self._descents = [Descent(each, modules, vector, self._on_gpu) for each in objectives]
+        self._descents = [Descent(each, modules, vector, self._on_gpu, options.rounds) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
             self.record_steps(CudaGraphs(self.device))
 

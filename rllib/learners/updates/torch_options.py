@@ -26,6 +26,11 @@ class TorchOptions:
     matmul_precision: Literal["highest", "high", "medium"] = "highest"
     cuda_graphs: bool = True
 
+    @property
+    def rounds(self) -> bool:
+        """Whether networks may compute with fewer digits than float32 has, on any device."""
+        return self.autocast is not None or self.matmul_precision != "highest"
+
     def __post_init__(self):
         if self.autocast not in (None, *AUTOCAST):
             raise ValueError(f"autocast must be one of {AUTOCAST} or None, but got {self.autocast!r}")

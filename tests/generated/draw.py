@@ -1,0 +1,260 @@
+"""Draws runs: from a seed, an algorithm, a world and settings, as a dict that JSON can hold.
+
+    {"seed": 7, "algorithm": "PPO", "world": {"kind": "single", ...}, "settings": {"lr": 0.001, ...}}
+
+Settings come from their declarations (`Config.settings`): any that is new is drawn by its type and its range.
+"""
+
+import math
+import random
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.settings.exploration import KINDS
+from rllib.config.sections import Setting
+from rllib.models.model_settings import MODEL_DEFAULTS
+from tests.generated import values
+from tests.generated.worlds import CONTINUOUS, DISCRETE, HAS_IMAGE, MASKED, OBSERVATIONS, OF_AGENTS, OTHERS
+
+Draw = dict[str, Any]
+
+# What makes a run short, where an algorithm has the setting: name -> values to choose among.
+SMALL: dict[str, tuple] = {
+    "train_batch_size": (20, 40, 60), "sgd_minibatch_size": (10, 20), "num_sgd_iter": (1, 2), "hiddens": ([6],),
+    "num_steps_sampled_before_learning_starts": (0, 20, 30), "replay_buffer_config": (), "model": (),
+    "q_model_config": ({"fcnet_hiddens": [8]},), "num_replay_buffer_shards": (1,), "noise_size": (10_000,),
+    "episodes_per_batch": (4,), "num_rollouts": (2, 4), "rollouts_used": (2,), "v_min": (-5.0,), "v_max": (5.0,),
+    "num_rollout_workers": (0,) * 14 + (1, 2), "min_time_s_per_iteration": (0,), "seed": (0, 1, 7),
+    "min_sample_timesteps_per_iteration": (0, 40), "min_train_timesteps_per_iteration": (0, 1),
+    "cg_iterations": (3,), "training_intensity": (1.0, 1.0, 2.0),
+    "evaluation_interval": (None, None, None, 1), "evaluation_duration": (2,),
+    "store_buffer_in_checkpoints": (True, True, False),
+}  # fmt: skip
+# Settings that meet many others: name -> probability.
+FREQUENT = {
+    "num_envs_per_worker": 0.5, "rollout_fragment_length": 0.3, "batch_mode": 0.2, "observation_filter": 0.15,
+    "exploration_config": 0.35, "n_step": 0.3, "normalize_returns": 0.1, "learner": 0.1, "opt_type": 0.15,
+    "grad_clip": 0.1, "lr": 0.3, "cost_limit": 0.05, "count_steps_by": 0.05, "gym_env_vectorize_mode": 0.05,
+    "output": 0.04, "num_learners": 0.04, "torch_autocast": 0.04, "restart_failed_sub_environments": 0.05,
+    "sample_async": 0.03,
+}  # fmt: skip
+# Drawn often where several agents act.
+OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")
+# The largest integers that are drawn, but for tables: more would cost time alone.
+MOST = 20
+# Algorithms by the actions that they can take; all others take any.
+OF_CHOICES = ("DQN", "SimpleQ", "Rainbow", "ApexDQN", "R2D2", "PQN", "QMix", "VDN")
+OF_NUMBERS = ("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "TD3BC", "ReBRAC", "CQL")
+OF_BOTH = ("SAC", "IQL", "AWAC")
+OF_GROUPS = ("QMix", "VDN")
+
+
+def draw(seed: int) -> Draw:
+    """The run of this seed."""
+    rng = random.Random(seed)
+    algorithm = rng.choice(algorithm_names())
+    config = get_algorithm_config(algorithm)
+    world = _world(rng, algorithm, config)
+    settings = {}
+    for name in drawn_names(rng, config, world):
+        settings[name] = value_in(rng, name, config, world)
+    if "first" in (settings.get("policies") or ()):
+        settings["policy_mapping_fn"] = rng.choice([{"agent_*": "first"}, {"agent_0": "first", "agent_*": "second"}])
+    if world["kind"] == "client":
+        settings["num_rollout_workers"] = 0  # the server of the only client
+    return {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
+
+
+# Settings that make processes.
+_PROCESSES = ("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_aggregation_workers")
+
+
+def needs_processes(run: Draw) -> bool:
+    """Whether a drawn run starts processes, which takes ten times as long."""
+    settings = run["settings"]
+    asks = any(settings.get(name) for name in _PROCESSES) or settings.get("gym_env_vectorize_mode") == "async"
+    return asks or run["algorithm"].startswith("Apex")
+
+
+# ------------------------------------------------------------------ worlds
+
+# Pictures cost time, so that there are fewer of them.
+_OBSERVATIONS = [name for name in OBSERVATIONS for _ in range(1 if name in HAS_IMAGE else 3)]
+
+
+def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
+    kinds = (
+        ["single"] * 12
+        + ["vector"] * 3
+        + ["agents"] * 4
+        + ["parallel", "aec", "external", "external agents", "client", "tensors"]
+    )
+    if algorithm in OF_GROUPS:
+        kinds = ["group"] * 30 + ["agents"]
+    elif config.learns_from_data:
+        kinds += ["data"] * 6
+    if config.needs_data:
+        kinds = ["data"]
+    kind = rng.choice(kinds)
+    actions = rng.choice([*DISCRETE, *CONTINUOUS, *OTHERS, *OTHERS])
+    if rng.random() < 0.97:
+        choices, numbers = algorithm in (*OF_CHOICES, *OF_BOTH), algorithm in (*OF_NUMBERS, *OF_BOTH)
+        actions = rng.choice([*(DISCRETE if choices else ()), *(CONTINUOUS if numbers else ())] or [actions])
+    world = {"kind": kind, "observation": rng.choice(_OBSERVATIONS), "action": actions}
+    world |= {"length": rng.choice([5, 8, 10]), "end": rng.choice(["terminated", "truncated", "mixed", "both"])}
+    if rng.random() < 0.3:
+        world["uneven"] = True
+    if kind == "single" and actions in MASKED and rng.random() < 0.4:
+        world["mask"] = rng.choice(["observation", "info", "method"])
+    elif kind in ("vector", "external", "data", "client") and actions in MASKED and rng.random() < 0.2:
+        world["mask"] = "observation"
+    if kind in ("vector", "tensors"):
+        world["autoreset"] = "SAME_STEP" if kind == "tensors" else rng.choice(["NEXT_STEP", "SAME_STEP", "DISABLED"])
+    if kind == "tensors" and actions in ("dict", "tuple"):
+        world["action"] = "numbers"  # an action of tensors is one
+    if kind in (*OF_AGENTS, "group"):
+        world |= {"agents": rng.choice([1, 2, 3]), "style": rng.choice(["all", "turns", "dying"])}
+        if kind != "agents" and world["style"] == "turns":
+            world["style"] = "all"
+        if kind == "group":
+            world |= {"agents": 2, "style": "all"}
+    if kind == "data":
+        world["data"] = {"form": rng.choice(["json", "parquet", "npz", "arrays"]), "episodes": rng.choice([6, 12])}
+        if config.mixes_data and rng.random() < 0.3:
+            world["data"]["share"] = 0.5
+    if kind == "single" and rng.random() < 0.04:
+        world["fails"] = rng.choice([17, 31])  # more steps than those that check an environment
+    return world
+
+
+# ------------------------------------------------------------------ settings
+
+
+def drawn_names(rng: random.Random, config, world: Mapping[str, Any]) -> list[str]:
+    """Names of the settings that a run gives: those that keep it small, frequent ones, and some of all others."""
+    # Most runs give none of those that are of no use to the algorithm, which are refused.
+    known = config.settings.keys() - (config.unused if rng.random() < 0.95 else ())
+    small = [name for name in SMALL if name in known and (rng.random() < 0.9 or name in ALWAYS)]
+    if world["kind"] == "data" and not world["data"].get("share"):
+        # An iteration has so many updates, or lasts as long as these say.
+        small = [name for name in small if not name.startswith("min_")] + ["dataset_num_iters_per_learner"]
+    frequent = [name for name, chance in FREQUENT.items() if name in known and rng.random() < chance]
+    if world["kind"] in OF_AGENTS:
+        frequent += [name for name in OF_SEVERAL if rng.random() < 0.3]
+    if world.get("fails"):
+        frequent.append("restart_failed_sub_environments")
+    others = [name for name in drawable(config, world) if name in known]
+    extra = [_one_of(rng, others, config) for _ in range(rng.choice([0, 1, 2, 3, 4, 6]))]
+    return list(dict.fromkeys([*small, *frequent, *extra]))
+
+
+def drawable(config, world: Mapping[str, Any]) -> list[str]:
+    """Names of all settings of a config that runs in this world may give."""
+    several = world["kind"] in OF_AGENTS
+    settings = config.settings.items()
+    return sorted(name for name, each in settings if is_drawn(each) and (several or each.section != "multi_agent"))
+
+
+def _one_of(rng: random.Random, names: list[str], config) -> str:
+    """One of the algorithm's own settings, one of any section, so that short ones are drawn as often, or any one."""
+    choice = rng.random()
+    if choice < 0.4:
+        return rng.choice([name for name in names if name not in AlgorithmConfig.settings] or names)
+    if choice < 0.7:
+        section = rng.choice(sorted({config.settings[name].section for name in names}))
+        return rng.choice([name for name in names if config.settings[name].section == section])
+    return rng.choice(names)
+
+
+# Without these a run takes minutes, or cannot be repeated.
+ALWAYS = {
+    *("model", "replay_buffer_config", "noise_size", "episodes_per_batch", "num_rollouts", "rollouts_used", "seed"),
+    *("num_rollout_workers", "min_time_s_per_iteration", "num_replay_buffer_shards"),
+    *("num_steps_sampled_before_learning_starts", "train_batch_size", "training_intensity", "evaluation_duration"),
+    *("sgd_minibatch_size", "num_sgd_iter", "q_model_config", "min_sample_timesteps_per_iteration"),
+}
+# Their other values cost time alone.
+COSTLY = {"train_batch_size", "training_intensity", "num_sgd_iter", "sgd_minibatch_size", "min_time_s_per_iteration"}
+
+
+def is_drawn(setting: Setting) -> bool:
+    """Whether the generator gives this setting values."""
+    return setting.not_yet is None and setting.name not in values.NOT_DRAWN
+
+
+def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
+    """A value of a setting in a run of this config and world.
+
+    Raises:
+        LookupError: if neither a table nor the declaration says one.
+    """
+    setting = config.settings[name]
+    if name == "model":
+        return values.model(rng, MODEL_DEFAULTS, world, memory=_memory_chance(config))
+    if name == "replay_buffer_config":
+        has_goals = world["observation"] == "goal" and rng.random() < 0.7
+        return values.replay(rng, config.replay_defaults, has_goals)
+    if name == "exploration_config":
+        kinds = [kind for kind in config.exploration_kinds if kind in KINDS]
+        return values.exploration(rng, kinds, KINDS, config.needs_probabilities)
+    if name == "output":
+        return {"directory": "steps"}
+    if name in SMALL and SMALL[name] and (name in COSTLY or rng.random() < 0.9):
+        return rng.choice(SMALL[name])
+    if name == "dataset_num_iters_per_learner":
+        return rng.choice([1, 3])
+    if name in values.TABLES:
+        return rng.choice(values.TABLES[name])
+    return value_of(rng, setting)
+
+
+def _memory_chance(config) -> float:
+    """Probability of a memory in the network: in most runs of algorithms that need one, in few of those without."""
+    if "use_h_function" in config.settings:
+        return 0.97
+    return 0.25 if config.on_policy or "zero_init_states" in config.settings or "burn_in" in config.settings else 0.03
+
+
+def value_of(rng: random.Random, setting: Setting):
+    """A value that the declaration allows, other than the default where there is another."""
+    found = [value for value in candidates(setting.type, setting) if setting.problem(value) is None]
+    other = [value for value in found if value != setting.default]
+    if not found:
+        raise LookupError(f"{setting.name}: no value of {setting.type} is known; give it a table in values.py")
+    return rng.choice(other or found)
+
+
+def candidates(type_, setting: Setting) -> Iterator[Any]:
+    """Values of a type, some of which may lie outside of the setting's range."""
+    origin = get_origin(type_)
+    if origin is Literal:
+        yield from get_args(type_)
+    elif origin in (Union, types.UnionType):
+        for alternative in get_args(type_):
+            yield from candidates(alternative, setting)
+    elif type_ is bool:
+        yield from (True, False)
+    elif type_ is int:
+        low = _low(setting)
+        yield from (number for number in (low, low + 1, low + 2, low + 6, setting.default) if _is_small(number))
+    elif type_ is float:
+        low = _low(setting)
+        default = setting.default if isinstance(setting.default, float) and math.isfinite(setting.default) else 1.0
+        yield from (low, low + 0.1, low + 0.9, default / 2, default * 2)
+        if setting.range and setting.range.high < math.inf:
+            yield setting.range.high
+    elif type_ is list:
+        yield from ([[0, 0.1], [50, 0.01]], {"type": "linear", "initial": 0.1, "final": 0.0, "timesteps": 80})
+    elif type_ is types.NoneType:
+        yield None
+
+
+def _low(setting: Setting):
+    return setting.range.low if setting.range and setting.range.low > -math.inf else -1
+
+
+def _is_small(number) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number <= MOST

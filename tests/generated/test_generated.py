@@ -1,0 +1,123 @@
+"""Draws of fixed seeds train or are refused with a remedy that helps; failing draws of other seeds are cases.
+
+`python -m tests.generated` (make faults) runs new seeds, and writes those that fail to cases/.
+"""
+
+import functools
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from tests.generated.__main__ import Tally
+from tests.generated.draw import draw, drawable, needs_processes, value_in
+from tests.generated.hunt import Runner, shrunk
+from tests.generated.values import NOT_DRAWN
+
+# Numbers of draws: most are of runs in one process, since others take ten times as long.
+ALONE, WITH_PROCESSES = 90, 2
+CASES = sorted(Path(__file__).with_name("cases").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Runner() as running:
+        yield running
+
+
+def described(outcome) -> str:
+    lines = [f"{fault['stage']}: {fault['kind']}: {fault['message']} {fault['place']}" for fault in outcome["faults"]]
+    return "\n".join([*lines, outcome["details"]])
+
+
+@functools.cache
+def draws() -> list:
+    """The first draws of each kind."""
+    found = {False: [], True: []}
+    for seed in itertools.count():
+        run = draw(seed)
+        found[needs_processes(run)].append(run)
+        if len(found[False]) >= ALONE and len(found[True]) >= WITH_PROCESSES:
+            return [*found[False][:ALONE], *found[True][:WITH_PROCESSES]]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("number", range(ALONE + WITH_PROCESSES))
+def test_a_drawn_run_trains_or_is_refused_with_a_remedy(number, runner):
+    drawn = draws()[number]
+    outcome = runner.run(drawn)
+    assert not outcome["faults"], f"{drawn}\n{described(outcome)}"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_draw_that_has_failed_does_so_no_more(path, runner):
+    outcome = runner.run(json.loads(path.read_text()))
+    assert not outcome["faults"], described(outcome)
+
+
+# ------------------------------------------------------------------ the generator itself
+
+
+def test_draws_are_json_and_repeat():
+    for seed in range(50):
+        assert json.loads(json.dumps(draw(seed))) == draw(seed)
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_every_setting_has_values_or_it_is_said_why_not(name):
+    """A new setting has those of its declaration; one of no plain type needs a table in values.py."""
+    config, rng = get_algorithm_config(name), random.Random(0)
+    world = draw(0)["world"] | {"kind": "agents"}
+    names = drawable(config, world)
+    for each in names:
+        value_in(rng, each, config, world)
+    others = {each for each, setting in config.settings.items() if setting.not_yet is None} - set(names)
+    assert others <= NOT_DRAWN.keys()
+
+
+@pytest.mark.timeout(600)
+def test_a_death_and_a_hang_are_faults_of_one_draw():
+    """The process is replaced, and the next draw runs."""
+    world = {"kind": "single", "observation": "numbers", "action": "choice", "length": 5}
+    settings = {"train_batch_size": 10, "num_rollout_workers": 0, "min_time_s_per_iteration": 0, "seed": 0}
+    plain = {"algorithm": "PG", "world": world, "settings": settings}
+    with Runner(preload=False) as running:
+        (fault,) = running.run({**plain, "seed": 0, "world": {**world, "dies": 3}})["faults"]
+        assert fault["kind"] == "death"
+        outcome = running.run({**plain, "seed": 1})
+        assert outcome["trained"] and not outcome["faults"], described(outcome)
+        running.hangs_s = 1.0
+        (fault,) = running.run({**plain, "seed": 2, "world": {**world, "hangs": 3}})["faults"]
+        assert fault["kind"] == "hang" and fault["place"]
+
+
+def test_a_failing_draw_is_made_smaller():
+    """What stays is what the fault needs."""
+
+    class Fails:
+        def run(self, drawn):
+            fails = "gamma" in drawn["settings"] and drawn["world"].get("mask")
+            return {"faults": [{"stage": "train", "kind": "ValueError", "place": ""}] if fails else []}
+
+    settings = {"gamma": 0.5, "lr": 0.1, "model": {"fcnet_hiddens": [8], "layer_norm": True}}
+    drawn = {"seed": 0, "algorithm": "PG", "settings": settings}
+    drawn["world"] = {"observation": "bits", "mask": "info", "uneven": True, "length": 5, "end": "both"}
+    small = shrunk(drawn, Fails().run(drawn), Fails())
+    assert small["settings"].keys() == {"gamma", "model"} and len(small["settings"]["model"]) == 1
+    assert small["world"] == {"observation": "numbers", "mask": "info", "length": 5, "end": "terminated"}
+
+
+def test_draws_are_counted_by_what_became_of_them():
+    plain = {"seed": 3, "trained": True, "refusals": [], "faults": [], "exact": True}
+    fault = {"stage": "train", "kind": "KeyError", "message": "lost", "place": "rllib/a.py:f"}
+    with_remedy, without = [("a=1 must be 2", {"a": 2})], [("b=1 must be 2", None)]
+    tally = Tally(strict=True)
+    for changes in ({"refusals": without}, {"faults": [fault]}, {"refusals": with_remedy}, {}):
+        tally.add({**plain, **changes})
+    columns = [column.strip() for column in tally.row(first=5).split("|")[2:-2]]
+    assert columns == ["5 to 8", "4", "2", "1 (25 %)", "1 (25 %)", "2 (50 %)"]
+    assert "(seed 3: lost)" in list(tally.lines())[-1] and tally.refusals == {"b=# must be #": 1}

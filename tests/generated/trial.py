@@ -1,0 +1,688 @@
+"""Runs a draw: builds it (with remedies, where it is refused), trains, saves, restores, acts, exports, stops.
+
+All that is not right is noted as a fault: where, and what.
+"""
+
+import contextlib
+import functools
+import gc
+import json
+import logging
+import math
+import os
+import random
+import shutil
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+import rllib
+import runtime
+from rllib import Algorithm, load_policy
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.client import PolicyClient
+from tests.generated import worlds
+from tests.generated.draw import Draw
+from tests.generated.values import resolved
+
+ITERATIONS = 2
+MOST_REMEDIES = 10
+_HOME = (str(Path(rllib.__file__).parent), str(Path(runtime.__file__).parent))
+
+
+@dataclass
+class Fault:
+    """Something that is not right.
+
+    Attributes:
+        stage: what the run was doing.
+        kind: class of the exception, or what was looked at.
+        message: what is wrong.
+        place: file and line of ours that raised it.
+    """
+
+    stage: str
+    kind: str
+    message: str
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The same for all faults of one cause, as far as that can be said."""
+        return f"{self.stage}: {self.kind} {self.place}" if self.place else f"{self.stage}: {self.kind}"
+
+
+@dataclass
+class Outcome:
+    """What became of a draw.
+
+    Attributes:
+        seed: of the draw.
+        algorithm: its name.
+        trained: whether it has trained, at last.
+        refusals: (message, remedy that was applied) of each refusal at build(); the remedy is None where there is none.
+        faults: all that is not right.
+        exact: whether a restored run was compared with the one that goes on.
+        details: traceback of the first exception.
+    """
+
+    seed: int
+    algorithm: str
+    trained: bool = False
+    refusals: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    exact: bool = False
+    seconds: float = 0.0
+    details: str = ""
+
+    @property
+    def lacks_remedy(self) -> bool:
+        """Whether a refusal had no remedy that a program can apply."""
+        return any(remedy is None for _, remedy in self.refusals)
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+# ------------------------------------------------------------------ the config of a draw
+
+
+def configured(draw: Draw, place: Path):
+    """The config of a draw, with its remedies; `place` is a directory for its files."""
+    world = draw["world"]
+    config = get_algorithm_config(draw["algorithm"])
+    if isinstance(config, type):
+        config = config()
+    door = worlds.DOORS[world["kind"]]
+    if door is None:
+        made = worlds.World(world)
+        config.environment(None, observation_space=made.observation_space, action_space=made.action_space)
+        config.external(listen=world.get("listen", "127.0.0.1:0"))
+    else:
+        config.environment(door, env_config=world)
+    if world.get("mask") in ("info", "method"):
+        config.environment(action_mask_from=world["mask"])
+    if "data" in world:
+        source = recorded(world)
+        share = world["data"].get("share")
+        config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
+    settings = _in_place(resolved(draw["settings"]), place)
+    config.update_from_dict(settings)
+    for remedy in draw.get("remedies", ()):
+        config.apply(remedy)
+    return config
+
+
+def _in_place(value, place: Path):
+    """A value with directories below `place` where it has {"directory": NAME}."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"directory"}:
+            return str(place / value["directory"])
+        return {key: _in_place(item, place) for key, item in value.items()}
+    return value
+
+
+def recorded(world: Mapping[str, Any]):
+    """Recorded steps of a world: arrays by name, or the directory of files that a run has written."""
+    data = world["data"]
+    if data["form"] == "arrays" and not data.get("share"):
+        return _arrays(world)
+    form = "json" if data["form"] == "arrays" else data["form"]
+    return _recorded_files(json.dumps({**world, "kind": "single"}, sort_keys=True), form)
+
+
+@functools.lru_cache(maxsize=1000)
+def _recorded_files(described: str, form: str) -> str:
+    """Files with the steps of a world that a run has written; made once in a process."""
+    world, directory = json.loads(described), tempfile.mkdtemp(prefix="recorded-")
+    config = get_algorithm_config("PG")
+    config = config() if isinstance(config, type) else config
+    config.environment(worlds.World, env_config=world).rollouts(num_rollout_workers=0)
+    config.offline_data(output=directory, output_config={"format": form})
+    config.training(model={"fcnet_hiddens": [4]}, train_batch_size=world["length"] * world["data"]["episodes"])
+    config.reporting(min_time_s_per_iteration=0).debugging(seed=0)
+    with config.build() as algorithm:
+        algorithm.train()
+    return directory
+
+
+def _arrays(world: Mapping[str, Any]) -> dict:
+    env, rows = worlds.World(world), []
+    env.action_space.seed(0)
+    for _ in range(world["data"]["episodes"]):
+        seen, _ = env.reset()
+        over = False
+        while not over:
+            mask = env.action_masks() if world.get("mask") else None
+            action = env.action_space.sample()
+            while mask is not None and env.choices > 1 and not mask[worlds.first_choice(env.action_space, action)]:
+                action = env.action_space.sample()
+            after, reward, terminated, truncated, _ = env.step(action)
+            rows.append((seen, action, reward, terminated, truncated))
+            seen, over = after, terminated or truncated
+    names = ("obs", "actions", "rewards", "terminateds", "truncateds")
+    return {name: _stacked([row[i] for row in rows]) for i, name in enumerate(names)}
+
+
+def _stacked(rows: list):
+    if isinstance(rows[0], dict):
+        return {key: _stacked([row[key] for row in rows]) for key in rows[0]}
+    if isinstance(rows[0], tuple):
+        return tuple(map(_stacked, zip(*rows)))
+    return np.stack(rows)
+
+
+# ------------------------------------------------------------------ one run
+
+
+class Trial:
+    """A draw's run and what is noted of it."""
+
+    def __init__(self, draw: Draw, place: Path):
+        self.draw, self.world, self.place = draw, draw["world"], place
+        self.outcome = Outcome(draw["seed"], draw["algorithm"])
+        self.stage = "configure"
+        self._rng = random.Random(draw["seed"])
+        self._remedied_before = None
+
+    def note(self, kind: str, message: str, place: str = "") -> None:
+        self.outcome.faults.append(Fault(self.stage, kind, message[:600], place))
+
+    def note_exception(self, error: BaseException) -> None:
+        place = place_of(error)
+        if not self.outcome.details:
+            self.outcome.details = "".join(traceback.format_exception(error))[-6000:]
+        self.note(type(error).__name__, str(error), place)
+
+    @contextlib.contextmanager
+    def doing(self, stage: str) -> Iterator[None]:
+        """Notes what is raised, and goes on."""
+        self.stage = stage
+        try:
+            yield
+        except Exception as error:
+            self.note_exception(error)
+
+    def run(self) -> Outcome:
+        """All of it."""
+        start = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            messages = stack.enter_context(_messages())
+            try:
+                algorithm = self._built(stack)
+                if algorithm is not None:
+                    self._live(algorithm, stack)
+            except Exception as error:
+                self.note_exception(error)
+            self.stage = "stop"
+            try:
+                stack.close()
+            except Exception as error:
+                self.note_exception(error)
+            for kind, message in messages:
+                self.stage = "warnings"
+                self.note(kind, message)
+        self.outcome.seconds = time.monotonic() - start
+        return self.outcome
+
+    def _built(self, stack):
+        """The algorithm, after as many remedies as it takes; None: there is none that helps."""
+        draw = self.draw
+        for _ in range(MOST_REMEDIES):
+            self.stage = "configure"
+            try:
+                config = configured(draw, self.place)
+                self.stage = "build"
+                asked = config.to_dict()
+                algorithm = config.build()
+            except Exception as error:
+                if not is_refusal(error, self.stage):
+                    raise
+                draw = self._remedied(draw, error)
+                if draw is None:
+                    return None
+                continue
+            stack.callback(algorithm.stop)
+            worlds.forget()  # an environment was stepped to check it
+            self.draw, self.world = draw, draw["world"]
+            self._check_settings(asked, algorithm.config)
+            return algorithm
+        if not self.outcome.lacks_remedy:
+            self.note("remedies", f"{MOST_REMEDIES} remedies have not helped: {self.outcome.refusals}")
+        return None
+
+    def _remedied(self, draw: Draw, error: Exception) -> Draw | None:
+        """The draw with a remedy of the refusal; without one, without a setting that it names."""
+        message = str(error)
+        with_remedies = [mistake for mistake in getattr(error, "mistakes", ()) if mistake.remedies]
+        if not with_remedies:
+            self.outcome.refusals.append((message, None))
+            return _without_named(draw, message)
+        mistake = with_remedies[0]
+        if mistake == self._remedied_before:
+            self.note("remedy", f"{mistake.problem} {self.outcome.refusals[-1][1]} has not ended it")
+        self._remedied_before = mistake
+        # A remedy that undoes another would go round in circles.
+        changed = {name for remedy in draw.get("remedies", ()) for name in remedy}
+        new = [remedy for remedy in mistake.remedies if not changed & remedy.keys()]
+        remedy = self._rng.choice(new or mistake.remedies)
+        self.outcome.refusals.append((message, _plain(remedy)))
+        return {**draw, "remedies": [*draw.get("remedies", []), remedy]}
+
+    def _check_settings(self, asked: Mapping[str, Any], config) -> None:
+        self.stage = "build"
+        for name, value in asked.items():
+            now = config[name]
+            if now is not value and not _equal(now, value):
+                self.note("silent change", f"{name}={value!r:.100} was asked for, and the algorithm has {now!r:.100}")
+
+    def _live(self, algorithm: Algorithm, stack) -> None:
+        if self.world["kind"] == "client":
+            stack.enter_context(_client(algorithm, self.world))
+        self.stage = "train"
+        for iteration in range(1, ITERATIONS + 1):
+            result = algorithm.train()
+            self._check_result(result, iteration)
+        self._check_counts(algorithm, result)
+        weights = weights_of(algorithm)
+        self.stage = "save"
+        ended = worlds.all_are_over()
+        path = algorithm.save(self.place / "checkpoint")
+        restored = self._restored(path, weights, stack)
+        with self.doing("evaluate"):
+            self._evaluate(algorithm)
+        with self.doing("act"):
+            self._act(algorithm, path)
+        with self.doing("export"):
+            for policy_id in list(algorithm.policies)[:1]:
+                algorithm.export_policy_model(self.place / "export", policy_id=policy_id)
+                load_policy(self.place / "export")
+        if restored is not None and self.world["kind"] != "client":
+            with self.doing("resume"):
+                self._resume(algorithm, restored, ended, result)
+        self.outcome.trained = True
+
+    def _restored(self, path, weights, stack) -> Algorithm | None:
+        with self.doing("restore"):
+            restored = Algorithm.from_checkpoint(path, load_user_code=True)
+            stack.callback(restored.stop)
+            if different := _different(weights, weights_of(restored)):
+                self.note("weights", f"{different} differ after a restore")
+            return restored
+        return None
+
+    def _check_result(self, result: Mapping[str, Any], iteration: int) -> None:
+        if result["training_iteration"] != iteration:
+            self.note("iteration", f"{result['training_iteration']} instead of {iteration}")
+        learner = result["info"].get("learner", {})
+        if wrong := list(_not_finite(learner)):
+            self.note("not finite", ", ".join(wrong[:6]))
+        if result["episodes_total"] and not math.isfinite(result["episode_reward_mean"]):
+            self.note("not finite", f"episode_reward_mean {result['episode_reward_mean']}")
+        if worlds.wrong:
+            self.note("actions", worlds.wrong[0])
+            worlds.wrong.clear()
+
+    def _check_counts(self, algorithm: Algorithm, result: Mapping[str, Any]) -> None:
+        """Steps and episodes, where all worlds are in this process and none are for evaluation alone."""
+        config = algorithm.config
+        is_here = not config.num_rollout_workers and config.gym_env_vectorize_mode != "async"
+        if not is_here or config.evaluation_interval or self.world["kind"] not in COUNTED:
+            return
+        if config.get("eval_prob") is not None or config.get("sample_async"):
+            return
+        sampled = result["num_env_steps_sampled"]
+        # A step of an AECEnv is one agent's.
+        if sampled != worlds.steps[0] and self.world["kind"] != "aec":
+            self.note("counts", f"{sampled} steps were reported, but worlds have made {worlds.steps[0]}")
+        if result["episodes_total"] != worlds.episodes[0] and not self.world.get("fails"):
+            self.note("counts", f"{result['episodes_total']} episodes were reported, {worlds.episodes[0]} have ended")
+
+    def _evaluate(self, algorithm: Algorithm) -> None:
+        if self.world["kind"] in worlds.EXTERNAL:
+            return
+        if algorithm.config.off_policy_estimation_methods:
+            algorithm.evaluate()
+            return
+        result = algorithm.evaluate(2)
+        if not math.isfinite(result["episode_reward_mean"]):
+            self.note("not finite", f"episode_reward_mean {result['episode_reward_mean']} of an evaluation")
+        if worlds.wrong:
+            self.note("actions", worlds.wrong[0])
+            worlds.wrong.clear()
+
+    def _act(self, algorithm: Algorithm, path) -> None:
+        """An episode's first steps by the algorithm and by its checkpoint, which take the same actions."""
+        if self.world["kind"] == "group" or _shows_more(algorithm.config):
+            return
+        policy_id = next(iter(algorithm.policies))
+        loaded = load_policy(path, policy_id, load_user_code=True)
+        players = algorithm.make_player(policy_id=policy_id), loaded.make_player()
+        if self.world["kind"] in worlds.OF_AGENTS:
+            world = worlds.Worlds({**self.world, "style": "all"})
+            agent = _agent_of(algorithm, policy_id, world.possible_agents)
+            if agent is None:
+                return
+            space, observations = world.action_spaces[agent], world.observation_spaces[agent]
+        else:
+            world = worlds.World(self.world)
+            space, observations = world.action_space, None
+        reward = None
+        for t in range(3):
+            world.t = t
+            mask = world.action_masks() if self.world.get("mask") in ("info", "method") else None
+            shown = world.seen() if observations is None else worlds.observed(observations, t)
+            actions = [player.act(shown, reward, mask) for player in players]
+            if actions[0] not in space:
+                self.note("actions", f"{actions[0]!r} is no action of {space}")
+            if not _equal(*actions, close=True):
+                self.note("loaded policy", f"it takes {actions[1]!r}, and the algorithm {actions[0]!r}")
+            if self.world.get("mask"):
+                world.check(actions[0])
+            reward = 0.5
+        if worlds.wrong:
+            self.note("actions", worlds.wrong[0])
+        world.t = 0
+
+    def _resume(self, algorithm: Algorithm, restored: Algorithm, ended: bool, before: Mapping[str, Any]) -> None:
+        after = restored.train()
+        self._check_result(after, ITERATIONS + 1)
+        if after["timesteps_total"] < before["timesteps_total"]:
+            self.note("counts", f"timesteps_total {after['timesteps_total']} after {before['timesteps_total']}")
+        if not ended or not continues_exactly(algorithm, self.world):
+            return
+        self.outcome.exact = True
+        result = algorithm.train()
+        if different := _different(weights_of(algorithm), weights_of(restored)):
+            self.note("not exact", f"weights of {different} differ in the iteration after a restore")
+        elif not _equal(result["info"]["learner"], after["info"]["learner"]):
+            self.note("not exact", "statistics of the learner differ in the iteration after a restore")
+
+
+COUNTED = ("single", "agents", "group", "parallel", "aec")
+
+
+def _shows_more(config) -> bool:
+    """Whether policies see something else than their environment shows, which a program would have to make of it."""
+    return bool(
+        config.agent_id_in_observation
+        or config.centralized_critic
+        or config.env_wrappers
+        or config.env_to_module_connector
+    )
+
+
+def _agent_of(algorithm: Algorithm, policy_id: str, agents: list[str]) -> str | None:
+    """An agent that acts by this policy."""
+    player = algorithm.make_player()
+    return next((agent for agent in agents if player.policy_for(agent) == policy_id), None)
+
+
+# Algorithms that go on exactly after a restore (docs/project/architecture.md), and what they need for it.
+_ASYNCHRONOUS = ("A3C", "IMPALA", "APPO")
+_NEVER_EXACT = ("ApexDQN", "ApexDDPG")
+
+
+def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
+    """Whether architecture.md says that the next result of a restored run is that of the run which goes on."""
+    config, name = algorithm.config, type(algorithm).__name__
+    if name in _NEVER_EXACT or config.get("sample_async") or world["kind"] in worlds.EXTERNAL or world.get("fails"):
+        return False
+    if world.get("uneven") or world.get("end") == "mixed":
+        return False  # an episode depends on its number, which begins anew
+    if config.observation_filter != "NoFilter" and name not in ("ES", "ARS"):
+        return False
+    if config.num_rollout_workers or config.evaluation_interval:
+        return False  # whether episodes are over there is not known here
+    if name in _ASYNCHRONOUS and (config.get("replay_proportion") or config.get("minibatch_buffer_size", 1) > 1):
+        return False
+    if config.has_data:
+        return "replay_buffer_config" not in config or "Prioritized" not in config.replay_settings()["type"]
+    return "store_buffer_in_checkpoints" not in config or config.store_buffer_in_checkpoints
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def is_refusal(error: Exception, stage: str) -> bool:
+    """Whether an exception says that settings are wrong, rather than that the library is: a rule raised it."""
+    if hasattr(error, "mistakes"):
+        return True
+    if not isinstance(error, (ValueError, TypeError)) or stage not in ("configure", "build"):
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].filename.startswith(_HOME[0]) and (frames[-1].line or "").lstrip().startswith(
+        ("raise ", 'f"', '"')
+    )
+
+
+# Never left out: without them a run is another one, or takes minutes.
+_KEPT = {"seed", "min_time_s_per_iteration", "noise_size"}
+
+
+def _without_named(draw: Draw, message: str) -> Draw | None:
+    """The draw without a setting that a message names; None where it names none of them."""
+    settings = draw["settings"]
+    named = [name for name in reversed(settings) if name in message and name not in _KEPT]
+    model = dict(settings.get("model", {}))
+    in_model = [key for key in reversed(model) if key in message]
+    if in_model:
+        model.pop(in_model[0])
+        return {**draw, "settings": {**settings, "model": model}}
+    if not named:
+        return None
+    return {**draw, "settings": {name: value for name, value in settings.items() if name != named[0]}}
+
+
+def _plain(remedy: Mapping[str, Any]) -> dict:
+    return {
+        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+        for name, value in remedy.items()
+    }
+
+
+# ------------------------------------------------------------------ comparisons
+
+
+def weights_of(algorithm: Algorithm) -> dict[str, np.ndarray]:
+    """Copies of all weights, by policy."""
+    return {
+        policy_id: np.array(policy.weights)
+        for policy_id, policy in algorithm.policies.items()
+        if getattr(policy, "weights", None) is not None
+    }
+
+
+def _different(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> list[str]:
+    if one.keys() != other.keys():
+        return sorted(one.keys() ^ other.keys())
+    return [name for name, array in one.items() if not np.array_equal(array, other[name])]
+
+
+def _equal(one, other, close: bool = False) -> bool:
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(_equal(one[k], other[k], close) for k in one)
+        )
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(_equal(a, b, close) for a, b in zip(one, other))
+        )
+    if isinstance(one, np.ndarray | np.generic | float):
+        if close:
+            return np.allclose(np.asarray(one, float), np.asarray(other, float), atol=1e-5)
+        return np.array_equal(one, other, equal_nan=True)
+    return one is other or one == other
+
+
+def _not_finite(value, name: str = "") -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_finite(item, f"{name}/{key}" if name else str(key))
+    elif isinstance(value, float | np.floating) and not math.isfinite(value):
+        yield f"{name}={value}"
+
+
+def place_of(error: BaseException) -> str:
+    """File and function of ours in which an exception was raised."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(_HOME)]
+    if not frames:
+        return ""
+    frame = frames[-1]
+    return f"{os.path.relpath(frame.filename, Path(_HOME[0]).parent)}:{frame.name}"
+
+
+# ------------------------------------------------------------------ clients, messages, and what is left
+
+
+@contextlib.contextmanager
+def _client(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
+    """A client that plays episodes of a world until the algorithm stops, or this ends."""
+    stopping = threading.Event()
+    client = PolicyClient(algorithm.workers.local_worker().env.url, retry_s=0.0)
+    made = worlds.World(world)
+
+    def play():
+        with contextlib.suppress(Exception), client:  # whatever the end of a run makes of a call
+            while not stopping.is_set():
+                worlds.play(client, made)
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        made.config["length"] = 0  # the present episode ends with its next step
+        algorithm.stop()
+        thread.join(30)
+
+
+# What a run may say, by a part of the message: settings without effect, of which draws are full; advice; and what
+# follows from a small machine, or from the worlds.
+_EXPECTED = (
+    *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
+    *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
+    *("it repeats them", "is not known", "first observation of the next episode"),
+)
+
+
+class _Handler(logging.Handler):
+    def __init__(self, found: list):
+        super().__init__(logging.WARNING)
+        self.found = found
+
+    def emit(self, record) -> None:
+        message = record.getMessage()
+        if not any(part in message for part in _EXPECTED):
+            self.found.append((f"{record.levelname} of {record.name}", message))
+
+
+@contextlib.contextmanager
+def _messages() -> Iterator[list[tuple[str, str]]]:
+    """Collects warnings of Python and of the loggers of the library."""
+    found: list[tuple[str, str]] = []
+    handler = _Handler(found)
+    loggers = [logging.getLogger(name) for name in ("rllib", "runtime")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+            found += [
+                (f"{each.category.__name__} {os.path.basename(each.filename)}:{each.lineno}", str(each.message))
+                for each in caught
+                if not issubclass(each.category, ResourceWarning)
+            ]
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What a process has: children, threads, descriptors, files of shared memory and of its directory."""
+
+    children: frozenset
+    threads: frozenset
+    descriptors: frozenset
+    shared_memory: frozenset
+    files: frozenset
+
+    @classmethod
+    def now(cls, directory: Path) -> "Belongings":
+        process = psutil.Process()
+        descriptors = []
+        for each in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                descriptors.append((each, os.readlink(f"/proc/self/fd/{each}")))
+        children = []
+        for child in process.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended, or waits to be read
+                children.append((child.pid, " ".join(child.cmdline()[:6])))
+        return cls(
+            frozenset(children),
+            frozenset(thread.name for thread in threading.enumerate()),
+            frozenset(target for _, target in descriptors),
+            frozenset(name for name in os.listdir("/dev/shm") if str(os.getpid()) in name),
+            frozenset(_files_in(directory)),
+        )
+
+    def more_than(self, before: "Belongings") -> Iterator[tuple[str, str]]:
+        """(kind, names) of what has come since."""
+        for name in ("children", "threads", "descriptors", "shared_memory", "files"):
+            if left := getattr(self, name) - getattr(before, name):
+                yield name, ", ".join(sorted(map(str, left))[:5])
+
+
+# Of torch's compiler, and of `recorded`.
+_KEPT_FILES = ("torchinductor", "recorded-")
+
+
+def _files_in(directory: Path) -> Iterator[str]:
+    for path in directory.iterdir():
+        if not path.name.startswith(_KEPT_FILES):
+            yield path.name
+
+
+def run(draw: Draw) -> Outcome:
+    """Runs a draw in this process, and looks at what it leaves.
+
+    What libraries keep once for the whole process is not left by a run: only what comes again in a second run is.
+    """
+    outcome, left = _run_once(draw)
+    if left:
+        _, left = _run_once(draw)
+    outcome.faults += [Fault("stop", f"left {kind}", names) for kind, names in left]
+    return outcome
+
+
+def _run_once(draw: Draw) -> tuple[Outcome, list[tuple[str, str]]]:
+    """The outcome of a draw, and (kind, names) of what it leaves."""
+    temporary = Path(tempfile.gettempdir())
+    before = Belongings.now(temporary)
+    place = Path(tempfile.mkdtemp(prefix="draw-"))
+    outcome = Trial(draw, place).run()
+    shutil.rmtree(place, ignore_errors=True)
+    runtime.shutdown()
+    gc.collect()
+    for _ in range(50):  # a child that has just been told to end
+        left = list(Belongings.now(temporary).more_than(before))
+        if not left:
+            break
+        time.sleep(0.05)
+    return outcome, left

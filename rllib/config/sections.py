@@ -103,6 +103,13 @@ def only_with(*names: str, otherwise: str | None = None) -> OnlyWith:
     return OnlyWith(names, otherwise)
 
 
+class OfPolicy:
+    """The setting may differ from policy to policy, where several agents act; all others belong to the run.
+
+    It is read for each policy from the policy's own settings (`Algorithm.config_of`).
+    """
+
+
 class FollowsKL:
     """The setting takes {"type": "kl_adaptive", ...}, too (schedules.py)."""
 
@@ -113,7 +120,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Setting:
-    """Name, type, default and meaning of one setting, and the section method that sets it."""
+    """Name, type, default, meaning and rules of one setting, and the section method that sets it."""
 
     name: str
     section: str
@@ -125,6 +132,7 @@ class Setting:
     only_with: OnlyWith | None = None
     merged: bool = False
     follows_kl: bool = False
+    of_policy: bool = False
 
     def converted(self, value):
         """`value` in the setting's own type where that loses nothing; else as it is, and `problem` tells."""
@@ -316,6 +324,7 @@ def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
         only_with=next((rule for rule in rules if isinstance(rule, OnlyWith)), None),
         merged=any(isinstance(rule, Merged) or rule is Merged for rule in rules),
         follows_kl=FollowsKL in rules,
+        of_policy=OfPolicy in rules or (inherited is not None and inherited.of_policy),
     )
 
 

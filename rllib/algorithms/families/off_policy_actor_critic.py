@@ -40,7 +40,7 @@ from rllib.algorithms.families.sequence_replay import (
 )
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
-from rllib.config.sections import Merged, at_least, section
+from rllib.config.sections import Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
@@ -115,8 +115,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         self,
         *,
         lr=3e-4,
-        actor_lr: Annotated[float | list | None, "the actor's, or a schedule of it; None: lr", at_least(0)] = None,
-        critic_lr: Annotated[float | list | None, "the critics', or a schedule of it; None: lr", at_least(0)] = None,
+        actor_lr: Annotated[
+            float | list | None, "the actor's, or a schedule of it; None: lr", at_least(0), OfPolicy
+        ] = None,
+        critic_lr: Annotated[
+            float | list | None, "the critics', or a schedule of it; None: lr", at_least(0), OfPolicy
+        ] = None,
         train_batch_size=256,
         model: Annotated[dict, "network of actor and critics: fcnet_hiddens, fcnet_activation, ...", Merged] = {  # noqa: B006
             "fcnet_hiddens": [256, 256],
@@ -126,24 +130,30 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             dict,
             "what differs from model for the actor: fcnet_hiddens, fcnet_activation, ...; or a custom_model",
             Merged,
+            OfPolicy,
         ] = {},  # noqa: B006
         q_model_config: Annotated[
             dict,
             "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm; or a custom_model, "
             "which reads the action as well",
             Merged,
+            OfPolicy,
         ] = {},  # noqa: B006
         share_encoder: Annotated[
             bool,
             "actor and critics read images by the same convolutions, which the critics' loss alone trains; False: by "
             "separate ones",
+            OfPolicy,
         ] = True,
         image_shift: Annotated[
-            int, "pixels by which updates shift images at most, at random (DrQ-v2: 4); 0: not at all", at_least(0)
+            int,
+            "pixels by which updates shift images at most, at random (DrQ-v2: 4); 0: not at all",
+            at_least(0),
+            OfPolicy,
         ] = 0,
-        twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
-        n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1)] = None,
-        policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
+        twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one", OfPolicy] = True,
+        n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1), OfPolicy] = None,
+        policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1), OfPolicy] = 1,
         param_resets: Annotated[
             list[int],
             "environment steps at which all networks and the memory of their optimizers begin anew (Nikishin et al., "

@@ -13,7 +13,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
-from rllib.config.sections import section
+from rllib.config.sections import OfPolicy, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.sequences import BOOTSTRAP_IN
@@ -36,7 +36,7 @@ class SequenceReplayConfig(OffPolicyConfig):
         self,
         *,
         zero_init_states: Annotated[
-            bool, "sequences begin with a memory of zeros; False: with the state that acted there"
+            bool, "sequences begin with a memory of zeros; False: with the state that acted there", OfPolicy
         ] = True,
     ) -> Self: ...
 

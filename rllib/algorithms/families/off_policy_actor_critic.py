@@ -58,7 +58,7 @@ from rllib.models.model_settings import (
     MEMORIES,
     MODEL_DEFAULTS,
     PREVIOUS_STEP,
-    check_model,
+    ModelSettings,
     residual_blocks,
 )
 from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
@@ -364,12 +364,11 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return self._network_problem("policy_model_config")
 
     def _network_problem(self, own: str) -> Mistake | None:
-        try:
-            settings = check_model(self.network_settings(own))
-        except ValueError as error:
+        if mistake := ModelSettings.mistake(self.network_settings(own), own):
             plain = {name: self.settings[name].default for name in (own, "model")}
-            return Mistake(f"{own}: {error}", (own, "model"), (plain,), advice=None)
-        if settings["network"] is not None and settings["fcnet_activation"] != "relu":
+            return dataclasses.replace(mistake, names=(own, "model"), remedies=mistake.remedies or (plain,))
+        settings = ModelSettings(self.network_settings(own))
+        if settings.network is not None and settings.fcnet_activation != "relu":
             return Mistake(
                 f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="
                 f"{settings['fcnet_activation']!r}.",
@@ -566,8 +565,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         """
         if self.shares_encoder:
             return spec.torso
-        settings = check_model(self.network_settings("q_model_config"))
-        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
+        settings = ModelSettings(self.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings.conv_activation], spec.observation_filter != "NoFilter"
         return preprocessing(observation_space, settings, activation, is_filtered)[1]
 
 
@@ -664,17 +663,17 @@ class OffPolicyActorCritic(SequenceReplay):
     def _critics_with_memory(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int
     ) -> MemoryCritics:
-        settings = check_model(self.config_of(policy_id).network_settings("q_model_config"))
+        settings = ModelSettings(self.config_of(policy_id).network_settings("q_model_config"))
         of_actor = self.policies[policy_id].spec.memory
-        behind = tuple(settings["post_lstm_hiddens"]), ACTIVATION_NAMES[settings["post_lstm_activation"]]
+        behind = tuple(settings.post_lstm_hiddens), ACTIVATION_NAMES[settings.post_lstm_activation]
         return MemoryCritics(
             reads,
-            tuple(settings["fcnet_hiddens"]),
-            Memory(of_actor.cell, settings["lstm_cell_size"], of_actor.max_seq_len, *behind),
+            tuple(settings.fcnet_hiddens),
+            Memory(of_actor.cell, settings.lstm_cell_size, of_actor.max_seq_len, *behind),
             num_outputs,
             copies,
-            ACTIVATION_NAMES[settings["fcnet_activation"]],
-            settings["fcnet_weights_initializer"] or self.initializer,
+            ACTIVATION_NAMES[settings.fcnet_activation],
+            settings.fcnet_weights_initializer or self.initializer,
         )
 
     def judging_module(
@@ -682,18 +681,18 @@ class OffPolicyActorCritic(SequenceReplay):
     ) -> FullyConnected | ResidualNetworks:
         """Describes a network with the layers of q_model_config; arguments as for FullyConnected."""
         config, policy = self.config_of(policy_id), self.policies[policy_id]
-        settings = check_model(config.network_settings("q_model_config"))
+        settings = ModelSettings(config.network_settings("q_model_config"))
         if (residual := residual_blocks(settings)) is not None:
             return ResidualNetworks(residual, reads, num_outputs, copies)
         torso = config.critics_torso(policy.observation_space, policy.spec)
         return FullyConnected(
             reads,
-            tuple(settings["fcnet_hiddens"]),
+            tuple(settings.fcnet_hiddens),
             num_outputs,
             copies,
-            ACTIVATION_NAMES[settings["fcnet_activation"]],
-            settings["layer_norm"],
-            settings["fcnet_weights_initializer"] or self.initializer,
+            ACTIVATION_NAMES[settings.fcnet_activation],
+            settings.layer_norm,
+            settings.fcnet_weights_initializer or self.initializer,
             torso=torso,
             shares_torso=torso is not None and config.shares_encoder,
         )
@@ -703,8 +702,8 @@ class OffPolicyActorCritic(SequenceReplay):
         config, policy = self.config_of(policy_id), self.policies[policy_id]
         if not isinstance(module, FullyConnected) or module.torso or not config.is_custom("policy_model_config"):
             return module
-        settings = check_model(config.network_settings("q_model_config"))
-        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], policy.filters_observations
+        settings = ModelSettings(config.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings.conv_activation], policy.filters_observations
         return EncodedFirst(module, preprocessing(policy.observation_space, settings, activation, is_filtered)[0])
 
     def losses(self, policy_id: str) -> dict[str, LossOverModules]:

@@ -17,7 +17,7 @@ from rllib.config.sections import OfPolicy, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.sequences import BOOTSTRAP_IN
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 from rllib.sample_batch import Column, SampleBatch
 
 # Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
@@ -50,7 +50,7 @@ class SequenceReplayConfig(OffPolicyConfig):
         if not self.replays_sequences:
             return super().steps_per_row
         given = self.model.get("max_seq_len")
-        return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
+        return given if type(given) is int and given > 0 else ModelSettings.max_seq_len
 
     def replay_settings(self) -> dict[str, Any]:
         settings = super().replay_settings()

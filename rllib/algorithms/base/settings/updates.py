@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
-from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
+from rllib.config.sections import Keys, Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
-from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.model_settings import MODEL_DEFAULTS, ModelSettings
 from rllib.schedules import Schedule
 
 # Default of settings that are dicts; every config gets a copy.
@@ -92,7 +92,11 @@ class UpdatesConfig(ConfigObject):
         ] = 1e-5,
         train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
         model: Annotated[
-            dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged, OfPolicy
+            dict,
+            "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...",
+            Keys(ModelSettings),
+            Merged,
+            OfPolicy,
         ] = _EMPTY,
         auxiliary_losses: Annotated[
             dict,
@@ -246,15 +250,6 @@ class UpdatesConfig(ConfigObject):
             ("num_learners", name),
             ({"num_learners": max(1, rows // 64)}, {name: self.num_learners}),
         )
-
-    @relation("model")
-    def _check_model(self) -> Mistake | None:
-        """The keys of `model` are known, and their values fit together."""
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return Mistake(str(error), ("model",), ({"model": self.settings["model"].default},), advice=None)
-        return None
 
     @relation("auxiliary_losses", "custom_loss")
     def _check_losses(self) -> Mistake | None:

@@ -193,7 +193,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"use_attention": True, "attention_dim": 0}, "attention_dim=0 must be an integer >= 1"),
         ({"use_attention": True, "attention_memory_training": 20}, r"\{'attention_memory_training': 50\}"),
         ({"use_attention": True, "attention_use_n_prev_actions": 3}, "=3 must be an integer >= 0 and <= 1"),
-        ({"use_attention": True, "attention_init_gru_gate_bias": "2"}, "_bias='2' must be a number"),
+        ({"use_attention": True, "attention_init_gru_gate_bias": "2"}, "_bias='2' must be a finite number"),
         ({"attention_use_n_prev_rewards": 1}, "needs use_lstm or use_gru or use_attention"),
         ({"fcnet_hiddens": 64}, "must be a list of integers >= 1"),
         ({"fcnet_hiddens": [64, 0]}, "must be a list of integers >= 1"),

@@ -140,7 +140,7 @@ def test_log_std_init_and_gains():
         ({"orthogonal_gains": {"actor": 1.0}}, ACTIONS, "must be positive numbers of some of hidden, policy, value"),
         ({"orthogonal_gains": {"policy": -1.0}}, ACTIONS, "must be positive numbers of some of hidden, policy, value"),
         ({"orthogonal_gains": {"policy": 1.0}, "fcnet_weights_initializer": "uniform"}, ACTIONS, "needs orthogonal"),
-        ({"log_std_init": "small"}, ACTIONS, "must be a number"),
+        ({"log_std_init": "small"}, ACTIONS, "must be a finite number"),
         ({"log_std_init": -1.0, "output_layer_use_bias": False}, ACTIONS, r"\{'free_log_std': True\}"),
         ({"use_lstm": True, "output_layer_use_bias": False}, ACTIONS, "use_bias=False is not available with a memory"),
         ({"output_layer_use_bias": 0}, ACTIONS, "must be True or False"),

@@ -364,6 +364,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return self._network_problem("policy_model_config")
 
     def _network_problem(self, own: str) -> Mistake | None:
+        if ModelSettings.mistake(self.model):
+            return None  # it is told of model itself
         if mistake := ModelSettings.mistake(self.network_settings(own), own):
             plain = {name: self.settings[name].default for name in (own, "model")}
             return dataclasses.replace(mistake, names=(own, "model"), remedies=mistake.remedies or (plain,))

@@ -403,7 +403,7 @@ class ConfigObject(Settings):
             setting = self.settings[name]
             resolved[name] = value = setting.converted(copied(value))
             if setting.merged and merge:  # what is no dict cannot be added to those that are there
-                if mistake := setting.mistake(value):
+                if not isinstance(value, Mapping) and (mistake := setting.mistake(value)):
                     raise self.error(mistake)
                 resolved[name] = {**self._values[name], **value}
         self._values.update(resolved)

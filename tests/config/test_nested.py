@@ -52,6 +52,14 @@ def test_build_checks_the_keys_of_model():
     assert mistake.names == ("model",) and mistake.remedies == ({"model": {"dim": 84}},)
 
 
+def test_keys_are_checked_when_all_are_there():
+    config = PPOConfig().environment("CartPole-v1").training(model={"vf_hiddens": [3], "vf_share_layers": True})
+    config.training(model={"vf_share_layers": False}).validate()
+    config.training(model={"vf_share_layers": True})
+    with pytest.raises(SettingsError, match="vf_hiddens"):
+        config.validate()
+
+
 def test_a_setting_with_another_declaration_keeps_its_keys():
     class Mine(PPOConfig):
         @section

@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 
 import click
@@ -19,7 +18,7 @@ from rllib.cli.departures import departures
 from rllib.config import aliases
 from rllib.config.conflicts import RuleRow
 from rllib.config.sections import SettingRow
-from rllib.models import model_settings
+from rllib.models.model_settings import ModelSettings
 from runtime.engines.zeromq.cli import main as runtime_command
 
 _WIDTH = 100
@@ -167,8 +166,6 @@ def _departures(name: str) -> Iterator[str]:
 
 
 def _model_settings() -> str:
-    source = inspect.getsource(model_settings)
-    defaults = re.search(r"^MODEL_DEFAULTS = .*?^}", source, re.MULTILINE | re.DOTALL)
     lines = [
         "# Keys of `model` and `exploration_config`",
         "",
@@ -176,7 +173,7 @@ def _model_settings() -> str:
         "",
         "Only the keys that are given change. networks.md and algorithms.md have examples.",
         "",
-        f"```python\n{defaults.group()}\n```",
+        *_table(ModelSettings.describe()),
         "",
         "## `.exploration(exploration_config={...})`",
         "",

@@ -13,7 +13,7 @@ from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import conflict
-from rllib.config.sections import at_least, section
+from rllib.config.sections import OfPolicy, at_least, section
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -35,7 +35,10 @@ class A2CConfig(IntrinsicConfig, ActorCriticConfig):
         vf_loss_coeff=0.5,
         entropy_coeff=0.01,
         microbatch_size: Annotated[
-            int | None, "rows that the gradient is computed from at a time, which saves memory; None: all", at_least(1)
+            int | None,
+            "rows that the gradient is computed from at a time, which saves memory; None: all",
+            at_least(1),
+            OfPolicy,
         ] = None,
     ) -> Self: ...
 

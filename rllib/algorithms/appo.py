@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 
 from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
-from rllib.config.sections import above, at_least, between, section
+from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
@@ -32,24 +32,35 @@ class APPOConfig(IMPALAConfig):
     def training(
         self,
         *,
-        lambda_: Annotated[float, "GAE's lambda, where vtrace=False; V-trace has none", between(0, 1)] = 1.0,
-        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.4,
-        use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)"] = False,
+        lambda_: Annotated[float, "GAE's lambda, where vtrace=False; V-trace has none", between(0, 1), OfPolicy] = 1.0,
+        clip_param: Annotated[
+            float | list, "how far the probability ratio may leave 1, or a schedule", above(0), OfPolicy
+        ] = 0.4,
+        use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)", OfPolicy] = False,
         kl_coeff: Annotated[
-            float | list, "coefficient of the KL penalty: the initial one, or a schedule to follow", at_least(0)
+            float | list,
+            "coefficient of the KL penalty: the initial one, or a schedule to follow",
+            at_least(0),
+            OfPolicy,
         ] = 1.0,
-        kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
+        kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0), OfPolicy] = 0.01,
         target_kl: Annotated[
             float | None,
             "KL(target || new) (nats) of 1.5 times which ends the epochs on a train batch; None: never",
             above(0),
+            OfPolicy,
         ] = None,
         standardize_advantages=True,
         target_update_frequency: Annotated[
-            int, "rings of minibatch_buffer_size train batches between updates of the target network", at_least(1)
+            int,
+            "rings of minibatch_buffer_size train batches between updates of the target network",
+            at_least(1),
+            OfPolicy,
         ] = 1,
         replay_buffer_num_slots=100,
-        tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
+        tau: Annotated[
+            float, "how far the target network moves to the learned one; 1: copied", between(0, 1), OfPolicy
+        ] = 1.0,
     ) -> Self: ...
 
 

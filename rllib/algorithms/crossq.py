@@ -25,7 +25,7 @@ from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLIO
 from rllib.algorithms.sac import SAC, SACConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict
-from rllib.config.sections import above, between, section
+from rllib.config.sections import OfPolicy, above, between, section
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
@@ -62,13 +62,17 @@ class CrossQConfig(SACConfig):
         lr=1e-3,
         policy_delay=3,
         q_model_config={"fcnet_hiddens": [1024, 1024]},  # noqa: B006
-        batch_norm_actor: Annotated[bool, "the actor has batch renormalisation, as the critics"] = True,
-        batch_norm_momentum: Annotated[float, "share of a new batch in the running statistics", between(0, 1)] = 0.01,
-        batch_norm_eps: Annotated[float, "added to the variances", above(0, finite=True)] = 1e-3,
+        batch_norm_actor: Annotated[bool, "the actor has batch renormalisation, as the critics", OfPolicy] = True,
+        batch_norm_momentum: Annotated[
+            float, "share of a new batch in the running statistics", between(0, 1), OfPolicy
+        ] = 0.01,
+        batch_norm_eps: Annotated[float, "added to the variances", above(0, finite=True), OfPolicy] = 1e-3,
         renorm_warmup_steps: Annotated[
-            int, "batches that are normalised by themselves alone, at the beginning", between(0, MOST_BATCHES)
+            int, "batches that are normalised by themselves alone, at the beginning", between(0, MOST_BATCHES), OfPolicy
         ] = 100_000,
-        adam_beta1: Annotated[float, "what Adam keeps of its mean gradient in a step", between(0, 0.9999)] = 0.5,
+        adam_beta1: Annotated[
+            float, "what Adam keeps of its mean gradient in a step", between(0, 0.9999), OfPolicy
+        ] = 0.5,
         num_steps_sampled_before_learning_starts=100,
         replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "ReplayBuffer"},  # noqa: B006
     ) -> Self: ...

@@ -30,7 +30,7 @@ from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.conflicts import Mistake, Unfit, conflict
-from rllib.config.sections import above, at_least, between, only_with, section
+from rllib.config.sections import OfPolicy, above, at_least, between, only_with, section
 from rllib.env.spaces.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
@@ -54,19 +54,21 @@ class IMPALAConfig(PolicyGradientConfig):
         self,
         *,
         lr=5e-4,
-        train_batch_size=500,
+        train_batch_size: Annotated[int, "environment steps per update", at_least(1), OfPolicy] = 500,
         grad_clip=40.0,
         rmsprop_epsilon=2e-4,
-        vtrace: Annotated[bool, "correct for old weights; False: take the fragments as on-policy"] = True,
+        vtrace: Annotated[bool, "correct for old weights; False: take the fragments as on-policy", OfPolicy] = True,
         vtrace_clip_rho_threshold: Annotated[
-            float, "rho_bar: clips the ratios that weight temporal differences", above(0)
+            float, "rho_bar: clips the ratios that weight temporal differences", above(0), OfPolicy
         ] = 1.0,
         vtrace_clip_pg_rho_threshold: Annotated[
-            float, "clips the ratios that weight the policy gradient", above(0)
+            float, "clips the ratios that weight the policy gradient", above(0), OfPolicy
         ] = 1.0,
-        lambda_: Annotated[float, "shortens V-trace's sums as GAE's lambda does", between(0, 1)] = 1.0,
-        num_sgd_iter: Annotated[int, "gradient steps on each train batch", at_least(1)] = 1,
-        vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 0.5,
+        lambda_: Annotated[float, "shortens V-trace's sums as GAE's lambda does", between(0, 1), OfPolicy] = 1.0,
+        num_sgd_iter: Annotated[int, "gradient steps on each train batch", at_least(1), OfPolicy] = 1,
+        vf_loss_coeff: Annotated[
+            float | list, "coefficient of the value loss, or a schedule", at_least(0), OfPolicy
+        ] = 0.5,
         entropy_coeff=0.01,
         broadcast_interval: Annotated[
             int, "updates between new weights for the workers", at_least(1), only_with("num_rollout_workers")
@@ -82,13 +84,16 @@ class IMPALAConfig(PolicyGradientConfig):
         ] = 16,
         learner_queue_timeout: Annotated[float, "longest wait for a fragment (seconds)", above(0)] = 300.0,
         minibatch_buffer_size: Annotated[
-            int, "train batches that are gone round, each num_sgd_iter times, a gradient step at a time", at_least(1)
+            int,
+            "train batches that are gone round, each num_sgd_iter times, a gradient step at a time",
+            at_least(1),
+            OfPolicy,
         ] = 1,
         num_aggregation_workers: Annotated[
             int, "processes that join fragments to train batches; 0: this one does", at_least(0)
         ] = 0,
-        replay_proportion: Annotated[float, "replayed fragments per new one", at_least(0)] = 0.0,
-        replay_buffer_num_slots: Annotated[int, "newest fragments that are kept for replay", at_least(0)] = 0,
+        replay_proportion: Annotated[float, "replayed fragments per new one", at_least(0), OfPolicy] = 0.0,
+        replay_buffer_num_slots: Annotated[int, "newest fragments that are kept for replay", at_least(0), OfPolicy] = 0,
     ) -> Self: ...
 
     @section
@@ -233,16 +238,15 @@ class IMPALA(Algorithm):
 
     def _check_memory(self) -> None:
         """Raises Unfit if the observations that replay keeps do not fit into memory."""
-        config = self.config
-        if not config.replay_proportion:
-            return
-        steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
-        slot_bytes = sum(steps * self._observation_bytes(policy_id) for policy_id in self.learners)
-        size_bytes, available = config.replay_buffer_num_slots * slot_bytes, free_bytes()
-        if size_bytes > available:
-            fitting = available // (2 * slot_bytes)
+        replaying = {each: own for each in self.learners if (own := self.config_of(each)).replay_proportion}
+        slots = {policy_id: own.replay_buffer_num_slots for policy_id, own in replaying.items()}
+        steps = self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
+        size_bytes = steps * sum(count * self._observation_bytes(each) for each, count in slots.items())
+        if size_bytes > (available := free_bytes()):
+            most = max(slots.values())
+            fitting = most * available // (2 * size_bytes)
             raise Unfit(
-                f"replay_buffer_num_slots={config.replay_buffer_num_slots} fragments of {steps} observations need "
+                f"replay_buffer_num_slots={most} fragments of {steps} observations need "
                 f"{size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are free.",
                 f"Use .training(replay_buffer_num_slots={fitting}).",
                 {"replay_buffer_num_slots": fitting} if fitting else {"replay_proportion": 0.0},

@@ -16,7 +16,7 @@ from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCrit
 from rllib.algorithms.families.intrinsic import with_advantages
 from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.config.conflicts import Mistake, conflict, needs
-from rllib.config.sections import FollowsKL, above, at_least, section
+from rllib.config.sections import FollowsKL, OfPolicy, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.losses.ppo import PPO_LOSS
@@ -47,14 +47,19 @@ class PPOConfig(ConstrainedActorCriticConfig):
         ] = 5e-5,
         train_batch_size=4000,
         model=_MODEL,
-        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
-        num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1)] = 30,
-        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.3,
-        use_kl_loss: Annotated[bool, "add the adaptive KL penalty"] = True,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1), OfPolicy] = 128,
+        num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1), OfPolicy] = 30,
+        clip_param: Annotated[
+            float | list, "how far the probability ratio may leave 1, or a schedule", above(0), OfPolicy
+        ] = 0.3,
+        use_kl_loss: Annotated[bool, "add the adaptive KL penalty", OfPolicy] = True,
         kl_coeff: Annotated[
-            float | list, "coefficient of the KL penalty: the initial one, or a schedule to follow", at_least(0)
+            float | list,
+            "coefficient of the KL penalty: the initial one, or a schedule to follow",
+            at_least(0),
+            OfPolicy,
         ] = 0.2,
-        kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0)] = 0.01,
+        kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0), OfPolicy] = 0.01,
         recompute_advantages: Annotated[
             bool, "compute advantages and value targets anew before each epoch, by the newest values"
         ] = False,
@@ -62,14 +67,16 @@ class PPOConfig(ConstrainedActorCriticConfig):
             float | None,
             "KL(old || new) (nats) of 1.5 times which in a minibatch ends the epochs on a train batch; None: never",
             above(0),
+            OfPolicy,
         ] = None,
         vf_clip_param: Annotated[
             float | list | None,
             "how far a value may move per batch, in units of value, or a schedule; None: any",
             above(0),
+            OfPolicy,
         ] = 10.0,
         standardize_advantages=True,
-        shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
+        shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch", OfPolicy] = True,
     ) -> Self: ...
 
     conflicts = (

@@ -25,7 +25,7 @@ from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.q_learning import for_discrete_actions
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
-from rllib.config.sections import at_least, between, section
+from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
 from rllib.losses.td import TDLoss
 from rllib.models.distributions.q_values import QValues
@@ -57,9 +57,11 @@ class PQNConfig(SamplingAheadConfig):
         opt_type="radam",
         grad_clip=10.0,
         model=_MODEL,
-        lambda_: Annotated[float, "how far a target looks before it bootstraps; 0: one step", between(0, 1)] = 0.65,
-        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
-        num_sgd_iter: Annotated[int, "passes over each train batch", at_least(1)] = 4,
+        lambda_: Annotated[
+            float, "how far a target looks before it bootstraps; 0: one step", between(0, 1), OfPolicy
+        ] = 0.65,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1), OfPolicy] = 128,
+        num_sgd_iter: Annotated[int, "passes over each train batch", at_least(1), OfPolicy] = 4,
     ) -> Self: ...
 
     @section

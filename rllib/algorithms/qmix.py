@@ -24,7 +24,7 @@ from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
-from rllib.config.sections import Merged, at_least, only_with, section
+from rllib.config.sections import Merged, OfPolicy, at_least, only_with, section
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
@@ -68,15 +68,21 @@ class QMixConfig(OffPolicyConfig):
             Literal["qmix", "vdn", None],
             'what makes one value of the members\': "qmix" a monotonic network, "vdn" their sum; None: each is learned '
             "on its own",
+            OfPolicy,
         ] = "qmix",
         mixing_embed_dim: Annotated[
             int,
             "hidden units of QMIX's mixing network",
             at_least(1),
             only_with("has_mixing_network", otherwise="no network mixes the values"),
+            OfPolicy,
         ] = 32,
-        double_q: Annotated[bool, "the online network chooses the next actions, the target network judges them"] = True,
-        obs_agent_id: Annotated[bool, "the members' network reads which member it computes for, one-hot"] = True,
+        double_q: Annotated[
+            bool, "the online network chooses the next actions, the target network judges them", OfPolicy
+        ] = True,
+        obs_agent_id: Annotated[
+            bool, "the members' network reads which member it computes for, one-hot", OfPolicy
+        ] = True,
         replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
     ) -> Self: ...
 

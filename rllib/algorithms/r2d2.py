@@ -32,7 +32,7 @@ from rllib.algorithms.families.sequence_replay import (
     stored_states,
 )
 from rllib.config.conflicts import Mistake, conflict
-from rllib.config.sections import Merged, above, section
+from rllib.config.sections import Merged, OfPolicy, above, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.losses.td import q_targets
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
@@ -82,9 +82,9 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
             "type, capacity (in sequences), replay_burn_in (steps), prioritized_replay_alpha, _beta, _eps, storage",
             Merged,
         ] = _R2D2_REPLAY,
-        use_h_function: Annotated[bool, "learn the values of rescaled returns"] = True,
+        use_h_function: Annotated[bool, "learn the values of rescaled returns", OfPolicy] = True,
         h_function_epsilon: Annotated[
-            float, "the linear part of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x", above(0, finite=True)
+            float, "the linear part of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x", above(0, finite=True), OfPolicy
         ] = 1e-3,
     ) -> Self: ...
 

@@ -48,7 +48,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
 )
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict, given_as
-from rllib.config.sections import above, at_least, only_with, section
+from rllib.config.sections import OfPolicy, above, at_least, only_with, section
 from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.evaluation.postprocess.transitions import CostsOfSteps
 from rllib.evaluation.settings import Postprocess
@@ -96,28 +96,36 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
     def training(
         self,
         *,
-        initial_alpha: Annotated[float, "the temperature at the beginning", above(0, finite=True)] = 1.0,
+        initial_alpha: Annotated[float, "the temperature at the beginning", above(0, finite=True), OfPolicy] = 1.0,
         alpha_lr: Annotated[
-            float | list | None, "the temperature's, or a schedule of it; None: lr; 0: it stays", at_least(0)
+            float | list | None, "the temperature's, or a schedule of it; None: lr; 0: it stays", at_least(0), OfPolicy
         ] = None,
         target_entropy: Annotated[
             float | Literal["auto"],
             'entropy to be kept, nats; "auto": minus the number of components of an action, or of n discrete actions '
             "half of the largest, 0.5 log n; with masks n is the number of legal ones, in the mean over a batch",
+            OfPolicy,
         ] = "auto",
         target_critics_sampled: Annotated[
-            int | None, "critics, drawn for each row, of which its target takes the least value; None: all", at_least(1)
+            int | None,
+            "critics, drawn for each row, of which its target takes the least value; None: all",
+            at_least(1),
+            OfPolicy,
         ] = None,
         num_atoms: Annotated[
-            int, "bins of the distribution of returns that each critic gives; 1: the expected return", at_least(1)
+            int,
+            "bins of the distribution of returns that each critic gives; 1: the expected return",
+            at_least(1),
+            OfPolicy,
         ] = 1,
         v_min: Annotated[
-            float, "return of the first bin, entropy included", only_with("bins", otherwise="num_atoms=1")
+            float, "return of the first bin, entropy included", only_with("bins", otherwise="num_atoms=1"), OfPolicy
         ] = -5.0,
         v_max: Annotated[
             float,
             "return of the last bin; what scaled returns stay within",
             only_with("bins", "scale_rewards", otherwise="num_atoms=1 and scale_rewards=False"),
+            OfPolicy,
         ] = 5.0,
         scale_rewards: Annotated[
             bool,
@@ -493,9 +501,12 @@ class TQCConfig(SACConfig):
     def training(
         self,
         *,
-        n_quantiles: Annotated[int, "quantiles of the return that each critic gives", at_least(2)] = 25,
+        n_quantiles: Annotated[int, "quantiles of the return that each critic gives", at_least(2), OfPolicy] = 25,
         top_quantiles_to_drop_per_net: Annotated[
-            int, "times the number of critics: the largest quantiles that are left out of the targets", at_least(0)
+            int,
+            "times the number of critics: the largest quantiles that are left out of the targets",
+            at_least(0),
+            OfPolicy,
         ] = 2,
     ) -> Self: ...
 

@@ -27,7 +27,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
 )
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
-from rllib.config.sections import above, at_least, only_with, section
+from rllib.config.sections import OfPolicy, above, at_least, only_with, section
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
@@ -69,16 +69,22 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         model={"fcnet_hiddens": [400, 300], "fcnet_activation": "relu"},  # noqa: B006
         twin_q=False,
         tau=2e-3,
-        smooth_target_policy: Annotated[bool, "noise on the target actions"] = False,
+        smooth_target_policy: Annotated[bool, "noise on the target actions", OfPolicy] = False,
         target_noise: Annotated[
-            float, "its standard deviation; actions are in [-1, 1]", at_least(0), only_with("smooth_target_policy")
+            float,
+            "its standard deviation; actions are in [-1, 1]",
+            at_least(0),
+            only_with("smooth_target_policy"),
+            OfPolicy,
         ] = 0.2,
-        target_noise_clip: Annotated[float, "its bound", at_least(0), only_with("smooth_target_policy")] = 0.5,
-        use_huber: Annotated[bool, "the Huber loss of the TD error; False: half its square"] = False,
+        target_noise_clip: Annotated[
+            float, "its bound", at_least(0), only_with("smooth_target_policy"), OfPolicy
+        ] = 0.5,
+        use_huber: Annotated[bool, "the Huber loss of the TD error; False: half its square", OfPolicy] = False,
         huber_threshold: Annotated[
-            float, "from where on an error counts linearly", above(0, finite=True), only_with("use_huber")
+            float, "from where on an error counts linearly", above(0, finite=True), only_with("use_huber"), OfPolicy
         ] = 1.0,
-        l2_reg: Annotated[float, "weight of half the squared weights in both losses", at_least(0)] = 1e-6,
+        l2_reg: Annotated[float, "weight of half the squared weights in both losses", at_least(0), OfPolicy] = 1e-6,
         replay_buffer_config={**REPLAY_OF_A_MILLION, "capacity": 50_000},  # noqa: B006
     ) -> Self: ...
 

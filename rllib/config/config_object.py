@@ -135,18 +135,21 @@ class ConfigObject(Settings):
 
     def mistakes(self, undecided: Collection[str] = ()) -> Iterator[Mistake]:
         """All mistakes in the settings: first of single settings, then of their relations."""
-        wrong = set(undecided)
+        wrong, any_key_is_wrong = set(undecided), False
         for name, setting in self.settings.items():
             mistake = None if name in wrong else setting.mistake(self._values[name])
-            if mistake:
+            if mistake and setting.keys and isinstance(self._values[name], Mapping):
+                any_key_is_wrong = True  # rules may be about its other keys
+            elif mistake:
                 wrong.add(name)
+            if mistake:
                 yield mistake
         for names, check in rules_of(type(self)).values():
             if all(name not in wrong and self._has(name) for name in names):
                 try:
                     mistake = check(self)
                 except Exception:
-                    if not wrong:
+                    if not (wrong or any_key_is_wrong):
                         raise
                     continue  # it reads one of the wrong settings by way of another
                 if mistake is None:
@@ -400,7 +403,7 @@ class ConfigObject(Settings):
             setting = self.settings[name]
             resolved[name] = value = setting.converted(copied(value))
             if setting.merged and merge:  # what is no dict cannot be added to those that are there
-                if mistake := setting.mistake(value):
+                if not isinstance(value, Mapping) and (mistake := setting.mistake(value)):
                     raise self.error(mistake)
                 resolved[name] = {**self._values[name], **value}
         self._values.update(resolved)

@@ -103,6 +103,41 @@ def only_with(*names: str, otherwise: str | None = None) -> OnlyWith:
     return OnlyWith(names, otherwise)
 
 
+class OfPolicy:
+    """The setting may differ from policy to policy, where several agents act; all others belong to the run.
+
+    It is read for each policy from the policy's own settings (`Algorithm.config_of`).
+    """
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The setting is a dict whose keys a class declares (NestedSettings of nested.py)."""
+
+    of: Any
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Values have to pass a test.
+
+    Args:
+        test: function of a value of the setting's type: whether it is right; or it raises a ValueError or TypeError
+            that says what is wrong.
+        words: the rule, as the end of "it must be ...".
+    """
+
+    test: Callable[[Any], Any]
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Translated:
+    """Values of other libraries are accepted as well; the function makes them values of the setting's type."""
+
+    today: Callable[[Any], Any]
+
+
 class FollowsKL:
     """The setting takes {"type": "kl_adaptive", ...}, too (schedules.py)."""
 
@@ -113,7 +148,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Setting:
-    """Name, type, default and meaning of one setting, and the section method that sets it."""
+    """Name, type, default, meaning and rules of one setting, and the section method that sets it."""
 
     name: str
     section: str
@@ -125,9 +160,15 @@ class Setting:
     only_with: OnlyWith | None = None
     merged: bool = False
     follows_kl: bool = False
+    of_policy: bool = False
+    keys: Keys | None = None
+    checked: Checked | None = None
+    translated: Translated | None = None
 
     def converted(self, value):
         """`value` in the setting's own type where that loses nothing; else as it is, and `problem` tells."""
+        if self.translated is not None:
+            value = self.translated.today(value)
         try:
             return convert(value, self.type)
         except TypeError:
@@ -140,6 +181,8 @@ class Setting:
 
     def mistake(self, value) -> Mistake | None:
         """What is wrong with a value, with the default as remedy; None if it is right."""
+        if self.translated is not None:
+            value = self.translated.today(value)
         try:
             value = convert(value, self.type)
         except TypeError:
@@ -156,7 +199,18 @@ class Setting:
         if self.not_yet is not None and value != self.default:
             problem = f"{self._given(value)} is not available yet ({self.meaning})."
             return self._mistake(problem, self.default, advice=self.not_yet.instead)
-        return None
+        if self.checked is not None and (problem := self._checked_problem(value)):
+            return self._mistake(problem, self.default)
+        mistake = self.keys and self.keys.of.mistake(value, self.name)
+        return replace(mistake, remedies=mistake.remedies or ({self.name: self.default},)) if mistake else None
+
+    def _checked_problem(self, value) -> str | None:
+        try:
+            passes = self.checked.test(value)
+        except (TypeError, ValueError) as error:
+            problem = str(error).rstrip(".")
+            return f"{problem}." if self.name in problem else f"{self.name}: {problem}."
+        return None if passes else f"{self._given(value)} must be {self.checked.words} ({self.meaning})."
 
     def _mistake(self, problem: str, *right: Any, advice: str = "") -> Mistake:
         remedies = tuple({self.name: value} for value in right)
@@ -306,16 +360,37 @@ def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
     if get_origin(parameter.annotation) is not Annotated:
         raise TypeError(f'{where} must be annotated as Annotated[type, "meaning (unit)"], not {parameter.annotation!r}')
     type_, meaning, *rules = get_args(parameter.annotation)
-    setting = Setting(parameter.name, section_name, type_, parameter.default, meaning)
     if inherited is not None and not rules:
         return replace(inherited, type=type_, default=parameter.default, meaning=meaning)
-    return replace(
-        setting,
-        range=next((rule for rule in rules if isinstance(rule, Range)), None),
-        not_yet=next((rule for rule in rules if isinstance(rule, NotYet)), None),
-        only_with=next((rule for rule in rules if isinstance(rule, OnlyWith)), None),
-        merged=any(isinstance(rule, Merged) or rule is Merged for rule in rules),
+    setting = declared(parameter.name, section_name, type_, meaning, *rules, default=parameter.default)
+    if inherited is not None:
+        setting = replace(
+            setting, of_policy=setting.of_policy or inherited.of_policy, keys=setting.keys or inherited.keys
+        )
+    return setting
+
+
+def declared(name: str, section_name: str, type_: Any, meaning: str, *rules: Any, default: Any) -> Setting:
+    """A setting by the parts of its annotation."""
+
+    def rule(kind):
+        return next((each for each in rules if isinstance(each, kind)), None)
+
+    return Setting(
+        name,
+        section_name,
+        type_,
+        default,
+        meaning,
+        range=rule(Range),
+        not_yet=rule(NotYet),
+        only_with=rule(OnlyWith),
+        merged=Merged in rules,
         follows_kl=FollowsKL in rules,
+        of_policy=OfPolicy in rules,
+        keys=rule(Keys),
+        checked=rule(Checked),
+        translated=rule(Translated),
     )
 
 

@@ -44,9 +44,12 @@ def convert(value, type_):
     kind = origin or type_
     if kind in _CONVERSIONS:
         try:
-            return _CONVERSIONS[kind](value)
+            converted = _CONVERSIONS[kind](value)
         except OverflowError:  # an int beyond all floats
             raise TypeError from None
+        if kind is list:
+            return [convert(each, get_args(type_)[0]) for each in converted]
+        return converted
     if isinstance(value, kind):
         return value
     raise TypeError
@@ -116,8 +119,12 @@ def type_in_words(type_, range_="") -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(type_in_words(alternative, range_) for alternative in get_args(type_))
     if origin is list:
-        return f"a list of {_WORDS[get_args(type_)[0]].split(' ', 1)[1]}s"
+        (item,) = get_args(type_)
+        items = "" if item is Any else f" of {_WORDS[item].split(' ', 1)[1]}s"
+        return f"a list{items} {range_}".rstrip()
     words = _WORDS.get(origin or type_) or f"a {(origin or type_).__name__}"
+    if range_ == "finite" and type_ is float:
+        return "a finite number"
     return f"{words} {range_}" if range_ and type_ in (int, float) else words
 
 
@@ -144,9 +151,9 @@ def is_schedule(value, type_) -> bool:
 
 
 def numbers_in(value) -> list[float]:
-    """The number a range is about: the value itself, if it is one."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return [value] if is_number else []
+    """The numbers a range is about: the value itself, or those of a list."""
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, Real) and not isinstance(each, bool)]
 
 
 def text_hint(value) -> str:

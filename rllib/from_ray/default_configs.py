@@ -8,7 +8,7 @@ from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_config
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 
 
 class Defaults(dict):
@@ -46,7 +46,7 @@ class Defaults(dict):
 
 
 Common = Defaults(AlgorithmConfig())
-Model = dict(MODEL_DEFAULTS)
+Model = ModelSettings.defaults()
 
 
 def __getattr__(name: str) -> Defaults:

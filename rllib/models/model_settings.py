@@ -1,77 +1,19 @@
-"""The `model` settings: defaults, allowed values, and settings of RLlib's that are not available."""
+"""The keys of `model`, and keys of RLlib's that are not available."""
 
-import difflib
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from rllib.config.aliases import OF_MODEL, activation_today
+from rllib.config.conflicts import DEFAULT, Conflict, conflict, needs
+from rllib.config.nested import NestedSettings
+from rllib.config.sections import Checked, Range, Translated, at_least, between
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
 from rllib.models.observations.torso import IMPALA_HIDDENS, NATURE_HIDDENS, filters_from
 from rllib.models.residual.spec import NETWORKS, Residual
-
-MODEL_DEFAULTS = {
-    "fcnet_hiddens": [256, 256],  # widths of the hidden layers
-    "fcnet_activation": "tanh",  # "tanh", "relu", "swish", "sigmoid", "elu", "leaky_relu", "gelu", "linear" (None)
-    # Convolutions: a list with [channels, kernel, stride] for each layer, "nature" or "impala"; None chooses by the
-    # size of the image, [] is for none. Images skip the layers of fcnet_hiddens.
-    "conv_filters": None,
-    "conv_activation": "relu",  # as fcnet_activation
-    # Of "impala", the residual network (models/observations/torso.py: Impala); BTR has 2, 6 and True.
-    "impala_width": 1,  # factor of its channels 16, 32, 32
-    "impala_pool": None,  # rows and columns to which its result is max-pooled; None: it is not
-    "impala_spectral_norm": False,  # kernels in its residual blocks are divided by their largest singular value
-    "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
-    "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
-    # "simba", "simbav2", "xqc" or "flashsac": a block for each of fcnet_hiddens, which are equal
-    # (models/residual/spec.py); of actors with critics, the last two of SAC. None: fully connected layers.
-    "network": None,
-    "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
-    "framestack": True,  # their observations are the last four pictures
-    "fcnet_weights_initializer": None,  # of INITIALIZERS; "uniform": as torch.nn.Linear; None: the algorithm's
-    "vf_share_layers": True,  # policy and value read the same hidden layers
-    "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
-    "layer_norm": False,  # hidden layers are normalised before their activation
-    "output_layer_use_bias": True,  # the policy's and the value's last layer have a bias (RLlib's MLPHeadConfig)
-    "vf_hiddens": None,  # widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's
-    "orthogonal_gains": {},  # of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)
-    "log_std_init": 0.0,  # initial log standard deviation of continuous actions
-    "squash_actions": False,  # continuous actions are tanh of normal ones, stretched to the bounds
-    # State-dependent exploration (models/dense/state_dependent_noise.py), and the steps for which it keeps its random
-    # matrix; -1: a fragment.
-    "use_sde": False,
-    "sde_sample_freq": -1,
-    # A recurrent cell behind these layers (models/memory/spec.py).
-    "use_lstm": False,
-    "use_gru": False,
-    "lstm_cell_size": 256,  # numbers in the output of the cell, of either kind
-    "max_seq_len": 20,  # longest sequence that gradients flow through, in steps
-    # Policy and value read the same cell and layers, whatever vf_share_layers says; the policy alone trains them.
-    "vf_share_memory": False,
-    "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
-    "post_lstm_activation": "relu",
-    "lstm_use_prev_action": False,  # observations include the last action (env/factories/previous_steps.py)
-    "lstm_use_prev_reward": False,  # and the last reward; "lstm_use_prev_action_reward" sets both
-    # A gated transformer behind these layers (models/attention/spec.py); "max_seq_len", "vf_share_memory",
-    # "post_lstm_..." are as for a cell.
-    "use_attention": False,
-    "attention_num_transformer_units": 1,
-    "attention_dim": 64,  # width of the input and output of a unit
-    "attention_num_heads": 1,
-    "attention_head_dim": 32,  # numbers in a query, key and value of each head
-    "attention_memory_inference": 50,  # number of earlier steps that are attended to
-    "attention_memory_training": 50,  # the same in learning
-    "attention_position_wise_mlp_dim": 32,  # width of the layer behind the attention
-    "attention_init_gru_gate_bias": 2.0,  # the greater, the closer a unit begins to the identity
-    "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/factories/previous_steps.py)
-    "attention_use_n_prev_rewards": 0,  # and the last reward
-    # A custom network: a class, or a name given to register_model (docs/guide/networks.md), and its keyword arguments.
-    "custom_model": None,
-    "custom_model_config": {},
-    "of_policies": {},  # policy id -> settings in which its network differs, where several agents act
-    "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/guide/networks.md)
-}
 
 # Known settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
@@ -121,50 +63,353 @@ ACTIVATION_NAMES = {
     None: "linear",
 }
 
+MEMORIES = ("use_lstm", "use_gru", "use_attention")
+# Settings that add the step before to observations.
+PREVIOUS_STEP = (
+    *("lstm_use_prev_action", "lstm_use_prev_reward"),
+    *("attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
+)
 
-def check_model(model: Mapping) -> dict:
-    """Checks settings; returns them with MODEL_DEFAULTS for all others.
+# ---------------------------------------------------------------------- types and rules
 
-    Raises:
-        ValueError: for a setting that is unknown, out of range, or not available yet; the message says what to do.
-    """
-    settings = dict(MODEL_DEFAULTS)
-    for key, value in model.items():
-        key = OTHER_NAMES.get(key, key)
-        if key == "fcnet_kernel_initializer":
-            if value is not None:
-                settings["fcnet_weights_initializer"] = _initializer_today(value)
-        elif key == "fcnet_kernel_initializer_kwargs":
-            settings["orthogonal_gains"] = _gains_of(value) or settings["orthogonal_gains"]
-        elif key == "fcnet_bias_initializer":
-            _check_biases(value, model)
-        elif key == "fcnet_bias_initializer_kwargs":
-            continue  # read with the initializer
-        elif key in NOT_AVAILABLE:
-            if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
-                raise ValueError(
-                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks, "
-                    f"convolutions, LSTMs, GRUs and attention. Leave {key!r} out and set 'fcnet_hiddens' or "
-                    "'conv_filters'."
-                )
-        elif key == "lstm_use_prev_action_reward":
-            settings["lstm_use_prev_action"] = settings["lstm_use_prev_reward"] = value
-        elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
-            continue
-        elif key not in MODEL_DEFAULTS and hasattr(model.get("custom_model"), "policy_description"):
-            continue  # a module's own (rllib/core)
-        elif key not in MODEL_DEFAULTS:
-            near = [OF_MODEL[key]] if key in OF_MODEL else (
-                difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
-            )
-            hint = f" Did you mean {near[0]!r}?" if near else f" Known ones: {', '.join(MODEL_DEFAULTS)}."
-            raise ValueError(f"unknown model setting {key!r}.{hint}")
-        else:
-            settings[key] = value
-    if "post_fcnet_hiddens" not in model and (hiddens := hiddens_behind(settings["conv_filters"])) is not None:
-        settings["post_fcnet_hiddens"] = hiddens
-    _check_values(settings)
-    return settings
+_Activation = Literal[tuple(ACTIVATION_NAMES)]
+_TODAY = Translated(activation_today)
+_NUMBER = Range(finite=True)
+
+
+def _has_filters(given) -> bool:
+    if given and hiddens_behind(given) is None:
+        filters_from(given)
+    return True
+
+
+def _are_gains(gains: Mapping) -> bool:
+    numbers = all(
+        isinstance(gain, Real) and not isinstance(gain, bool) and 0 < gain < np.inf for gain in gains.values()
+    )
+    return numbers and gains.keys() <= {"hidden", "policy", "value"}
+
+
+def _named(setting: str) -> Checked:
+    return Checked(lambda given: given is None or resolved(setting, given) is not None)
+
+
+def _of_policies(models: Mapping) -> bool:
+    for policy_id, own in models.items():
+        if not isinstance(own, Mapping):
+            return False
+        if mistake := ModelSettings.mistake(own, repr(policy_id)):
+            raise ValueError(f"of_policies: {mistake.problem}")
+    return True
+
+
+# ---------------------------------------------------------------------- rules about several keys
+
+
+def memories(settings: Mapping) -> list[str]:
+    """The settings among MEMORIES that are on."""
+    return [key for key in MEMORIES if settings[key]]
+
+
+def _without_memory(key: str, breaks: Callable[[Mapping], Any], why: str) -> Conflict:
+    """A key that does not go with a memory."""
+    return conflict(
+        key,
+        *MEMORIES,
+        when=lambda model: breaks(model) and memories(model),
+        why=why,
+        remedies=[{key: DEFAULT}, lambda model: dict.fromkeys(memories(model), False)],
+    )
+
+
+def _not_of_residual(key: str) -> Conflict:
+    """A key that residual blocks do not have."""
+
+    def differs(model) -> bool:
+        return model.network is not None and key in model.changes() and not (key == "conv_filters" and model[key] == [])
+
+    return conflict(
+        key,
+        "network",
+        when=differs,
+        why="these networks have layers and initial weights of their own, without it",
+        remedies=[{key: DEFAULT}, {"network": None}],
+    )
+
+
+_CONFLICTS = (
+    conflict(
+        *MEMORIES,
+        when=lambda model: len(memories(model)) > 1,
+        why="a network has one memory",
+        remedies=[lambda model: dict.fromkeys(memories(model)[1:], False)],
+    ),
+    *(needs(key, *MEMORIES, why="it is what a memory reads besides observations") for key in PREVIOUS_STEP),
+    _without_memory("layer_norm", lambda model: model.layer_norm, "layers before a memory are not normalised yet"),
+    _without_memory(
+        "output_layer_use_bias",
+        lambda model: not model.output_layer_use_bias,
+        "output_layer_use_bias=False is not available with a memory yet",
+    ),
+    _without_memory(
+        "vf_hiddens",
+        lambda model: model.vf_hiddens is not None,
+        "the value has separate layers, which cannot be behind a memory",
+    ),
+    _without_memory(
+        "use_sde", lambda model: model.use_sde, "its standard deviations come from the last of fcnet_hiddens"
+    ),
+    conflict(
+        "custom_model",
+        *MEMORIES,
+        when=lambda model: model.custom_model is not None and memories(model),
+        why="a custom model has its own layers, and no memory is put behind them; it may have one itself "
+        "(docs/guide/networks.md)",
+        remedies=[lambda model: dict.fromkeys(memories(model), False)],
+    ),
+    *(
+        conflict(
+            key,
+            "custom_model",
+            why="a custom model has its own layers and outputs, on which it has no effect; implement it in the model",
+            remedies=[{key: DEFAULT}],
+        )
+        for key in ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde")
+    ),
+    *(
+        conflict(
+            key,
+            "conv_filters",
+            when=lambda model, key=key: key in model.changes() and model.conv_filters != "impala",
+            why="it is of the residual network 'impala'",
+            remedies=[{"conv_filters": "impala"}, {key: DEFAULT}],
+        )
+        for key in ("impala_width", "impala_pool", "impala_spectral_norm")
+    ),
+    conflict(
+        "layer_norm",
+        "conv_filters",
+        when=lambda model: model.layer_norm and model.conv_filters == "impala",
+        why="the residual network has no layer normalisation; impala_spectral_norm bounds its kernels",
+        remedies=[{"layer_norm": False}],
+    ),
+    conflict(
+        "network",
+        "fcnet_hiddens",
+        when=lambda model: model.network is not None and len(set(model.fcnet_hiddens)) != 1,
+        why="there is a residual block for each of fcnet_hiddens, and all have one width",
+        remedies=[
+            lambda model: {"fcnet_hiddens": [max(model.fcnet_hiddens, default=128)] * max(len(model.fcnet_hiddens), 1)},
+            {"network": None},
+        ],
+    ),
+    *map(
+        _not_of_residual,
+        (
+            *("conv_filters", "custom_model", "custom_action_dist", "vf_hiddens", "fcnet_weights_initializer"),
+            *("orthogonal_gains", "post_fcnet_hiddens", "layer_norm", "free_log_std", "log_std_init", "use_sde"),
+            *("output_layer_use_bias", *MEMORIES),
+        ),
+    ),
+    conflict(
+        "vf_hiddens",
+        "vf_share_layers",
+        when=lambda model: model.vf_hiddens is not None and model.vf_share_layers,
+        why="they are layers of the value alone",
+        remedies=[{"vf_share_layers": False}, {"vf_hiddens": None}],
+    ),
+    conflict(
+        "log_std_init",
+        "output_layer_use_bias",
+        when=lambda model: (
+            model.log_std_init and not (model.output_layer_use_bias or model.free_log_std or model.use_sde)
+        ),
+        why="it is where a bias of the policy's last layer begins, and output_layer_use_bias=False",
+        remedies=[{"free_log_std": True}, {"log_std_init": 0.0}],
+    ),
+    conflict(
+        "use_sde",
+        "free_log_std",
+        why="standard deviations depend on the state, or do not",
+        remedies=[{"free_log_std": False}, {"use_sde": False}],
+    ),
+    conflict(
+        "use_sde",
+        "fcnet_hiddens",
+        when=lambda model: model.use_sde and not model.fcnet_hiddens,
+        why="its standard deviations come from the last of fcnet_hiddens, and there is none",
+        remedies=[{"fcnet_hiddens": [64, 64]}, {"use_sde": False}],
+    ),
+    conflict(
+        "attention_memory_inference",
+        "attention_memory_training",
+        when=lambda model: model.use_attention and model.attention_memory_inference != model.attention_memory_training,
+        why="learning with another window than acting would compute other probabilities of actions than those they "
+        "were drawn with",
+        remedies=[lambda model: {"attention_memory_training": model.attention_memory_inference}],
+    ),
+)
+
+
+class ModelSettings(NestedSettings, setting="model"):
+    """The keys of `model`, `policy_model_config` and `q_model_config`: what describes a network."""
+
+    fcnet_hiddens: Annotated[list[int], "widths of the hidden layers", at_least(1)] = [256, 256]  # noqa: RUF012
+    fcnet_activation: Annotated[_Activation, "theirs; None: linear; or its class in torch.nn", _TODAY] = "tanh"
+    conv_filters: Annotated[
+        Literal["nature", "impala"] | list[Any] | None,
+        "convolutions: [channels, kernel, stride] for each layer, or the name of a network; None: by the size of the "
+        "image; []: none. Images skip the layers of fcnet_hiddens",
+        Checked(_has_filters),
+    ] = None
+    conv_activation: Annotated[_Activation, "of convolutions, as fcnet_activation", _TODAY] = "relu"
+    impala_width: Annotated[
+        int, 'factor of the channels 16, 32, 32 of the residual network "impala" (BTR: 2)', at_least(1)
+    ] = 1
+    impala_pool: Annotated[
+        int | None, "rows and columns to which its result is max-pooled (BTR: 6); None: it is not", at_least(1)
+    ] = None
+    impala_spectral_norm: Annotated[
+        bool, "divide the kernels in its residual blocks by their largest singular value (BTR)"
+    ] = False
+    post_fcnet_hiddens: Annotated[
+        list[int], "widths of the hidden layers behind the convolutions, and behind fcnet_hiddens", at_least(1)
+    ] = []  # noqa: RUF012
+    post_fcnet_activation: Annotated[_Activation, "theirs, unless fcnet_hiddens come first", _TODAY] = "relu"
+    network: Annotated[
+        Literal[NETWORKS] | None,
+        "residual blocks, one for each of fcnet_hiddens, which are equal (models/residual/spec.py); for SAC, TQC, TD3 "
+        'and DDPG ("xqc", "flashsac": SAC alone). None: fully connected layers',
+    ] = None
+    dim: Annotated[int, 'height and width of pictures of Atari games (preprocessor_pref="deepmind")', at_least(1)] = 84
+    framestack: Annotated[bool, "their observations are the last four pictures"] = True
+    fcnet_weights_initializer: Annotated[
+        Literal[tuple(INITIALIZERS)] | None, '"uniform": as torch.nn.Linear; None: the algorithm\'s'
+    ] = None
+    vf_share_layers: Annotated[bool, "policy and value read the same hidden layers"] = True
+    free_log_std: Annotated[
+        bool, "the standard deviation of continuous actions is a parameter, not a function of the state"
+    ] = False
+    layer_norm: Annotated[bool, "hidden layers are normalised before their activation"] = False
+    output_layer_use_bias: Annotated[
+        bool, "the policy's and the value's last layer have a bias (RLlib's MLPHeadConfig)"
+    ] = True
+    vf_hiddens: Annotated[
+        list[int] | None,
+        "widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's",
+        at_least(1),
+    ] = None
+    orthogonal_gains: Annotated[
+        dict,
+        'gains of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)',
+        Checked(_are_gains, "positive numbers of some of hidden, policy, value"),
+    ] = {}  # noqa: RUF012
+    log_std_init: Annotated[float, "initial log standard deviation of continuous actions", _NUMBER] = 0.0
+    squash_actions: Annotated[
+        bool, "continuous actions are tanh of normal ones, stretched to the bounds of the action space"
+    ] = False
+    use_sde: Annotated[bool, "state-dependent exploration (models/dense/state_dependent_noise.py)"] = False
+    sde_sample_freq: Annotated[
+        int,
+        "steps for which it keeps its random matrix; -1: a fragment",
+        Checked(lambda steps: steps == -1 or steps > 0, "a positive number of steps, or -1"),
+    ] = -1
+    use_lstm: Annotated[bool, "a recurrent cell, an LSTM, behind these layers (models/memory/spec.py)"] = False
+    use_gru: Annotated[bool, "a GRU behind these layers"] = False
+    lstm_cell_size: Annotated[int, "numbers in the output of the cell, of either kind", at_least(1)] = 256
+    max_seq_len: Annotated[int, "longest sequence that gradients flow through (steps)", at_least(1)] = 20
+    vf_share_memory: Annotated[
+        bool,
+        "policy and value read the same cell and layers, whatever vf_share_layers says; the policy alone trains them",
+    ] = False
+    post_lstm_hiddens: Annotated[list[int], "widths of the layers between the memory and the heads", at_least(1)] = []  # noqa: RUF012
+    post_lstm_activation: Annotated[_Activation, "theirs", _TODAY] = "relu"
+    lstm_use_prev_action: Annotated[bool, "observations include the last action (env/factories/previous_steps.py)"] = (
+        False
+    )
+    lstm_use_prev_reward: Annotated[bool, 'and the last reward; "lstm_use_prev_action_reward" sets both'] = False
+    use_attention: Annotated[
+        bool,
+        "a gated transformer behind these layers (models/attention/spec.py), with max_seq_len, vf_share_memory and "
+        "post_lstm_... as for a cell",
+    ] = False
+    attention_num_transformer_units: Annotated[int, "its units", at_least(1)] = 1
+    attention_dim: Annotated[int, "width of the input and output of a unit", at_least(1)] = 64
+    attention_num_heads: Annotated[int, "heads of each unit", at_least(1)] = 1
+    attention_head_dim: Annotated[int, "numbers in a query, key and value of each head", at_least(1)] = 32
+    attention_memory_inference: Annotated[int, "number of earlier steps that are attended to", at_least(1)] = 50
+    attention_memory_training: Annotated[int, "the same in learning", at_least(1)] = 50
+    attention_position_wise_mlp_dim: Annotated[int, "width of the layer behind the attention", at_least(1)] = 32
+    attention_init_gru_gate_bias: Annotated[float, "the greater, the closer a unit begins to the identity", _NUMBER] = (
+        2.0
+    )
+    attention_use_n_prev_actions: Annotated[
+        int,
+        "1: observations include the action before (env/factories/previous_steps.py)",
+        between(0, 1),
+    ] = 0
+    attention_use_n_prev_rewards: Annotated[int, "the same of rewards", between(0, 1)] = 0
+    custom_model: Annotated[
+        Any, "a network: a class, or a name given to register_model (docs/guide/networks.md)", _named("custom_model")
+    ] = None
+    custom_model_config: Annotated[
+        dict,
+        "its keyword arguments",
+        Checked(lambda given: all(isinstance(key, str) for key in given), "a dict with strings as keys"),
+    ] = {}  # noqa: RUF012
+    of_policies: Annotated[
+        dict,
+        "policy id -> keys in which its network differs, where several agents act",
+        Checked(_of_policies, "a dict of policy ids and dicts of keys of model"),
+    ] = {}  # noqa: RUF012
+    custom_action_dist: Annotated[
+        Any,
+        "a class, or a name given to register_action_dist (docs/guide/networks.md)",
+        _named("custom_action_dist"),
+    ] = None
+    conflicts = _CONFLICTS
+
+    @classmethod
+    def today(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        for key, value in given.items():
+            key = OTHER_NAMES.get(key, key)
+            if key == "fcnet_kernel_initializer":
+                if value is not None:
+                    own["fcnet_weights_initializer"] = _initializer_today(value)
+            elif key == "fcnet_kernel_initializer_kwargs":
+                own |= {"orthogonal_gains": gains} if (gains := _gains_of(value)) else {}
+            elif key == "fcnet_bias_initializer":
+                _check_biases(value, given)
+            elif key == "fcnet_bias_initializer_kwargs":
+                continue  # read with the initializer
+            elif key in NOT_AVAILABLE:
+                if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
+                    raise ValueError(
+                        f"{key}={value!r} is not available yet: this version builds fully connected networks, "
+                        "convolutions, LSTMs, GRUs and attention. Set fcnet_hiddens or conv_filters."
+                    )
+            elif key == "lstm_use_prev_action_reward":
+                own["lstm_use_prev_action"] = own["lstm_use_prev_reward"] = value
+            elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
+                continue
+            elif key not in cls.settings and hasattr(given.get("custom_model"), "policy_description"):
+                continue  # a module's own (rllib/core)
+            else:
+                own[key] = value
+        if "post_fcnet_hiddens" not in given and (hiddens := hiddens_behind(own.get("conv_filters"))) is not None:
+            own["post_fcnet_hiddens"] = hiddens
+        return own
+
+    @classmethod
+    def nearest(cls, name: Any) -> list[str]:
+        return [OF_MODEL[name]] if name in OF_MODEL else super().nearest(name)
+
+
+def hiddens_behind(conv_filters) -> list[int] | None:
+    """Widths of the layers behind convolutions that have a name; None for others."""
+    named = {"nature": NATURE_HIDDENS, "impala": IMPALA_HIDDENS}
+    return named.get(conv_filters) if isinstance(conv_filters, str) else None
 
 
 def _initializer_today(given) -> str:
@@ -188,8 +433,8 @@ def _check_biases(given, model: Mapping) -> None:
     if not is_zero or weights in (None, "uniform"):
         raise ValueError(
             f"model['fcnet_bias_initializer']={given!r:.80} is not available: biases begin at zero with "
-            "'fcnet_weights_initializer': 'xavier_uniform', or any other but 'uniform' (as torch.nn.Linear's). Leave "
-            "it out, and name the weights' initializer."
+            "'fcnet_weights_initializer': 'xavier_uniform', or any other but 'uniform' (as torch.nn.Linear's). Name "
+            "the weights' initializer."
         )
 
 
@@ -202,247 +447,11 @@ def _gains_of(given: Mapping | None) -> dict[str, float]:
     return {"hidden": given["gain"]} if given else {}
 
 
-_OF_IMPALA = ("impala_width", "impala_pool", "impala_spectral_norm")
-_SWITCHES = (
-    *("impala_spectral_norm", "framestack", "vf_share_layers", "free_log_std", "layer_norm"),
-    *("use_lstm", "use_gru", "use_attention", "vf_share_memory", "lstm_use_prev_action", "lstm_use_prev_reward"),
-    *("use_sde", "squash_actions", "output_layer_use_bias"),
-)
+MODEL_DEFAULTS = ModelSettings.defaults()
 
 
-def _check_widths(key: str, hiddens) -> None:
-    if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
-        raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
-
-
-def _check_values(settings: dict) -> None:
-    for key in ("fcnet_hiddens", "post_fcnet_hiddens", "post_lstm_hiddens"):
-        _check_widths(key, settings[key])
-    for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation", "post_lstm_activation"):
-        settings[key] = activation_today(settings[key])
-        if settings[key] not in ACTIVATION_NAMES:
-            raise ValueError(
-                f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, or their class in torch.nn, but got "
-                f"{settings[key]!r}"
-            )
-    initializer = settings["fcnet_weights_initializer"]
-    if initializer is not None and initializer not in INITIALIZERS:
-        raise ValueError(
-            f"model['fcnet_weights_initializer'] must be one of {list(INITIALIZERS)}, or None for the algorithm's own, "
-            f"but got {initializer!r}"
-        )
-    if type(settings["dim"]) is not int or settings["dim"] < 1:
-        raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
-    if settings["conv_filters"] and hiddens_behind(settings["conv_filters"]) is None:
-        filters_from(settings["conv_filters"])
-    _check_impala(settings)
-    for key in _SWITCHES:
-        if not isinstance(settings[key], bool):
-            raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
-    _check_residual(settings)
-    _check_memory(settings)
-    _check_custom_model(settings)
-    _check_of_policies(settings["of_policies"])
-    _check_sizes_and_noise(settings)
-
-
-def hiddens_behind(conv_filters) -> list[int] | None:
-    """Widths of the layers behind convolutions that have a name; None for others."""
-    named = {"nature": NATURE_HIDDENS, "impala": IMPALA_HIDDENS}
-    return named.get(conv_filters) if isinstance(conv_filters, str) else None
-
-
-def _check_impala(settings: dict) -> None:
-    given = [name for name in _OF_IMPALA if settings[name] != MODEL_DEFAULTS[name]]
-    if given and settings["conv_filters"] != "impala":
-        raise ValueError(
-            f"model={{{given[0]!r}: {settings[given[0]]!r}}} is of the residual network. Set 'conv_filters': 'impala', "
-            "or leave it out."
-        )
-    if type(settings["impala_width"]) is not int or settings["impala_width"] < 1:
-        raise ValueError(f"model['impala_width'] must be a positive integer, but got {settings['impala_width']!r}")
-    pool = settings["impala_pool"]
-    if pool is not None and (type(pool) is not int or pool < 1):
-        raise ValueError(f"model['impala_pool'] must be a number of rows and columns like 6, or None, but got {pool!r}")
-    if settings["conv_filters"] == "impala" and settings["layer_norm"]:
-        raise ValueError(
-            "model={'conv_filters': 'impala', 'layer_norm': True}: the residual network has no layer normalisation. "
-            "Leave 'layer_norm' out; 'impala_spectral_norm': True bounds its kernels."
-        )
-
-
-def _check_of_policies(models) -> None:
-    if not isinstance(models, Mapping) or not all(isinstance(each, Mapping) for each in models.values()):
-        raise ValueError(f"model['of_policies'] must map policy ids to model settings, but got {models!r:.80}")
-    for policy_id, own in models.items():
-        try:
-            check_model(own)
-        except ValueError as error:
-            raise ValueError(f"model['of_policies'][{policy_id!r}]: {error}") from None
-
-
-# Settings that residual blocks do not have, and what they may be beside them.
-_NOT_OF_RESIDUAL = {
-    **{name: MODEL_DEFAULTS[name] for name in ("conv_filters", "custom_model", "custom_action_dist", "vf_hiddens")},
-    **{name: MODEL_DEFAULTS[name] for name in ("fcnet_weights_initializer", "orthogonal_gains", "post_fcnet_hiddens")},
-    **{name: MODEL_DEFAULTS[name] for name in ("layer_norm", "free_log_std", "log_std_init", "use_sde")},
-    **{name: MODEL_DEFAULTS[name] for name in ("output_layer_use_bias", "use_lstm", "use_gru", "use_attention")},
-}
-
-
-def residual_blocks(settings: Mapping) -> Residual | None:
-    """The residual blocks that checked settings describe; None for other networks."""
-    if settings["network"] is None:
+def residual_blocks(settings: ModelSettings) -> Residual | None:
+    """The residual blocks that settings describe; None for other networks."""
+    if settings.network is None:
         return None
-    hiddens = settings["fcnet_hiddens"]
-    return Residual(settings["network"], hiddens[0], len(hiddens))
-
-
-def _check_residual(settings: dict) -> None:
-    network, hiddens = settings["network"], settings["fcnet_hiddens"]
-    if network is None:
-        return
-    if network not in NETWORKS:
-        raise ValueError(f"model['network'] must be one of {', '.join(NETWORKS)}, or None, but got {network!r}")
-    if not hiddens or len(set(hiddens)) > 1:
-        raise ValueError(
-            f"model={{'network': {network!r}}} has residual blocks of one width, an entry of 'fcnet_hiddens' for each, "
-            f"but got {list(hiddens)}. Use equal widths, such as [128] for one block or [512, 512] for two."
-        )
-    for name, value in _NOT_OF_RESIDUAL.items():
-        if settings[name] != value and not (name == "conv_filters" and settings[name] == []):
-            raise ValueError(
-                f"model={{'network': {network!r}}} has layers and initial weights of its own, without {name}="
-                f"{settings[name]!r}. Leave one of the two out."
-            )
-
-
-# Settings that do not reach a custom model.
-_OF_BUILT_IN_NETWORKS = ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde")
-
-
-def _check_sizes_and_noise(settings: dict) -> None:
-    without_effect = [key for key in _OF_BUILT_IN_NETWORKS if settings[key]]
-    if settings["custom_model"] is not None and without_effect:
-        raise ValueError(
-            f"model={{'custom_model': ...}} has its own layers and outputs, so {without_effect[0]!r} has no effect on "
-            "it. Leave it out, and implement it in the model."
-        )
-    has_memory = bool(memories(settings))
-    vf_hiddens, gains = settings["vf_hiddens"], settings["orthogonal_gains"]
-    if vf_hiddens is not None:
-        _check_widths("vf_hiddens", vf_hiddens)
-        if settings["vf_share_layers"] or has_memory:
-            raise ValueError(
-                f"model={{'vf_hiddens': {list(vf_hiddens)}}} gives the value separate layers. Set 'vf_share_layers': "
-                f"False, and none of {', '.join(MEMORIES)}."
-            )
-    known = ("hidden", "policy", "value")
-    if not isinstance(gains, Mapping) or not set(gains) <= set(known) or not all(map(_is_positive, gains.values())):
-        raise ValueError(
-            f"model['orthogonal_gains'] must map some of {', '.join(known)} to positive numbers, but got {gains!r}"
-        )
-    if not _is_number(settings["log_std_init"]):
-        raise ValueError(f"model['log_std_init'] must be a number like -0.5, but got {settings['log_std_init']!r}")
-    if settings["log_std_init"] and not (
-        settings["output_layer_use_bias"] or settings["free_log_std"] or settings["use_sde"]
-    ):
-        raise ValueError(
-            f"model={{'log_std_init': {settings['log_std_init']}}} is where a bias of the policy's last layer begins, "
-            "but 'output_layer_use_bias' is False. Set 'free_log_std': True, or leave one of the two out."
-        )
-    freq = settings["sde_sample_freq"]
-    if type(freq) is not int or (freq < 1 and freq != -1):
-        raise ValueError(f"model['sde_sample_freq'] must be a positive number of steps, or -1, but got {freq!r}")
-    if settings["use_sde"] and (settings["free_log_std"] or has_memory or not settings["fcnet_hiddens"]):
-        raise ValueError(
-            "model={'use_sde': True} computes standard deviations from the last of 'fcnet_hiddens'. Give one or more, "
-            f"and leave out 'free_log_std', {', '.join(MEMORIES)}."
-        )
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_positive(value) -> bool:
-    return _is_number(value) and value > 0
-
-
-MEMORIES = ("use_lstm", "use_gru", "use_attention")
-# Settings that add the step before to observations.
-PREVIOUS_STEP = (
-    *("lstm_use_prev_action", "lstm_use_prev_reward"),
-    *("attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
-)
-_ATTENTION_SIZES = (
-    *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
-    *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
-)
-
-
-def memories(settings: Mapping) -> list[str]:
-    """The settings among MEMORIES that are on."""
-    return [key for key in MEMORIES if settings[key]]
-
-
-def _check_memory(settings: dict) -> None:
-    asked = memories(settings)
-    if len(asked) > 1:
-        raise ValueError(
-            f"model={{{', '.join(f'{key!r}: True' for key in asked)}}} asks for several memories; set one of them"
-        )
-    for key in ("lstm_cell_size", "max_seq_len", *_ATTENTION_SIZES):
-        if type(settings[key]) is not int or settings[key] < 1:
-            raise ValueError(f"model[{key!r}] must be a positive integer, but got {settings[key]!r}")
-    of_previous_step = [key for key in PREVIOUS_STEP if settings[key]]
-    if of_previous_step and not asked:
-        key = of_previous_step[0]
-        raise ValueError(
-            f"model={{{key!r}: {settings[key]}}} is for a network with a memory. Set one of "
-            f"{', '.join(MEMORIES)}, too."
-        )
-    for key, value in (("layer_norm", True), ("output_layer_use_bias", False)) if asked else ():
-        if settings[key] is value:
-            raise ValueError(f"model={{{key!r}: {value}}} is not available with {asked[0]!r} yet. Leave {key!r} out.")
-    if settings["use_attention"]:
-        _check_attention(settings)
-
-
-def _check_attention(settings: dict) -> None:
-    acting, learning = settings["attention_memory_inference"], settings["attention_memory_training"]
-    if acting != learning:
-        raise ValueError(
-            f"model={{'attention_memory_inference': {acting}, 'attention_memory_training': {learning}}}: learning with "
-            "another window than acting would compute other probabilities of actions than those they were drawn with. "
-            f"Set both to {acting}."
-        )
-    for key in ("attention_use_n_prev_actions", "attention_use_n_prev_rewards"):
-        if settings[key] not in (0, 1):
-            raise ValueError(
-                f"model[{key!r}] must be 0 or 1, but got {settings[key]!r}. The memory holds the observations of the "
-                f"last {acting} steps, so 1 makes it hold that many of the steps before them, too."
-            )
-    if not _is_number(settings["attention_init_gru_gate_bias"]):
-        raise ValueError(
-            "model['attention_init_gru_gate_bias'] must be a number like 2.0, but got "
-            f"{settings['attention_init_gru_gate_bias']!r}"
-        )
-
-
-def _check_custom_model(settings: dict) -> None:
-    if settings["custom_model"] is not None:
-        resolved("custom_model", settings["custom_model"])
-        if asked := memories(settings):
-            raise ValueError(
-                f"model={{'custom_model': ...}} has its own layers, so {asked[0]!r} puts no memory behind them. "
-                "Give the custom model a memory (docs/guide/networks.md), or leave it out."
-            )
-    if settings["custom_action_dist"] is not None:
-        resolved("custom_action_dist", settings["custom_action_dist"])
-    config = settings["custom_model_config"]
-    if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-        raise ValueError(
-            "model['custom_model_config'] must be a dict, the keyword arguments of the custom model, but got "
-            f"{config!r:.80}"
-        )
+    return Residual(settings.network, settings.fcnet_hiddens[0], len(settings.fcnet_hiddens))

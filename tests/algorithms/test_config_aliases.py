@@ -226,7 +226,7 @@ ALL = [get_algorithm_config(name) for name in algorithm_names()]
 @pytest.mark.parametrize("name", sorted(name for name, ours in aliases.OF_MODEL.items() if name != ours))
 def test_a_key_of_the_model_by_a_name_of_elsewhere_is_refused_with_ours(name):
     config = PPOConfig().environment("CartPole-v1").training(model={name: [8]})
-    with pytest.raises(ValueError, match=f"unknown model setting '{name}'. Did you mean '{aliases.OF_MODEL[name]}'"):
+    with pytest.raises(ValueError, match=f"model: there is no '{name}'. Did you mean '{aliases.OF_MODEL[name]}'"):
         config.validate()
 
 

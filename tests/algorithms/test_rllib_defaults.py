@@ -4,7 +4,7 @@ import pytest
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli.departures import DEPARTURES, NOT_IN_RLLIB, departures
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 
 # What the __init__ of RLlib 2.6.3's AlgorithmConfig sets, of what has a setting here.
 COMMON = {
@@ -183,7 +183,7 @@ def ours(config, name):
         return config[name]
     if name == "evaluation_config":
         return False  # evaluations explore only where evaluation_config says so
-    return {**(MODEL_DEFAULTS if name == "model" else {}), **config[name]}[key]
+    return {**(ModelSettings.defaults() if name == "model" else {}), **config[name]}[key]
 
 
 def test_all_algorithms_are_compared():

@@ -2,8 +2,11 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from unittest.mock import patch
 
+from rllib.algorithms.base import policies
+from rllib.algorithms.base.new_policy import broken_rules
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject
 
@@ -14,6 +17,16 @@ class Reads(defaultdict):
     def __init__(self):
         super().__init__(set)
         self.checks = 0  # checks of settings under way, whose reads do not count
+        self._by_object: dict[int, tuple[ConfigObject, set[str]]] = {}
+
+    def note(self, config: ConfigObject, names: Iterable[str]) -> None:
+        """Counts settings of a config as read."""
+        self[type(config)].update(names)
+        self._by_object.setdefault(id(config), (config, set()))[1].update(names)
+
+    def of(self, config: ConfigObject) -> set[str]:
+        """Names of the settings that were read from this very object."""
+        return self._by_object.get(id(config), (config, set()))[1]
 
 
 @contextlib.contextmanager
@@ -25,9 +38,9 @@ def recorded_reads() -> Iterator[Reads]:
         if not reads.checks and not name.startswith("_"):
             setting = config._find(name)
             if setting is not None:
-                reads[type(config)].add(setting.name)
+                reads.note(config, [setting.name])
             elif name in aliases.READABLE_DICTS:
-                reads[type(config)].update(aliases.READABLE_DICTS[name])
+                reads.note(config, aliases.READABLE_DICTS[name])
 
     def noting(method):
         def read(self, name, *default):
@@ -40,7 +53,8 @@ def recorded_reads() -> Iterator[Reads]:
         def check(self, *args, **kwargs):
             reads.checks += 1
             try:
-                return method(self, *args, **kwargs)
+                result = method(self, *args, **kwargs)
+                return iter(list(result)) if isinstance(result, Iterator) else result
             finally:
                 reads.checks -= 1
 
@@ -50,13 +64,15 @@ def recorded_reads() -> Iterator[Reads]:
         self.__dict__["_frozen"] = True  # its attributes go on through __getattr__
         return self
 
-    kept = {name: vars(ConfigObject)[name] for name in ("__getattr__", "__getitem__", "get", "validate", "freeze")}
+    unread = ("validate", "mistakes", "tell_without_effect")
+    kept = {name: vars(ConfigObject)[name] for name in ("__getattr__", "__getitem__", "get", "freeze", *unread)}
     changed = {name: noting(kept[name]) for name in ("__getattr__", "__getitem__", "get")}
-    changed |= {"validate": unrecorded(kept["validate"]), "freeze": freeze}
+    changed |= {name: unrecorded(kept[name]) for name in unread} | {"freeze": freeze}
     try:
         for name, method in changed.items():
             setattr(ConfigObject, name, method)
-        yield reads
+        with patch.object(policies, "broken_rules", unrecorded(broken_rules)):
+            yield reads
     finally:
         for name, method in kept.items():
             setattr(ConfigObject, name, method)

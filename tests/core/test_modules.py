@@ -20,7 +20,7 @@ from rllib.core import (
 )
 from rllib.core.modules.acting_module import ActingModule
 from rllib.hand_written import choose
-from rllib.models.model_settings import check_model
+from rllib.models.model_settings import ModelSettings
 from tests.multi_agent import MultiAgentCartPole, NameTheSignal
 
 
@@ -154,16 +154,16 @@ def test_exploration_acts_and_training_learns_by_their_own_passes():
 
 def test_a_module_without_a_class_is_a_built_in_network():
     config = small().rl_module(rl_module_spec=RLModuleSpec(model_config=DefaultModelConfig(fcnet_hiddens=[7])))
-    assert check_model(config.model)["fcnet_hiddens"] == [7]
+    assert ModelSettings(config.model)["fcnet_hiddens"] == [7]
     config = small().rl_module(model_config=DefaultModelConfig(
         head_fcnet_hiddens=[5], head_fcnet_activation="tanh", fcnet_use_layernorm=True,
         fcnet_kernel_initializer="orthogonal_", fcnet_kernel_initializer_kwargs={"gain": 0.5},
     ))  # fmt: skip
-    settings = check_model(config.model)
+    settings = ModelSettings(config.model)
     assert (settings["post_fcnet_hiddens"], settings["post_fcnet_activation"]) == ([5], "tanh")
     assert settings["layer_norm"] is True
     assert (settings["fcnet_weights_initializer"], settings["orthogonal_gains"]) == ("orthogonal", {"hidden": 0.5})
-    assert check_model({"fcnet_kernel_initializer": nn.init.orthogonal_})["fcnet_weights_initializer"] == "orthogonal"
+    assert ModelSettings({"fcnet_kernel_initializer": nn.init.orthogonal_})["fcnet_weights_initializer"] == "orthogonal"
 
 
 def test_action_values_of_a_module():
@@ -317,9 +317,9 @@ def test_a_description_that_cannot_be_used_is_refused_with_the_way(spec, says):
 
 def test_a_setting_of_the_default_networks_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="is not available; there are orthogonal"):
-        check_model({"fcnet_kernel_initializer": "sparse_"})
+        ModelSettings({"fcnet_kernel_initializer": "sparse_"})
     with pytest.raises(ValueError, match="lstm_kernel_initializer"):
-        check_model({"lstm_kernel_initializer": "xavier_uniform_"})
+        ModelSettings({"lstm_kernel_initializer": "xavier_uniform_"})
 
 
 def test_settings_of_all_networks_go_with_those_of_single_policies():

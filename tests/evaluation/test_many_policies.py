@@ -9,7 +9,7 @@ import pytest
 from rllib import PPOConfig
 from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
 from rllib.evaluation.multi_agent.lanes import ChoosingSlots
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 from rllib.policy import Policy
 
 
@@ -49,7 +49,7 @@ def test_policies_that_rest_are_not_asked_in_each_step():
 
 def test_a_policy_that_only_acts_is_little_more_than_its_weights():
     """500 policies of 64x64, in the driver and in a worker each, then take less than 100 MB."""
-    spec = PPOConfig().training(model={**MODEL_DEFAULTS, "fcnet_hiddens": [64, 64]})
+    spec = PPOConfig().training(model={**ModelSettings.defaults(), "fcnet_hiddens": [64, 64]})
     with spec.environment("CartPole-v1").rollouts(num_rollout_workers=0).build() as algo:
         spec = algo.policy.spec
     first = Policy(spec)

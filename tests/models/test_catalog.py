@@ -13,7 +13,7 @@ from rllib.models.attention.spec import Attention
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.model_settings import ModelSettings
 from rllib.models.observations.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
 from rllib.models.policy_spec import PolicySpec
 
@@ -86,7 +86,7 @@ def test_defaults_are_those_of_the_ecosystem():
     assert spec.vf_share_layers
     assert not spec.free_log_std
     assert not spec.layer_norm
-    assert {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"} <= set(MODEL_DEFAULTS)
+    assert {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"} <= set(ModelSettings.settings)
 
 
 @pytest.mark.parametrize(("given", "used"), [
@@ -106,7 +106,7 @@ def test_a_class_of_torch_is_a_name_in_the_settings():
     }  # fmt: skip
     actor = SACConfig().training(policy_model_config={"fcnet_activation": nn.Tanh}).policy_model_config
     assert actor["fcnet_activation"] == "tanh"
-    with pytest.raises(ValueError, match=r"or their class in torch\.nn, but got <class 'torch\.nn"):
+    with pytest.raises(ValueError, match=r"fcnet_activation=<class 'torch\.nn"):
         policy_spec(BOX, DISCRETE, {"fcnet_activation": nn.Mish})
 
 
@@ -149,9 +149,9 @@ def test_observation_filter():
 def test_settings_of_parts_that_are_off_are_taken():
     """Published configs carry all of Ray's keys."""
     model = {"use_lstm": False, "lstm_cell_size": 64, "max_seq_len": 20, "attention_dim": 32, "_time_major": False}
-    assert check_model(model) == MODEL_DEFAULTS | {"lstm_cell_size": 64, "attention_dim": 32}
-    with pytest.raises(ValueError, match="'encoder_latent_dim': 8} is not available yet"):
-        check_model({**model, "encoder_latent_dim": 8})
+    assert ModelSettings(model) == ModelSettings.defaults() | {"lstm_cell_size": 64, "attention_dim": 32}
+    with pytest.raises(ValueError, match="encoder_latent_dim=8 is not available yet"):
+        ModelSettings({**model, "encoder_latent_dim": 8})
 
 
 def test_a_memory():
@@ -183,22 +183,22 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
         ({"net_arch": [64]}, "Did you mean 'fcnet_hiddens'"),
         ({"features_extractor_class": object}, "Did you mean 'custom_model'"),
-        ({"zzz": 1}, "Known ones: fcnet_hiddens"),
-        ({"use_lstm": True, "use_gru": True}, "set one of them"),
-        ({"use_lstm": True, "lstm_cell_size": 0}, "must be a positive integer"),
-        ({"use_gru": True, "layer_norm": True}, "Leave 'layer_norm' out"),
-        ({"lstm_use_prev_action": True}, "Set one of use_lstm, use_gru, use_attention, too"),
-        ({"use_attention": True, "use_lstm": True}, "asks for several memories"),
-        ({"use_attention": True, "layer_norm": True}, "Leave 'layer_norm' out"),
-        ({"use_attention": True, "attention_dim": 0}, "must be a positive integer"),
-        ({"use_attention": True, "attention_memory_training": 20}, "Set both to 50"),
-        ({"use_attention": True, "attention_use_n_prev_actions": 3}, "must be 0 or 1"),
-        ({"use_attention": True, "attention_init_gru_gate_bias": "2"}, "must be a number like 2.0"),
-        ({"attention_use_n_prev_rewards": 1}, "Set one of use_lstm, use_gru, use_attention, too"),
-        ({"fcnet_hiddens": 64}, "list of positive integers"),
-        ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
-        ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
-        ({"fcnet_activation": "mish"}, "'tanh', 'relu'"),
+        ({"zzz": 1}, "there is no 'zzz', only fcnet_hiddens"),
+        ({"use_lstm": True, "use_gru": True}, "use_lstm=True and use_gru=True"),
+        ({"use_lstm": True, "lstm_cell_size": 0}, "lstm_cell_size=0 must be an integer >= 1"),
+        ({"use_gru": True, "layer_norm": True}, "layer_norm=True and use_gru=True"),
+        ({"lstm_use_prev_action": True}, "needs use_lstm or use_gru or use_attention"),
+        ({"use_attention": True, "use_lstm": True}, "a network has one memory"),
+        ({"use_attention": True, "layer_norm": True}, "layer_norm=True and use_attention=True"),
+        ({"use_attention": True, "attention_dim": 0}, "attention_dim=0 must be an integer >= 1"),
+        ({"use_attention": True, "attention_memory_training": 20}, r"\{'attention_memory_training': 50\}"),
+        ({"use_attention": True, "attention_use_n_prev_actions": 3}, "=3 must be an integer >= 0 and <= 1"),
+        ({"use_attention": True, "attention_init_gru_gate_bias": "2"}, "_bias='2' must be a finite number"),
+        ({"attention_use_n_prev_rewards": 1}, "needs use_lstm or use_gru or use_attention"),
+        ({"fcnet_hiddens": 64}, "must be a list of integers >= 1"),
+        ({"fcnet_hiddens": [64, 0]}, "must be a list of integers >= 1"),
+        ({"fcnet_hiddens": [64.5]}, "must be a list of integers >= 1"),
+        ({"fcnet_activation": "mish"}, "'tanh' or 'relu'"),
         ({"vf_share_layers": "yes"}, "must be True or False"),
         ({"layer_norm": 1}, "must be True or False"),
         ({"free_log_std": True}, "needs continuous actions"),

@@ -220,7 +220,7 @@ def test_small_images_are_flattened_and_large_ones_need_filters():
         (SMALL, {"conv_filters": [[16, 4]]}, r"\[channels, kernel, stride\]"),
         (SMALL, {"conv_filters": [[16, 4, 0]]}, r"\[channels, kernel, stride\]"),
         (SMALL, {"conv_filters": [[16, 4, 1, "full"]]}, r"\[channels, kernel, stride\]"),
-        (SMALL, {"conv_filters": "large"}, '"nature"'),
+        (SMALL, {"conv_filters": "large"}, "'nature'"),
         (SMALL, {"conv_activation": "softplus"}, "conv_activation"),
         (SMALL, {"post_fcnet_hiddens": 512}, "post_fcnet_hiddens"),
         (Box(-1, 1, (4,)), {"conv_filters": "nature"}, "is for images"),

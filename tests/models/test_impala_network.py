@@ -222,10 +222,10 @@ def test_description_and_parameters(name):
 @pytest.mark.parametrize(
     ("space", "model", "message"),
     [
-        (LAST, {"impala_width": 2}, "'impala_width': 2} is of the residual network. Set 'conv_filters': 'impala'"),
-        (LAST, {"conv_filters": "nature", "impala_pool": 6}, "'impala_pool': 6} is of the residual network"),
-        (LAST, {**IMPALA, "impala_width": 1.5}, "must be a positive integer"),
-        (LAST, {**IMPALA, "impala_pool": 0}, "must be a number of rows and columns like 6"),
+        (LAST, {"impala_width": 2}, r"impala_width=2: it is of the .* Use .*\{'conv_filters': 'impala'\}"),
+        (LAST, {"conv_filters": "nature", "impala_pool": 6}, "impala_pool=6 and conv_filters='nature'"),
+        (LAST, {**IMPALA, "impala_width": 1.5}, "impala_width=1.5 must be an integer >= 1"),
+        (LAST, {**IMPALA, "impala_pool": 0}, "impala_pool=0 must be an integer >= 1 or None"),
         (LAST, {**IMPALA, "impala_pool": 3}, r"leaves \[2, 2\] places of an image of \[13, 11, 2\]"),
         (LAST, {**IMPALA, "impala_spectral_norm": 1}, "must be True or False"),
         (LAST, {**IMPALA, "layer_norm": True}, "has no layer normalisation"),

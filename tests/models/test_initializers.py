@@ -9,7 +9,7 @@ import torch
 from rllib.algorithms.dqn import DQNConfig
 from rllib.models.dense.initializers import INITIALIZERS, uniform
 from rllib.models.dense.layout import LayersLayout
-from rllib.models.model_settings import check_model
+from rllib.models.model_settings import ModelSettings
 
 
 def test_uniform_begins_like_torch_layers():
@@ -45,13 +45,13 @@ def test_hidden_layers_begin_like_the_functions_of_torch(name):
 def test_initializers_are_named_as_in_torch():
     zeros = {"fcnet_bias_initializer": torch.nn.init.constant_, "fcnet_bias_initializer_kwargs": {"val": 0.0}}
     given = {"fcnet_kernel_initializer": torch.nn.init.xavier_uniform_, **zeros}
-    assert check_model(given)["fcnet_weights_initializer"] == "xavier_uniform"
+    assert ModelSettings(given)["fcnet_weights_initializer"] == "xavier_uniform"
     with pytest.raises(ValueError, match=r"fcnet_bias_initializer.*name the weights' initializer"):
-        check_model(zeros)
+        ModelSettings(zeros)
     with pytest.raises(ValueError, match=r"'fcnet_bias_initializer'.*is not available"):
-        check_model({**given, "fcnet_bias_initializer": torch.nn.init.ones_})
+        ModelSettings({**given, "fcnet_bias_initializer": torch.nn.init.ones_})
     with pytest.raises(ValueError, match="there are orthogonal, uniform, xavier_uniform"):
-        check_model({"fcnet_kernel_initializer": torch.nn.init.dirac_})
+        ModelSettings({"fcnet_kernel_initializer": torch.nn.init.dirac_})
 
 
 @pytest.mark.parametrize("name", INITIALIZERS)
@@ -72,5 +72,5 @@ def test_action_values_begin_uniformly_unless_told_otherwise(model, has_bias):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="must be one of"):
+    with pytest.raises(ValueError, match="fcnet_weights_initializer='xavier' must be"):
         DQNConfig().environment("CartPole-v1").training(model={"fcnet_weights_initializer": "xavier"}).build()

@@ -34,24 +34,6 @@ logger = logging.getLogger(__name__)
 # Episodes in which the mapping is asked who acts by which policy, before there are any.
 PROBED_EPISODES = 32
 
-# Settings that may differ from policy to policy. All others belong to the run.
-OWN_SETTINGS = frozenset(
-    {
-        *("lr", "lr_schedule", "gamma", "lambda_", "use_gae", "use_critic", "grad_clip", "grad_clip_by", "opt_type"),
-        *("weight_decay", "adam_epsilon", "decay", "momentum", "rmsprop_epsilon", "model", "custom_loss"),
-        *("entropy_coeff", "entropy_coeff_schedule", "vf_loss_coeff", "vf_clip_param", "clip_param", "kl_coeff"),
-        *("kl_target", "num_sgd_iter", "sgd_minibatch_size", "shuffle_sequences", "standardize_advantages"),
-        *("observation_filter", "observation_clip", "explore", "exploration_config"),
-        *("train_batch_size", "tau", "target_network_update_freq", "n_step", "replay_buffer_config", "double_q"),
-        *("actor_lr", "critic_lr", "entropy_lr", "initial_alpha", "target_entropy", "twin_q", "q_model_config"),
-        *("policy_model_config", "policy_delay", "smooth_target_policy", "target_noise", "target_noise_clip"),
-        *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "num_quantiles", "noisy", "sigma0", "dueling", "hiddens"),
-        *("implicit_quantiles", "num_cosines", "munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
-        *("vtrace", "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"),
-        *("mixer", "mixing_embed_dim", "obs_agent_id"),
-    }
-)
-
 # Characters that directories cannot have in their names everywhere.
 _NOT_IN_IDS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
 # Of an id in UTF-8: file systems take names of 255 bytes.
@@ -311,13 +293,13 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
         own = type(config).overrides(**given)
     except (TypeError, ValueError) as error:
         raise surrounded(error, after=f"These are settings of the policy {policy_id!r}.") from error
-    of_run = own.keys() - OWN_SETTINGS
+    of_policy = {name for name, setting in config.settings.items() if setting.of_policy}
+    of_run = own.keys() - of_policy
     foreign = [name for name in of_run if own[name] != config[name]]
     if foreign:
         problem = f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run."
-        settings = ", ".join(sorted(OWN_SETTINGS & config.keys()))
-        rest = {name: value for name, value in own.items() if name in OWN_SETTINGS}
-        advice = f"A policy's own settings can be {settings}."
+        rest = {name: value for name, value in own.items() if name in of_policy}
+        advice = f"A policy's own settings can be {', '.join(sorted(of_policy))}."
         raise config.error(Mistake(problem, ("policies",), with_settings(config, policy_id, [rest]), advice))
     return {name: value for name, value in own.items() if name not in of_run}
 

@@ -28,7 +28,7 @@ from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
-from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section, section_alias
+from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.policy_spec import PolicySpec
 from rllib.runs.run_log import refuse_earlier_run
@@ -182,8 +182,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     def exploration(
         self,
         *,
-        explore: Annotated[bool, "sample actions; False: take the most likely ones"] = True,
-        exploration_config: Annotated[dict, "how it explores: {'type': ...}"] = _SAMPLING,
+        explore: Annotated[bool, "sample actions; False: take the most likely ones", OfPolicy] = True,
+        exploration_config: Annotated[dict, "how it explores: {'type': ...}", OfPolicy] = _SAMPLING,
     ) -> Self:
         """Exploration: whether and how actions are varied."""
 

@@ -26,7 +26,7 @@ from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
 from rllib.learners.updates.core_choice import CoreChoice, FreeCores
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 from rllib.processes import GpuClaim, check_cores, num_cores, num_free_cores, tell_crowd
 
 if TYPE_CHECKING:
@@ -145,12 +145,12 @@ def _wrapped(config: AlgorithmConfig) -> EnvFactory:
         factory = by_entry_point(factory)
     if not is_game:
         return factory
-    model = {**MODEL_DEFAULTS, **config.model}
+    model = ModelSettings(config.model)
     return AtariFactory(
         factory.spec,
         native=config.batch_mode == "truncate_episodes" and mode != "async",
-        size=model["dim"],
-        stack=4 if model["framestack"] else 1,
+        size=model.dim,
+        stack=4 if model.framestack else 1,
     )
 
 

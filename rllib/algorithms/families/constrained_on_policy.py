@@ -21,7 +21,7 @@ from rllib.evaluation.postprocess.cost_advantages import CostAdvantages
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.losses.lagrangian.actor_critic import cost_value_loss
-from rllib.models.model_settings import ACTIVATION_NAMES, check_model
+from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
 from rllib.models.modules import FullyConnected
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY
@@ -119,14 +119,14 @@ class ConstrainedActorCritic(Constrained, IntrinsicallyRewarded):
 
     def _cost_critic(self, policy_id: str) -> FullyConnected:
         """Describes the network of the value of costs: the layers of the value of rewards, apart from the policy's."""
-        settings = check_model(self.config_of(policy_id).model)
+        settings = ModelSettings(self.config_of(policy_id).model)
         return FullyConnected(
             ("observation",),
-            tuple(settings["fcnet_hiddens"] if settings["vf_hiddens"] is None else settings["vf_hiddens"]),
-            activation=ACTIVATION_NAMES[settings["fcnet_activation"]],
-            layer_norm=settings["layer_norm"],
+            tuple(settings.fcnet_hiddens if settings.vf_hiddens is None else settings.vf_hiddens),
+            activation=ACTIVATION_NAMES[settings.fcnet_activation],
+            layer_norm=settings.layer_norm,
             # Values begin near zero, unlike those of orthogonal weights, until costs are known.
-            initializer=settings["fcnet_weights_initializer"] or "uniform",
+            initializer=settings.fcnet_weights_initializer or "uniform",
         )
 
     def make_postprocess(self, policy_id: str) -> AdvantageEstimator:

@@ -27,7 +27,7 @@ from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAhea
 from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
-from rllib.config.sections import Merged, above, at_least, between, section
+from rllib.config.sections import Merged, OfPolicy, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation import seeding
@@ -139,22 +139,27 @@ class OffPolicyConfig(SamplingAheadConfig):
     def training(
         self,
         *,
-        n_step: Annotated[int, "rewards before the bootstrap", at_least(1)] = 1,
-        target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
+        train_batch_size: Annotated[int, "environment steps per update", at_least(1), OfPolicy] = 32,
+        n_step: Annotated[int, "rewards before the bootstrap", at_least(1), OfPolicy] = 1,
+        target_network_update_freq: Annotated[
+            int, "environment steps between its updates", at_least(1), OfPolicy
+        ] = 500,
         tau: Annotated[
-            float, "how far an update moves the target network to the learned one; 1: copied", between(0, 1)
+            float, "how far an update moves the target network to the learned one; 1: copied", between(0, 1), OfPolicy
         ] = 1.0,
-        num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
+        num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0), OfPolicy] = 1000,
         training_intensity: Annotated[
             float | None,
             "rows trained on per step sampled; None: one update per round of fragments",
             above(0, finite=True),
+            OfPolicy,
         ] = None,
         replay_buffer_config: Annotated[
             dict,
             "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, n_sampled_goal, "
             "goal_selection_strategy",
             Merged,
+            OfPolicy,
         ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self: ...
@@ -368,8 +373,9 @@ class OffPolicy(SamplingAhead):
                 "made for it, and for Discrete actions DQN with conservative_weight=1.0.",
                 type(self).__name__,
             )
-        if lost := self.config.lost_before_learning():
-            logger.warning("%s", lost.text(str))
+        losses = (self.config_of(policy_id).lost_before_learning() for policy_id in self.learners)
+        for text in dict.fromkeys(lost.text(str) for lost in losses if lost):
+            logger.warning("%s", text)
         for policy_id in self.learners:
             self.prepare_policy(policy_id)
 

@@ -40,7 +40,7 @@ from rllib.algorithms.families.sequence_replay import (
 )
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
-from rllib.config.sections import Merged, at_least, section
+from rllib.config.sections import Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
@@ -58,7 +58,7 @@ from rllib.models.model_settings import (
     MEMORIES,
     MODEL_DEFAULTS,
     PREVIOUS_STEP,
-    check_model,
+    ModelSettings,
     residual_blocks,
 )
 from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
@@ -115,8 +115,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         self,
         *,
         lr=3e-4,
-        actor_lr: Annotated[float | list | None, "the actor's, or a schedule of it; None: lr", at_least(0)] = None,
-        critic_lr: Annotated[float | list | None, "the critics', or a schedule of it; None: lr", at_least(0)] = None,
+        actor_lr: Annotated[
+            float | list | None, "the actor's, or a schedule of it; None: lr", at_least(0), OfPolicy
+        ] = None,
+        critic_lr: Annotated[
+            float | list | None, "the critics', or a schedule of it; None: lr", at_least(0), OfPolicy
+        ] = None,
         train_batch_size=256,
         model: Annotated[dict, "network of actor and critics: fcnet_hiddens, fcnet_activation, ...", Merged] = {  # noqa: B006
             "fcnet_hiddens": [256, 256],
@@ -126,24 +130,30 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             dict,
             "what differs from model for the actor: fcnet_hiddens, fcnet_activation, ...; or a custom_model",
             Merged,
+            OfPolicy,
         ] = {},  # noqa: B006
         q_model_config: Annotated[
             dict,
             "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm; or a custom_model, "
             "which reads the action as well",
             Merged,
+            OfPolicy,
         ] = {},  # noqa: B006
         share_encoder: Annotated[
             bool,
             "actor and critics read images by the same convolutions, which the critics' loss alone trains; False: by "
             "separate ones",
+            OfPolicy,
         ] = True,
         image_shift: Annotated[
-            int, "pixels by which updates shift images at most, at random (DrQ-v2: 4); 0: not at all", at_least(0)
+            int,
+            "pixels by which updates shift images at most, at random (DrQ-v2: 4); 0: not at all",
+            at_least(0),
+            OfPolicy,
         ] = 0,
-        twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
-        n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1)] = None,
-        policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
+        twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one", OfPolicy] = True,
+        n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1), OfPolicy] = None,
+        policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1), OfPolicy] = 1,
         param_resets: Annotated[
             list[int],
             "environment steps at which all networks and the memory of their optimizers begin anew (Nikishin et al., "
@@ -354,12 +364,13 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return self._network_problem("policy_model_config")
 
     def _network_problem(self, own: str) -> Mistake | None:
-        try:
-            settings = check_model(self.network_settings(own))
-        except ValueError as error:
+        if ModelSettings.mistake(self.model):
+            return None  # it is told of model itself
+        if mistake := ModelSettings.mistake(self.network_settings(own), own):
             plain = {name: self.settings[name].default for name in (own, "model")}
-            return Mistake(f"{own}: {error}", (own, "model"), (plain,), advice=None)
-        if settings["network"] is not None and settings["fcnet_activation"] != "relu":
+            return dataclasses.replace(mistake, names=(own, "model"), remedies=mistake.remedies or (plain,))
+        settings = ModelSettings(self.network_settings(own))
+        if settings.network is not None and settings.fcnet_activation != "relu":
             return Mistake(
                 f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="
                 f"{settings['fcnet_activation']!r}.",
@@ -556,8 +567,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         """
         if self.shares_encoder:
             return spec.torso
-        settings = check_model(self.network_settings("q_model_config"))
-        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
+        settings = ModelSettings(self.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings.conv_activation], spec.observation_filter != "NoFilter"
         return preprocessing(observation_space, settings, activation, is_filtered)[1]
 
 
@@ -654,17 +665,17 @@ class OffPolicyActorCritic(SequenceReplay):
     def _critics_with_memory(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int
     ) -> MemoryCritics:
-        settings = check_model(self.config_of(policy_id).network_settings("q_model_config"))
+        settings = ModelSettings(self.config_of(policy_id).network_settings("q_model_config"))
         of_actor = self.policies[policy_id].spec.memory
-        behind = tuple(settings["post_lstm_hiddens"]), ACTIVATION_NAMES[settings["post_lstm_activation"]]
+        behind = tuple(settings.post_lstm_hiddens), ACTIVATION_NAMES[settings.post_lstm_activation]
         return MemoryCritics(
             reads,
-            tuple(settings["fcnet_hiddens"]),
-            Memory(of_actor.cell, settings["lstm_cell_size"], of_actor.max_seq_len, *behind),
+            tuple(settings.fcnet_hiddens),
+            Memory(of_actor.cell, settings.lstm_cell_size, of_actor.max_seq_len, *behind),
             num_outputs,
             copies,
-            ACTIVATION_NAMES[settings["fcnet_activation"]],
-            settings["fcnet_weights_initializer"] or self.initializer,
+            ACTIVATION_NAMES[settings.fcnet_activation],
+            settings.fcnet_weights_initializer or self.initializer,
         )
 
     def judging_module(
@@ -672,18 +683,18 @@ class OffPolicyActorCritic(SequenceReplay):
     ) -> FullyConnected | ResidualNetworks:
         """Describes a network with the layers of q_model_config; arguments as for FullyConnected."""
         config, policy = self.config_of(policy_id), self.policies[policy_id]
-        settings = check_model(config.network_settings("q_model_config"))
+        settings = ModelSettings(config.network_settings("q_model_config"))
         if (residual := residual_blocks(settings)) is not None:
             return ResidualNetworks(residual, reads, num_outputs, copies)
         torso = config.critics_torso(policy.observation_space, policy.spec)
         return FullyConnected(
             reads,
-            tuple(settings["fcnet_hiddens"]),
+            tuple(settings.fcnet_hiddens),
             num_outputs,
             copies,
-            ACTIVATION_NAMES[settings["fcnet_activation"]],
-            settings["layer_norm"],
-            settings["fcnet_weights_initializer"] or self.initializer,
+            ACTIVATION_NAMES[settings.fcnet_activation],
+            settings.layer_norm,
+            settings.fcnet_weights_initializer or self.initializer,
             torso=torso,
             shares_torso=torso is not None and config.shares_encoder,
         )
@@ -693,8 +704,8 @@ class OffPolicyActorCritic(SequenceReplay):
         config, policy = self.config_of(policy_id), self.policies[policy_id]
         if not isinstance(module, FullyConnected) or module.torso or not config.is_custom("policy_model_config"):
             return module
-        settings = check_model(config.network_settings("q_model_config"))
-        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], policy.filters_observations
+        settings = ModelSettings(config.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings.conv_activation], policy.filters_observations
         return EncodedFirst(module, preprocessing(policy.observation_space, settings, activation, is_filtered)[0])
 
     def losses(self, policy_id: str) -> dict[str, LossOverModules]:

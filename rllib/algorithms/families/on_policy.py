@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.conflicts import needs
-from rllib.config.sections import at_least, between, section
+from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.schedules import Schedule
 
@@ -25,13 +25,16 @@ class PolicyGradientConfig(AlgorithmConfig):
     def training(
         self,
         *,
-        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.0,
+        entropy_coeff: Annotated[
+            float | list, "coefficient of the entropy bonus, or a schedule", at_least(0), OfPolicy
+        ] = 0.0,
         entropy_coeff_schedule: Annotated[
-            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
+            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0), OfPolicy
         ] = None,
         standardize_advantages: Annotated[
             bool | Literal["batch", "minibatch"],
             "advantages with mean 0, deviation 1 over each train batch (True is the same) or each minibatch of it",
+            OfPolicy,
         ] = False,
     ) -> Self: ...
 
@@ -43,10 +46,12 @@ class ActorCriticConfig(PolicyGradientConfig):
     def training(
         self,
         *,
-        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
-        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
-        lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
-        vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 1.0,
+        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value", OfPolicy] = True,
+        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one", OfPolicy] = True,
+        lambda_: Annotated[float, "GAE's lambda", between(0, 1), OfPolicy] = 1.0,
+        vf_loss_coeff: Annotated[
+            float | list, "coefficient of the value loss, or a schedule", at_least(0), OfPolicy
+        ] = 1.0,
     ) -> Self: ...
 
     def get_schedule(self, name: str) -> Schedule | None:

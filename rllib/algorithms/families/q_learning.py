@@ -19,7 +19,7 @@ from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUE
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
-from rllib.config.sections import above, at_least, between, only_with, section
+from rllib.config.sections import OfPolicy, above, at_least, between, only_with, section
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
@@ -71,52 +71,83 @@ class QLearningConfig(OffPolicyConfig):
         lr=5e-4,
         grad_clip=40.0,
         train_batch_size=32,
-        double_q: Annotated[bool, "the online network chooses the next action, the target network judges it"] = True,
-        dueling: Annotated[bool, "Q is a value plus advantages"] = True,
-        hiddens: Annotated[list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads"] = [256],  # noqa: B006
-        num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
+        double_q: Annotated[
+            bool, "the online network chooses the next action, the target network judges it", OfPolicy
+        ] = True,
+        dueling: Annotated[bool, "Q is a value plus advantages", OfPolicy] = True,
+        hiddens: Annotated[
+            list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads", OfPolicy
+        ] = [256],  # noqa: B006
+        num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1), OfPolicy] = 1,
         v_min: Annotated[
-            float, "least return of the distribution", only_with("learns_bins", otherwise="num_atoms=1")
+            float, "least return of the distribution", only_with("learns_bins", otherwise="num_atoms=1"), OfPolicy
         ] = -10.0,
         v_max: Annotated[
-            float, "largest return of the distribution", only_with("learns_bins", otherwise="num_atoms=1")
+            float, "largest return of the distribution", only_with("learns_bins", otherwise="num_atoms=1"), OfPolicy
         ] = 10.0,
-        num_quantiles: Annotated[int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1)] = 1,
+        num_quantiles: Annotated[
+            int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1), OfPolicy
+        ] = 1,
         implicit_quantiles: Annotated[
-            bool, "num_quantiles are those of an implicit quantile network, at levels drawn for each update (IQN)"
+            bool,
+            "num_quantiles are those of an implicit quantile network, at levels drawn for each update (IQN)",
+            OfPolicy,
         ] = False,
         num_cosines: Annotated[
-            int, "by which a level is encoded, with implicit_quantiles", at_least(1), only_with("implicit_quantiles")
+            int,
+            "by which a level is encoded, with implicit_quantiles",
+            at_least(1),
+            only_with("implicit_quantiles"),
+            OfPolicy,
         ] = 64,
-        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
+        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head", OfPolicy] = False,
         sigma0: Annotated[
             float,
             "initial noise in the weights, before the root of a layer's inputs",
             above(0, finite=True),
             only_with("noisy"),
+            OfPolicy,
         ] = 0.5,
         munchausen_alpha: Annotated[
-            float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", between(0, 1)
+            float,
+            "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none",
+            between(0, 1),
+            OfPolicy,
         ] = 0.0,
         munchausen_temperature: Annotated[
-            float, "of the target policy, in units of returns", above(0, finite=True), only_with("munchausen_alpha")
+            float,
+            "of the target policy, in units of returns",
+            above(0, finite=True),
+            only_with("munchausen_alpha"),
+            OfPolicy,
         ] = 0.03,
         munchausen_clip: Annotated[
-            float, "least scaled log-probability that counts", between(-np.inf, 0), only_with("munchausen_alpha")
+            float,
+            "least scaled log-probability that counts",
+            between(-np.inf, 0),
+            only_with("munchausen_alpha"),
+            OfPolicy,
         ] = -1.0,
         td_error_loss_fn: Annotated[
             Literal["huber", "mse"],
             "loss of the TD error, without a distribution of returns",
             only_with("learns_numbers", otherwise="distributions of returns have losses of their own"),
+            OfPolicy,
         ] = "huber",
         conservative_weight: Annotated[
-            float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
+            float,
+            "weight of the penalty on values of actions that the data does not have (discrete CQL)",
+            at_least(0),
+            OfPolicy,
         ] = 0.0,
         margin_weight: Annotated[
-            float, "weight of the loss by which recorded actions are worth more than all others (DQfD)", at_least(0)
+            float,
+            "weight of the loss by which recorded actions are worth more than all others (DQfD)",
+            at_least(0),
+            OfPolicy,
         ] = 0.0,
         margin: Annotated[
-            float, "by how much, with margin_weight", above(0, finite=True), only_with("margin_weight")
+            float, "by how much, with margin_weight", above(0, finite=True), only_with("margin_weight"), OfPolicy
         ] = 0.8,
     ) -> Self: ...
 

@@ -13,11 +13,11 @@ from rllib import sample_batch as sb
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
-from rllib.config.sections import section
+from rllib.config.sections import OfPolicy, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.sequences import BOOTSTRAP_IN
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import ModelSettings
 from rllib.sample_batch import Column, SampleBatch
 
 # Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
@@ -36,7 +36,7 @@ class SequenceReplayConfig(OffPolicyConfig):
         self,
         *,
         zero_init_states: Annotated[
-            bool, "sequences begin with a memory of zeros; False: with the state that acted there"
+            bool, "sequences begin with a memory of zeros; False: with the state that acted there", OfPolicy
         ] = True,
     ) -> Self: ...
 
@@ -50,7 +50,7 @@ class SequenceReplayConfig(OffPolicyConfig):
         if not self.replays_sequences:
             return super().steps_per_row
         given = self.model.get("max_seq_len")
-        return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
+        return given if type(given) is int and given > 0 else ModelSettings.max_seq_len
 
     def replay_settings(self) -> dict[str, Any]:
         settings = super().replay_settings()

@@ -18,7 +18,7 @@ from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, Intrinsic
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
 from rllib.config.conflicts import conflict
-from rllib.config.sections import above, at_least, between, section
+from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
 from rllib.losses.value import VALUE_LOSS
 
@@ -40,14 +40,18 @@ class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
         model={"vf_share_layers": False},  # noqa: B006
         train_batch_size=2048,
         standardize_advantages=True,
-        sgd_minibatch_size: Annotated[int, "rows of a gradient step of the value", at_least(1)] = 128,
-        num_sgd_iter: Annotated[int, "epochs of the value over each train batch", at_least(1)] = 10,
-        target_kl: Annotated[float | list, "most KL(old || new) of a step (nats), or a schedule", above(0)] = 0.01,
-        cg_iterations: Annotated[int, "most iterations of the conjugate gradients", at_least(1)] = 15,
-        cg_damping: Annotated[float, "added to the diagonal of the KL's Hessian", at_least(0)] = 0.1,
-        line_search_steps: Annotated[int, "lengths of a step that are tried", at_least(1)] = 10,
-        line_search_shrink: Annotated[float, "each length as a share of the one before", between(0.01, 0.99)] = 0.8,
-        kl_subsampling: Annotated[int, "the KL's Hessian is that of every n-th row", at_least(1)] = 1,
+        sgd_minibatch_size: Annotated[int, "rows of a gradient step of the value", at_least(1), OfPolicy] = 128,
+        num_sgd_iter: Annotated[int, "epochs of the value over each train batch", at_least(1), OfPolicy] = 10,
+        target_kl: Annotated[
+            float | list, "most KL(old || new) of a step (nats), or a schedule", above(0), OfPolicy
+        ] = 0.01,
+        cg_iterations: Annotated[int, "most iterations of the conjugate gradients", at_least(1), OfPolicy] = 15,
+        cg_damping: Annotated[float, "added to the diagonal of the KL's Hessian", at_least(0), OfPolicy] = 0.1,
+        line_search_steps: Annotated[int, "lengths of a step that are tried", at_least(1), OfPolicy] = 10,
+        line_search_shrink: Annotated[
+            float, "each length as a share of the one before", between(0.01, 0.99), OfPolicy
+        ] = 0.8,
+        kl_subsampling: Annotated[int, "the KL's Hessian is that of every n-th row", at_least(1), OfPolicy] = 1,
     ) -> Self: ...
 
     @section

@@ -12,6 +12,7 @@ from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.user_code import typed
 from rllib.config.aliases import other_names
 from rllib.config.config_object import ConfigObject
+from rllib.config.sections import SettingRow
 
 _INDENT = 4
 _NARROWEST, _WIDEST = 80, 120
@@ -22,7 +23,8 @@ _NARROWEST, _WIDEST = 80, 120
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 def command(algorithm: str, words: tuple[str, ...]) -> None:
     """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the
-    names that it has in other versions of RLlib. With WORDs, only settings whose names or meaning contain one of them.
+    names that it has in other versions of RLlib; for a dict, its keys. With WORDs, only those whose names or meaning
+    contain one of them.
     Then come what excludes what, and the defaults that are not RLlib's, with the reasons.
     """
     with reported(verbose=False):
@@ -30,9 +32,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
             typed({"algorithm": algorithm})
             config = get_algorithm_config(algorithm)
         rows = config.describe()
-        if words:
-            texts = [" ".join((row.name, *other_names(row.name), row.meaning)).lower() for row in rows]
-            rows = [row for row, text in zip(rows, texts) if any(word.lower() in text for word in words)]
+        rows = [row for row in rows if _matches(row, words) or _keys(config, row, words)]
         if not rows:
             raise Mistake(f"{algorithm} has no setting that contains {' or '.join(map(repr, words))}")
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
@@ -42,8 +42,23 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
             click.echo(f"  {row.name}: {row.type} = {row.default!r}")
             others = other_names(row.name)
             click.echo(_indented(row.meaning + (f" (also: {', '.join(others)})" if others else ""), width))
+            for key in _keys(config, row, words):
+                told = f"[{key.name!r}]: {key.type} = {key.default!r}. {key.meaning}"
+                click.echo(textwrap.fill(told, width, initial_indent="    ", subsequent_indent=" " * _INDENT * 2))
     _show_rules(type(config), {row.name for row in rows}, width)
     _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
+
+
+def _matches(row: SettingRow, words: tuple[str, ...]) -> bool:
+    text = " ".join((row.name, *other_names(row.name), row.meaning)).lower()
+    return not words or any(word.lower() in text for word in words)
+
+
+def _keys(config: ConfigObject, row: SettingRow, words: tuple[str, ...]) -> list[SettingRow]:
+    """Keys of a setting that is a dict: all if its own name is asked for, else those that contain one of the words."""
+    declared = config.settings[row.name].keys
+    keys = [] if declared is None else declared.of.describe()
+    return keys if row.name in words else [key for key in keys if _matches(key, words)]
 
 
 def _show_rules(config_class: type[ConfigObject], names: set[str], width: int) -> None:

@@ -20,7 +20,7 @@ from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.env.streams.vector import autoreset_mode
 from rllib.errors import NoActionError
-from rllib.models.model_settings import PREVIOUS_STEP, check_model
+from rllib.models.model_settings import PREVIOUS_STEP, ModelSettings
 
 OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
 # For messages.
@@ -43,9 +43,9 @@ class PreviousStep(Adapter):
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self | None:
-        model = check_model(config["model"])
-        action = model["lstm_use_prev_action"] or bool(model["attention_use_n_prev_actions"])
-        reward = model["lstm_use_prev_reward"] or bool(model["attention_use_n_prev_rewards"])
+        model = ModelSettings(config["model"])
+        action = model.lstm_use_prev_action or bool(model.attention_use_n_prev_actions)
+        reward = model.lstm_use_prev_reward or bool(model.attention_use_n_prev_rewards)
         return cls(action, reward) if action or reward else None
 
     @property

@@ -15,7 +15,7 @@ from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, hiddens_behind, residual_blocks
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, ModelSettings, hiddens_behind, residual_blocks
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,
@@ -86,20 +86,20 @@ def policy_spec(
         ValueError: for a setting that is unknown or out of range.
     """
     model = model or {}
-    settings = check_model(model)
+    settings = ModelSettings(model)
     if observation_filter not in FILTERS:
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     filtered = FILTERS[observation_filter] != "NoFilter"
     if critic_keys:
         _check_critic(settings)
-    if settings["custom_model"] is not None:
+    if settings.custom_model is not None:
         return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     read = observation_space
     if mask is not None:
         read = spaces.Dict([(name, part) for name, part in read.spaces.items() if name != action_mask_key])
-    encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
+    encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings.conv_activation], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model, images_skip_layers)
     residual = residual_blocks(settings)
     if residual is not None:
@@ -127,8 +127,8 @@ def policy_spec(
             "Set 'conv_filters': [], or let the environment give features.",
             _FLAT,
         )
-    initializer = settings["fcnet_weights_initializer"] or initializer
-    if settings["orthogonal_gains"] and initializer != "orthogonal":
+    initializer = settings.fcnet_weights_initializer or initializer
+    if settings.orthogonal_gains and initializer != "orthogonal":
         raise Unfit(
             f"model={{'orthogonal_gains': {settings['orthogonal_gains']}}} needs orthogonal weights, but they are "
             f"{initializer}.",
@@ -136,32 +136,37 @@ def policy_spec(
             {"model": {"fcnet_weights_initializer": "orthogonal"}},
             {"model": {"orthogonal_gains": MODEL_DEFAULTS["orthogonal_gains"]}},
         )
-    memory, gains = _memory(settings), settings["orthogonal_gains"]
+    memory, gains = _memory(settings), settings.orthogonal_gains
     return PolicySpec(
         encoder=encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),)),
         distribution=distribution,
         hiddens=hiddens,
         activations=(activation,) * len(hiddens),
         vf_share_layers=settings["vf_share_memory" if memory else "vf_share_layers"],
-        free_log_std=settings["free_log_std"],
-        layer_norm=settings["layer_norm"],
+        free_log_std=settings.free_log_std,
+        layer_norm=settings.layer_norm,
         torso=torso,
         initializer=initializer,
         observation_filter="NoFilter" if is_one_of_n else FILTERS[observation_filter],
         memory=memory,
         observation_clip=observation_clip,
-        log_std_init=float(settings["log_std_init"]),
+        log_std_init=float(settings.log_std_init),
         gains=tuple(float(gains.get(name, gain)) for name, gain in NAMED_GAINS.items()) if gains else None,
         vf_hiddens=_value_hiddens(settings, hiddens, bool(critic_keys)),
         policy_columns=_policy_columns(read, critic_keys) if critic_keys else None,
-        state_dependent_noise=settings["use_sde"],
-        head_bias=settings["output_layer_use_bias"],
+        state_dependent_noise=settings.use_sde,
+        head_bias=settings.output_layer_use_bias,
         residual=residual,
     )
 
 
 def _check_residual(
-    settings: dict, space: spaces.Space, torso: Torso | None, mask: slice | None, filtered: bool, has_value: bool
+    settings: ModelSettings,
+    space: spaces.Space,
+    torso: Torso | None,
+    mask: slice | None,
+    filtered: bool,
+    has_value: bool,
 ) -> None:
     """Raises Unfit where a network of residual blocks cannot be."""
     network, plain = f"model={{'network': {settings['network']!r}}}", {"model": {"network": None}}
@@ -190,14 +195,14 @@ def _check_residual(
         )
 
 
-def _value_hiddens(settings: dict, hiddens: tuple[int, ...], has_inputs: bool) -> tuple[int, ...] | None:
+def _value_hiddens(settings: ModelSettings, hiddens: tuple[int, ...], has_inputs: bool) -> tuple[int, ...] | None:
     """The value's layers, where they are not those of the policy or have inputs of their own."""
-    if settings["vf_hiddens"] is not None:
-        return tuple(settings["vf_hiddens"])
+    if settings.vf_hiddens is not None:
+        return tuple(settings.vf_hiddens)
     return hiddens if has_inputs else None
 
 
-def _check_critic(settings: dict) -> None:
+def _check_critic(settings: ModelSettings) -> None:
     """Raises Unfit where a network's value cannot read more than its policy."""
     keys = ("use_lstm", "use_gru", "use_attention", "vf_share_layers", "custom_model", "use_sde")
     changes = {key: MODEL_DEFAULTS[key] and False for key in keys if settings[key]}
@@ -229,39 +234,39 @@ def _policy_columns(space: spaces.Space, critic_keys: Collection[str]) -> Column
     return tuple(columns)
 
 
-def _memory(settings: dict) -> Memory | Attention | None:
-    if settings["use_attention"]:
+def _memory(settings: ModelSettings) -> Memory | Attention | None:
+    if settings.use_attention:
         return Attention(
-            num_units=settings["attention_num_transformer_units"],
-            size=settings["attention_dim"],
-            num_heads=settings["attention_num_heads"],
-            head_size=settings["attention_head_dim"],
-            window=settings["attention_memory_inference"],
-            mlp_size=settings["attention_position_wise_mlp_dim"],
-            gate_bias=float(settings["attention_init_gru_gate_bias"]),
-            max_seq_len=settings["max_seq_len"],
-            post_hiddens=tuple(settings["post_lstm_hiddens"]),
-            post_activation=ACTIVATION_NAMES[settings["post_lstm_activation"]],
+            num_units=settings.attention_num_transformer_units,
+            size=settings.attention_dim,
+            num_heads=settings.attention_num_heads,
+            head_size=settings.attention_head_dim,
+            window=settings.attention_memory_inference,
+            mlp_size=settings.attention_position_wise_mlp_dim,
+            gate_bias=float(settings.attention_init_gru_gate_bias),
+            max_seq_len=settings.max_seq_len,
+            post_hiddens=tuple(settings.post_lstm_hiddens),
+            post_activation=ACTIVATION_NAMES[settings.post_lstm_activation],
         )
-    if not settings["use_lstm"] and not settings["use_gru"]:
+    if not settings.use_lstm and not settings.use_gru:
         return None
     return Memory(
-        "lstm" if settings["use_lstm"] else "gru",
-        settings["lstm_cell_size"],
-        settings["max_seq_len"],
-        tuple(settings["post_lstm_hiddens"]),
-        ACTIVATION_NAMES[settings["post_lstm_activation"]],
+        "lstm" if settings.use_lstm else "gru",
+        settings.lstm_cell_size,
+        settings.max_seq_len,
+        tuple(settings.post_lstm_hiddens),
+        ACTIVATION_NAMES[settings.post_lstm_activation],
     )
 
 
-def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) -> Distribution:
-    if settings["custom_action_dist"] is not None:
+def _distribution(action_space: spaces.Space, settings: ModelSettings, model: Mapping) -> Distribution:
+    if settings.custom_action_dist is not None:
         from rllib.models.distributions.user import TorchDistribution
 
-        own = resolved("custom_action_dist", settings["custom_action_dist"])
+        own = resolved("custom_action_dist", settings.custom_action_dist)
         return TorchDistribution.of(own, action_space, {**settings, **model})
     distribution = distribution_for(action_space)
-    if not settings["squash_actions"]:
+    if not settings.squash_actions:
         return distribution
     if not isinstance(distribution, DiagGaussian):
         raise _needs_continuous_actions("squash_actions", settings, action_space)
@@ -275,8 +280,8 @@ def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) ->
     return SquashedGaussian(distribution.action_shape)
 
 
-def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Space) -> Unfit:
-    own = " with a distribution of the library's" if settings["custom_action_dist"] is not None else ""
+def _needs_continuous_actions(key: str, settings: ModelSettings, action_space: spaces.Space) -> Unfit:
+    own = " with a distribution of the library's" if settings.custom_action_dist is not None else ""
     return Unfit(
         f"model={{{key!r}: {settings[key]}}} needs continuous actions{own}, but the action space is {action_space}.",
         "Leave it out.",
@@ -287,7 +292,7 @@ def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Spa
 def _own_model_spec(
     observation_space: spaces.Space,
     action_space: spaces.Space,
-    settings: dict,
+    settings: ModelSettings,
     model: Mapping,
     filtered: bool,
     action_mask_key: str | None,
@@ -296,7 +301,7 @@ def _own_model_spec(
     from rllib.models.user.model_v2 import ModelV2Spec
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
 
-    own = resolved("custom_model", settings["custom_model"])
+    own = resolved("custom_model", settings.custom_model)
     is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
     filtered = filtered and not isinstance(observation_space, spaces.Discrete)
     _refuse_filtered_choices(observation_space, filtered)
@@ -315,10 +320,10 @@ def _own_model_spec(
         "vf_share_layers": True,
         "observation_filter": "MeanStdFilter" if filtered else "NoFilter",
         "model": own,
-        "config": {**(_own_settings(model) if is_rl_module else {}), **settings["custom_model_config"]},
+        "config": {**(_own_settings(model) if is_rl_module else {}), **settings.custom_model_config},
         "observation_space": observation_space,
         "action_space": action_space,
-        "max_seq_len": settings["max_seq_len"],
+        "max_seq_len": settings.max_seq_len,
     }
     spec = kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given)
     return with_state_shapes(spec)
@@ -395,11 +400,11 @@ def _own_settings(model: Mapping) -> dict:
 
 
 def _hidden_layers(
-    settings: dict, torso: Torso | None, model: Mapping, images_skip_layers: bool
+    settings: ModelSettings, torso: Torso | None, model: Mapping, images_skip_layers: bool
 ) -> tuple[tuple[int, ...], str]:
     """Widths and activation of the hidden layers. Images may skip fcnet_hiddens, unless others are beside them."""
-    hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
-    if not images_skip_layers and hiddens_behind(settings["conv_filters"]) is not None:
+    hiddens, post = tuple(settings.fcnet_hiddens), tuple(settings.post_fcnet_hiddens)
+    if not images_skip_layers and hiddens_behind(settings.conv_filters) is not None:
         post = tuple(model.get("post_fcnet_hiddens", ()))
     if images_skip_layers and torso is not None and not torso.others:
         if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
@@ -410,7 +415,7 @@ def _hidden_layers(
                 list(post),
             )
         hiddens = ()
-    activation = settings["fcnet_activation"] if hiddens else settings["post_fcnet_activation"]
+    activation = settings.fcnet_activation if hiddens else settings.post_fcnet_activation
     return hiddens + post, ACTIVATION_NAMES[activation]
 
 
@@ -423,7 +428,7 @@ MAX_FLAT_IMAGE = 10_000
 
 
 def preprocessing(
-    space: spaces.Space, settings: Mapping, activation: str, filtered: bool
+    space: spaces.Space, settings: ModelSettings, activation: str, filtered: bool
 ) -> tuple[Encoder, Torso | None]:
     """Chooses how observations reach the fully connected layers.
 
@@ -440,7 +445,7 @@ def preprocessing(
     leaves = flat_leaves(space)
     images = _images(space, leaves, settings, filtered)
     if images:
-        torso = Torso(images, _others(leaves, images, filtered), activation, settings["layer_norm"])
+        torso = Torso(images, _others(leaves, images, filtered), activation, settings.layer_norm)
         return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (spaces.flatdim(space),)), torso
     if isinstance(space, spaces.Discrete):
         return OneHotEncoder(int(space.n), int(space.start)), None
@@ -474,9 +479,9 @@ def _scale(leaf: Leaf, filtered: bool) -> float:
     return 1 / 255 if are_pixels(leaf.space) and not filtered else 1.0
 
 
-def _images(space: spaces.Space, leaves: list[Leaf], settings: Mapping, filtered: bool) -> tuple[Image, ...]:
+def _images(space: spaces.Space, leaves: list[Leaf], settings: ModelSettings, filtered: bool) -> tuple[Image, ...]:
     """The images among the leaves that get convolutions."""
-    images, setting = [], settings["conv_filters"]
+    images, setting = [], settings.conv_filters
     impala = _impala(settings)
     for leaf in leaves:
         # A plain matrix is an image only if filters are given for it.
@@ -497,11 +502,11 @@ def _images(space: spaces.Space, leaves: list[Leaf], settings: Mapping, filtered
     return tuple(images)
 
 
-def _impala(settings: Mapping) -> Impala | None:
+def _impala(settings: ModelSettings) -> Impala | None:
     """The residual network that conv_filters asks for."""
-    if settings["conv_filters"] != "impala":
+    if settings.conv_filters != "impala":
         return None
-    return Impala(settings["impala_width"], settings["impala_pool"], settings["impala_spectral_norm"])
+    return Impala(settings.impala_width, settings.impala_pool, settings.impala_spectral_norm)
 
 
 def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] | None:

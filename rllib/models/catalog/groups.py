@@ -11,7 +11,7 @@ from rllib.models.catalog.catalog import preprocessing
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.groups.members import Members, joined
-from rllib.models.model_settings import ACTIVATION_NAMES, check_model
+from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import flat_leaves, parts
 from rllib.models.observations.masks import has_key, masked_columns
@@ -131,7 +131,7 @@ def group_spec(
     mask = masked_columns(part, mask_key, QValues(num_actions))
     if mask is not None:
         part = spaces.Dict([(key, space) for key, space in part.spaces.items() if key != mask_key])
-    settings, filtered = check_model(model), member.observation_filter != "NoFilter"
+    settings, filtered = ModelSettings(model), member.observation_filter != "NoFilter"
     encoder, torso = preprocessing(spaces.Tuple([part] * count), settings, ACTIVATION_NAMES["relu"], filtered)
     if torso is not None or member.torso is not None:
         raise Unfit(

@@ -10,7 +10,7 @@ import numpy as np
 from rllib.algorithms.base.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
-from rllib.config.sections import Merged, NotYet, above, at_least, only_with, section
+from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
 from rllib.env.factories.wrapped import resolve_wrappers
@@ -112,13 +112,16 @@ class SamplingConfig(ConfigObject):
             Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
         ] = "truncate_episodes",
         observation_filter: Annotated[
-            Literal["NoFilter", "MeanStdFilter"], "MeanStdFilter: observations are standardised by running statistics"
+            Literal["NoFilter", "MeanStdFilter"],
+            "MeanStdFilter: observations are standardised by running statistics",
+            OfPolicy,
         ] = "NoFilter",
         observation_clip: Annotated[
             float | None,
             "bound of filtered observations, in standard deviations; None: unbounded",
             above(0),
             only_with("filters_observations", otherwise="observation_filter='NoFilter'"),
+            OfPolicy,
         ] = 10.0,
         env_to_module_connector: Annotated[
             Any, "function (env, spaces, device) that makes connectors of observations (rllib.core); None: none"

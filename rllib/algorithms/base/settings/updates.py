@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
-from rllib.config.sections import Merged, NotYet, above, at_least, between, only_with, section
+from rllib.config.sections import Keys, Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
-from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.model_settings import MODEL_DEFAULTS, ModelSettings
 from rllib.schedules import Schedule
 
 # Default of settings that are dicts; every config gets a copy.
@@ -29,14 +29,16 @@ class UpdatesConfig(ConfigObject):
         framework: Annotated[str, 'library of networks that numpy does not cover; "torch" is the only one'] = "torch",
         *,
         torch_autocast: Annotated[
-            Literal["bfloat16"] | None, "type in which networks compute in updates (torch.autocast); None: float32"
+            Literal["bfloat16"] | None,
+            "type in which networks compute in updates (torch.autocast); None: float32",
+            OfPolicy,
         ] = None,
         torch_matmul_precision: Annotated[
             Literal["highest", "high", "medium"],
             'of float32 products in updates: "high" lets a GPU use TF32 (torch.set_float32_matmul_precision)',
         ] = "highest",
         torch_cuda_graphs: Annotated[
-            bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster"
+            bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster", OfPolicy
         ] = True,
     ) -> Self:
         """Library of networks. Plain ones run on numpy where it is faster: see .training(learner=...)."""
@@ -45,47 +47,66 @@ class UpdatesConfig(ConfigObject):
     def training(
         self,
         *,
-        gamma: Annotated[float, "discount of a reward per step", between(0, 1)] = 0.99,
-        lr: Annotated[float | list, "learning rate, or a schedule of it over sampled steps", at_least(0)] = 0.001,
-        lr_schedule: Annotated[list | None, "schedule [[timestep, lr], ...] that goes before lr", at_least(0)] = None,
-        grad_clip: Annotated[float | None, "bound of the gradient; None: unbounded", above(0)] = None,
+        gamma: Annotated[float, "discount of a reward per step", between(0, 1), OfPolicy] = 0.99,
+        lr: Annotated[
+            float | list, "learning rate, or a schedule of it over sampled steps", at_least(0), OfPolicy
+        ] = 0.001,
+        lr_schedule: Annotated[
+            list | None, "schedule [[timestep, lr], ...] that goes before lr", at_least(0), OfPolicy
+        ] = None,
+        grad_clip: Annotated[float | None, "bound of the gradient; None: unbounded", above(0), OfPolicy] = None,
         grad_clip_by: Annotated[
             Literal["global_norm", "norm", "value"],
             "what grad_clip bounds: all gradients', each one's norm, or values",
             only_with("grad_clip"),
+            OfPolicy,
         ] = "global_norm",
-        opt_type: Annotated[Literal["adam", "adamw", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
+        opt_type: Annotated[Literal["adam", "adamw", "radam", "rmsprop", "sgd"], "optimizer", OfPolicy] = "adam",
         weight_decay: Annotated[
-            float | None, "how strongly weights are drawn to 0, as in torch; None: 0.01 of adamw, else 0", at_least(0)
+            float | None,
+            "how strongly weights are drawn to 0, as in torch; None: 0.01 of adamw, else 0",
+            at_least(0),
+            OfPolicy,
         ] = None,
-        adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0)] = 1e-8,
+        adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0), OfPolicy] = 1e-8,
         decay: Annotated[
             float,
             "decay of RMSprop's mean of squared gradients",
             between(0, 1),
             only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+            OfPolicy,
         ] = 0.99,
         momentum: Annotated[
             float,
             "momentum of RMSprop",
             between(0, 1),
             only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+            OfPolicy,
         ] = 0.0,
         rmsprop_epsilon: Annotated[
             float,
             "added to the root of RMSprop's mean",
             above(0),
             only_with("uses_rmsprop", otherwise="opt_type is not 'rmsprop'"),
+            OfPolicy,
         ] = 1e-5,
         train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
-        model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
+        model: Annotated[
+            dict,
+            "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...",
+            Keys(ModelSettings),
+            Merged,
+            OfPolicy,
+        ] = _EMPTY,
         auxiliary_losses: Annotated[
             dict,
             "what is added to the loss: name -> {loss: function, weight, columns, stats} (docs/guide/networks.md)",
             Merged,
         ] = _EMPTY,
         custom_loss: Annotated[
-            Any, "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's"
+            Any,
+            "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's",
+            OfPolicy,
         ] = None,
         learner_class: Annotated[
             Any, "class derived from rllib.core.TorchLearner, whose compute_loss_for_module is minimised; None: none"
@@ -94,7 +115,9 @@ class UpdatesConfig(ConfigObject):
             dict, "values of your own for learner_class", Merged, only_with("learner_class")
         ] = _EMPTY,
         learner: Annotated[
-            Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
+            Literal["auto", "numpy", "torch"],
+            "what computes the updates; auto: numpy for plain networks on a CPU",
+            OfPolicy,
         ] = "auto",
     ) -> Self:
         """The updates: learning rate, optimizer, batch, network."""
@@ -227,15 +250,6 @@ class UpdatesConfig(ConfigObject):
             ("num_learners", name),
             ({"num_learners": max(1, rows // 64)}, {name: self.num_learners}),
         )
-
-    @relation("model")
-    def _check_model(self) -> Mistake | None:
-        """The keys of `model` are known, and their values fit together."""
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return Mistake(str(error), ("model",), ({"model": self.settings["model"].default},), advice=None)
-        return None
 
     @relation("auxiliary_losses", "custom_loss")
     def _check_losses(self) -> Mistake | None:

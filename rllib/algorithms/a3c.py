@@ -112,7 +112,8 @@ class A3C(A2C):
         for answer in answers:
             gradient, report = answer.value
             self._take_in(report)
-            yield gradient
+            if gradient.env_steps:
+                yield gradient
         self._ask()
 
     def _gradient_settings(self) -> dict[str, Any]:

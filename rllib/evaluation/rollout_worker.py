@@ -77,7 +77,7 @@ class Gradient:
     """The gradient that a worker computes from a fragment, where workers send gradients instead of samples.
 
     Attributes:
-        flat: float32 [weights], unclipped.
+        flat: float32 [weights], unclipped; [0] where there were no transitions.
         stats: of the loss.
         env_steps: transitions it was computed from.
         policy_version: of the weights that acted, and at which it was computed.
@@ -253,12 +253,14 @@ class RolloutWorker(Worker):
         return batch, report
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
-        """The loss's gradient over one fragment.
+        """The loss's gradient over one fragment; an empty one where no step of the fragment is a transition.
 
         Args:
             settings: as for Learner.compute_gradient.
         """
         batch, report = self.sample()
+        if not batch.count:
+            return Gradient(np.empty(0, np.float32), {}, 0, self.policy_version), report
         with span("gradient"):
             flat, stats = self.lane.compute_gradient(batch, **settings)
         return Gradient(flat, stats, batch.count, self.policy_version), report

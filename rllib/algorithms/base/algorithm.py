@@ -571,19 +571,21 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
         The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
         not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
-        transitions (of vector environments that reset in a step of their own) count here, and are not in the batch.
+        transitions (of vector environments that reset in a step of their own, of environments that failed) count here,
+        and are not in the batch; there is at least one that is.
 
         Returns:
             a SampleBatch; where several agents act, a MultiAgentBatch.
         """
-        rounds, steps = [], 0
+        rounds, steps, transitions = [], 0, 0
         with self.metrics.timer("sample"):
-            while steps < num_steps:
+            while steps < num_steps or not transitions:
                 rounds.append([])
                 for batch, report in self._sample_round():
                     self._take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
+                    transitions += report.env_steps
             with spans.span("join"):
                 return (SampleBatch if self.agents is None else MultiAgentBatch).join_rounds(rounds)
 

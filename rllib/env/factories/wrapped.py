@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
+from rllib.env.agents import agent_interface
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import as_gymnasium
@@ -104,11 +105,24 @@ class WrappedFactory(WrappingFactory):
         env = as_gymnasium(env)
         for wrapper in self.wrappers:
             try:
-                env = wrapper(env)
+                env = wrapper(_wrappable(env, wrapper))
             except Exception:
                 env.close()
                 raise
         return env
+
+
+def _wrappable(env, wrapper: EnvWrapper):
+    """What a wrapper is put around: for gymnasium's, PettingZoo's environments in their adapter, which is gymnasium's.
+
+    Others, which are functions of PettingZoo's environments themselves, get these.
+    """
+    is_gymnasiums = isinstance(wrapper.wrap, type) and issubclass(wrapper.wrap, gymnasium.Wrapper)
+    if not is_gymnasiums or agent_interface(env) not in ("parallel", "turns"):
+        return env
+    from rllib.env.multi_agent.adapt import as_multi_agent
+
+    return as_multi_agent(env)
 
 
 def register_wrapper(name: str, wrapper: Callable) -> None:

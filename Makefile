@@ -3,7 +3,8 @@
 #   make test       installs what the tests need, too; lint and the quick tests, at most four at a time; it ends with what was
 #                   skipped, and why
 #   make venv       what make test installs alone, so that parts of the tests can run
-#   make faults     all tests of the runtime, with the longer ones, and damage at random for all that reads files or requests
+#   make faults     all tests of the runtime, with the longer ones, damage at random for all that reads files or requests, and
+#                   scripted episodes at random by all triples of doors, settings and algorithms (WITNESS_SEED=n repeats them)
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed, then 100 clients of a run that are
 #                   killed while it is restarted and their connections are cut (SEED=n repeats both)
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
@@ -59,7 +60,7 @@ extras: .venv-extras/installed
 # Files named test_damaged_* change what others may have written: files, requests, queries.
 faults: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "not ray" tests/runtime $(wildcard tests/test_damaged_*.py tests/*/test_damaged_*.py) \
-		tests/env/test_external_soak.py --timeout 600
+		tests/env/test_external_soak.py tests/witness/triples.py --timeout 600
 
 soak: $(VENV)/installed
 	@$(BIN)/python tests/runtime/soak.py $(if $(SEED),--seed $(SEED))

@@ -112,17 +112,40 @@ class WrappedFactory(WrappingFactory):
         return env
 
 
-def _wrappable(env, wrapper: EnvWrapper):
-    """What a wrapper is put around: for gymnasium's, PettingZoo's environments in their adapter, which is gymnasium's.
+class PettingZooInGymnasium(gymnasium.Env):
+    """PettingZoo's environment with all of its attributes, in the class that gymnasium's wrappers ask for.
 
-    Others, which are functions of PettingZoo's environments themselves, get these.
+    Args:
+        env: a ParallelEnv or AECEnv.
     """
-    is_gymnasiums = isinstance(wrapper.wrap, type) and issubclass(wrapper.wrap, gymnasium.Wrapper)
-    if not is_gymnasiums or agent_interface(env) not in ("parallel", "turns"):
-        return env
-    from rllib.env.multi_agent.adapt import as_multi_agent
 
-    return as_multi_agent(env)
+    def __init__(self, env):
+        self.env = env
+        self.metadata, self.render_mode = getattr(env, "metadata", {}), getattr(env, "render_mode", None)
+
+    def __getattr__(self, name: str):
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, **arguments):
+        return self.env.reset(**arguments)
+
+    def step(self, action):
+        return self.env.step(action)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _wrappable(env, wrapper: EnvWrapper):
+    """What a wrapper is put around; functions of PettingZoo's environments get these as they are."""
+    is_gymnasiums = isinstance(wrapper.wrap, type) and issubclass(wrapper.wrap, gymnasium.Wrapper)
+    needs_class = is_gymnasiums and agent_interface(env) in ("parallel", "turns")
+    return env if not needs_class or isinstance(env, gymnasium.Env) else PettingZooInGymnasium(env)
 
 
 def register_wrapper(name: str, wrapper: Callable) -> None:

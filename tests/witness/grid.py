@@ -79,13 +79,9 @@ RULES = (
     ("door", _VECTORS, {"batch_mode": ("truncate_episodes",)}),  # all environments of a vector are stepped at once
     ("door", tuple(AGENTS), {"mask": ("none", "observation")}),
     ("door", tuple(door for door in DOORS if door not in AGENTS), {"policies": ("shared",)}),
-    # Masks beside the observations of tensors are no tensors, and a legacy reset has no info.
-    ("mask", ("info",), {"door": _but("door", "legacy", "tensors-same", "tensors-next", "tensors-disabled")}),
-    (
-        "mask",
-        ("method",),
-        {"door": _but("door", "legacy", "vector-same", "tensors-same", "tensors-next", "tensors-disabled")},
-    ),
+    # A legacy reset has no info, and a method that is asked after a reset within the step has no final mask.
+    ("mask", ("info",), {"door": _but("door", "legacy")}),
+    ("mask", ("method",), {"door": _but("door", "legacy", "vector-same", "tensors-same")}),
     ("door", _but("door", "processes"), {"ends": _but("ends", "deaths", "hangs")}),
     ("door", _but("door", "groups"), {"algorithm": _but("algorithm", "QMix")}),
     ("door", ("groups",), {"algorithm": (*ON_POLICY, "QMix"), "mask": ("none",), "form": ("box", "dict", "tuple")}),

@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from rllib.env.factories.adapter import Adapter, StepInputs
-from rllib.env.streams.vector import autoreset_mode
+from rllib.env.streams.tensors_as_arrays import AsArrays, arrays_of
+from rllib.env.streams.vector import autoreset_mode, entry
 from rllib.errors import NoActionError
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import num_choices
@@ -132,10 +133,10 @@ class _MaskedEnv(gymnasium.Wrapper):
 
 
 class _MaskedVector(VectorWrapper):
-    """A VectorEnv with the new observations; gymnasium's wrappers support only some autoreset modes."""
+    """A VectorEnv with the new observations, as arrays; gymnasium's wrappers support only some autoreset modes."""
 
     def __init__(self, env: VectorEnv, adapter: ActionMask):
-        super().__init__(env)
+        super().__init__(AsArrays(env, autoreset_mode(env)))
         self._adapter = adapter
         self.single_observation_space = adapter.space(env.single_observation_space, env.single_action_space)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
@@ -155,14 +156,14 @@ class _MaskedVector(VectorWrapper):
 
     def step(self, actions):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        if self._same_step and "final_obs" in infos:
+        if self._same_step and np.any(infos.get("_final_obs")):
             infos = {**infos, "final_obs": self._finals(infos)}
         return self._with_mask(observations, infos, "step()"), rewards, terminated, truncated, infos
 
     def _with_mask(self, observations, infos: Mapping, where: str) -> dict:
         key = self._adapter.mask_key
         if self._masks is not None:
-            self._newest = np.array(self._masks(), np.int8)
+            self._newest = np.array(arrays_of(self._masks()), np.int8)
         elif key not in infos:
             raise self._adapter.no_mask(where, infos)
         else:
@@ -177,7 +178,7 @@ class _MaskedVector(VectorWrapper):
             raise self._adapter.no_mask("the final step()", infos.get("final_info", {}))
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
-            finals[index] = self._adapter.added_to(infos["final_obs"][index], infos["final_info"][key][index])
+            finals[index] = self._adapter.added_to(entry(infos["final_obs"], index), infos["final_info"][key][index])
         return finals
 
 

@@ -18,7 +18,8 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.streams.rewards import FLOAT32_MAX
-from rllib.env.streams.vector import autoreset_mode
+from rllib.env.streams.tensors_as_arrays import AsArrays
+from rllib.env.streams.vector import autoreset_mode, entry
 from rllib.errors import NoActionError
 from rllib.models.model_settings import PREVIOUS_STEP, ModelSettings
 
@@ -132,10 +133,10 @@ class _PreviousStepEnv(gymnasium.Wrapper):
 
 
 class _PreviousStepVector(VectorWrapper):
-    """A VectorEnv with the new observations."""
+    """A VectorEnv with the new observations, as arrays."""
 
     def __init__(self, env: VectorEnv, previous: PreviousStep):
-        super().__init__(env)
+        super().__init__(AsArrays(env, autoreset_mode(env)))
         self._previous = previous
         self._row = ActionRow(env.single_action_space)
         self.single_observation_space = previous.space(env.single_observation_space, env.single_action_space)
@@ -163,7 +164,7 @@ class _PreviousStepVector(VectorWrapper):
             self._forget(self._resets_next)
             self._resets_next = ended
         elif self._mode is AutoresetMode.SAME_STEP:
-            if "final_obs" in infos:
+            if np.any(infos.get("_final_obs")):
                 infos = {**infos, "final_obs": self._finals(infos)}
             self._forget(ended)
         return self._with_previous(observations), rewards, terminated, truncated, infos
@@ -180,7 +181,7 @@ class _PreviousStepVector(VectorWrapper):
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
             last = self._actions[index].copy(), float(self._rewards[index, 0])
-            finals[index] = self._previous.added_to(infos["final_obs"][index], *last)
+            finals[index] = self._previous.added_to(entry(infos["final_obs"], index), *last)
         return finals
 
     def _forget(self, environments: np.ndarray) -> None:

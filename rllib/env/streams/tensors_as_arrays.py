@@ -44,20 +44,23 @@ def warn_of_lost_finals(name: str) -> None:
 
 
 class AsArrays(VectorWrapper):
-    """A vector environment of tensors that takes and returns arrays: each step waits for the device.
+    """A vector environment that takes and returns arrays. If it hands over tensors, each step waits for the device.
 
-    Where ended episodes are reset within the step, infos get final_obs and _final_obs as gymnasium has them; an
-    environment without final observations gets those before the last step in their place.
+    Where ended episodes of tensors are reset within the step, infos get final_obs and _final_obs as gymnasium has them;
+    an environment without final observations gets those before the last step in their place.
 
     Args:
-        env: takes and returns tensors.
-        device: that actions are sent to.
+        env: takes and returns tensors, or arrays, which stay as they are.
         mode: its autoreset mode.
+
+    Attributes:
+        device: of its tensors, to which actions are sent; None before a reset has shown one, and for arrays.
     """
 
-    def __init__(self, env: VectorEnv, device: str, mode: AutoresetMode):
+    def __init__(self, env: VectorEnv, mode: AutoresetMode):
         super().__init__(env)
-        self._device, self._resets_at_once = device, mode is AutoresetMode.SAME_STEP
+        self.device: str | None = None
+        self._resets_at_once = mode is AutoresetMode.SAME_STEP
         self._newest: Any = None
         self._has_warned = False
 
@@ -66,13 +69,18 @@ class AsArrays(VectorWrapper):
 
     def converted(self, result: tuple) -> tuple:
         """The result of reset(), with arrays for tensors."""
-        batch, infos = _to_arrays(result)
+        self.device = self.device or device_of(result[0])
+        if self.device is None:
+            return result
+        batch, infos = arrays_of(result)
         self._newest = batch
         return batch, infos
 
     def step(self, actions) -> tuple:
+        if self.device is None:
+            return self.env.step(actions)
         before = _mapped(self._newest, np.ndarray, np.array) if self._resets_at_once else None
-        batch, rewards, terminated, truncated, infos = _to_arrays(self.env.step(self._to_tensors(actions)))
+        batch, rewards, terminated, truncated, infos = arrays_of(self.env.step(self._to_tensors(actions)))
         self._newest = batch
         if self._resets_at_once:
             infos = self._with_finals(infos, before, terminated | truncated)
@@ -88,12 +96,27 @@ class AsArrays(VectorWrapper):
         return {**infos, "final_obs": final, "_final_obs": infos.get("_final_obs", ended)}
 
     def _to_tensors(self, values):
+        if self.device is None:
+            return values
         torch = sys.modules["torch"]
-        return _mapped(values, np.ndarray, lambda array: torch.from_numpy(np.array(array)).to(self._device))
+        return _mapped(values, np.ndarray, lambda array: torch.from_numpy(np.array(array)).to(self.device))
 
 
-def _to_arrays(values):
-    return _mapped(values, sys.modules["torch"].Tensor, lambda tensor: tensor.detach().cpu().numpy())
+def device_below(env: VectorEnv) -> str | None:
+    """The device of the tensors that an environment, or what it wraps, hands over as arrays; None: there are none."""
+    while isinstance(env, VectorWrapper):
+        if isinstance(env, AsArrays):
+            return env.device
+        env = env.env
+    return None
+
+
+def arrays_of(values):
+    """The structure of dicts, tuples and lists with arrays for its tensors."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return values
+    return _mapped(values, torch.Tensor, lambda tensor: tensor.detach().cpu().numpy())
 
 
 def _mapped(values, kind: type, change):

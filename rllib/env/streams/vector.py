@@ -10,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env.spaces.supported import Rounding, check_spaces, mismatch
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, StepBuffers, log_exit, successor_seed
 from rllib.env.streams.first_results import STEP_RULE, WITHOUT_THIS_CHECK, env_name, form_error
-from rllib.env.streams.tensors_as_arrays import AsArrays, device_of
+from rllib.env.streams.tensors_as_arrays import AsArrays, device_below, device_of
 
 logger = logging.getLogger("rllib.env")
 
@@ -82,9 +82,10 @@ class VectorEnvStream(EnvironmentStream):
         except Exception as error:
             self._replace(error, buffers)
             return
-        if (device := device_of(batch)) is not None:
-            self.device, self._env = device, AsArrays(self._env, device, self._mode)
+        if device_of(batch) is not None:
+            self._env = AsArrays(self._env, self._mode)
             batch, infos = self._env.converted((batch, infos))
+        self.device = device_below(self._env)
         self._seed = None
         if not _reset_forgotten(self._env):
             self._resets_next = None
@@ -194,7 +195,7 @@ class VectorEnvStream(EnvironmentStream):
     def _report_starts(self, indices, batch, infos: dict) -> None:
         """Reports resets whose episodes were created."""
         for index in indices if self._observer is not None else ():
-            self._observer.started(index, _at(batch, index), _info_at(infos, index))
+            self._observer.started(index, entry(batch, index), _info_at(infos, index))
 
     def _report_step(self, actions, results: tuple) -> None:
         """Reports the step of every environment, and episodes that it began or ended; mode DISABLED resets later."""
@@ -207,10 +208,10 @@ class VectorEnvStream(EnvironmentStream):
                 continue
             is_over = terminated[index] or truncated[index]
             final = is_over and same_step
-            observation = _at(infos["final_obs"] if final and "final_obs" in infos else batch, index)
+            observation = entry(infos["final_obs"] if final and "final_obs" in infos else batch, index)
             info = _info_at(infos.get("final_info", {}) if final else infos, index)
             flags = bool(terminated[index]), bool(truncated[index])
-            observer.stepped(index, _at(actions, index), (observation, float(rewards[index]), *flags, info))
+            observer.stepped(index, entry(actions, index), (observation, float(rewards[index]), *flags, info))
             if is_over:
                 observer.ended(index)
             if final:
@@ -301,7 +302,7 @@ class VectorEnvStream(EnvironmentStream):
                 f"{env_name(self._env)} says that its autoreset mode is SAME_STEP, but has no final observation of "
                 f'environment {index}, which has just ended: infos["final_obs"] and infos["_final_obs"] must hold it.'
             )
-        return self.column.row(_at(infos["final_obs"], index))
+        return self.column.row(entry(infos["final_obs"], index))
 
     def _flags(self, name: str, given) -> np.ndarray:
         flags = np.asarray(given)
@@ -317,7 +318,7 @@ class VectorEnvStream(EnvironmentStream):
             return
         self._checked_steps -= 1
         for index in range(self.num_envs):
-            problem = mismatch(self.observation_space, _at(batch, index), f"observation of environment {index}")
+            problem = mismatch(self.observation_space, entry(batch, index), f"observation of environment {index}")
             if problem:
                 raise ValueError(f"{env_name(self._env)}: the {problem}")
         if self._rounding is not None:
@@ -443,7 +444,7 @@ def _end_processes(env: VectorEnv) -> None:
 def _info_at(infos: dict, index: int) -> dict:
     """The info of one environment, out of gymnasium's dict of arrays with their masks."""
     return {
-        name: _at(values, index)
+        name: entry(values, index)
         for name, values in infos.items()
         if isinstance(values, (np.ndarray, list, tuple, dict))
         and not name.startswith("_")
@@ -451,10 +452,10 @@ def _info_at(infos: dict, index: int) -> dict:
     }
 
 
-def _at(batch, index: int):
+def entry(batch, index: int):
     """Entry `index` of a batched value."""
     if isinstance(batch, dict):
-        return {key: _at(part, index) for key, part in batch.items()}
+        return {key: entry(part, index) for key, part in batch.items()}
     if isinstance(batch, tuple):
-        return tuple(_at(part, index) for part in batch)
+        return tuple(entry(part, index) for part in batch)
     return batch[index]

@@ -54,6 +54,7 @@ def _door(mode, config, family, case):
     """Rollouts are tensors where the algorithm and the case admit it, else they are copied into arrays."""
     config.environment(partial(_tensors, family, mode), env_config=world(family, case))
     needs_arrays = case["workers"] or config.restart_failed_sub_environments or family.limit_is_end
+    needs_arrays = needs_arrays or case["mask"] in ("info", "method")
     config.rollouts(tensor_rollouts=case["algorithm"] in ("PPO", "A2C") and not needs_arrays)
     yield
 

@@ -19,12 +19,17 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families import q_learning
 from rllib.env.episodes import EpisodeTracker
 from rllib.env.external import external_env
-from rllib.env.factories import previous_steps
+from rllib.env.factories import masks, previous_steps
+from rllib.env.multi_agent.groups import AgentGroups
+from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
 from rllib.env.spaces.actions import ActionMapper
+from rllib.env.streams.legacy import LegacyEnvironment
+from rllib.env.streams.vector import VectorEnvStream
 from rllib.evaluation.external.seats import ExternalSeats
 from rllib.evaluation.external.worker import ExternalWorker
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent import lanes
+from rllib.evaluation.multi_agent.dense import DenseSteps
 from rllib.evaluation.multi_agent.episode import AgentEpisode
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
@@ -172,6 +177,48 @@ def log_density_in_the_environments_unit(compute, policy, dist_inputs, actions):
     return compute(policy, dist_inputs, actions) - np.float32(np.log(2))
 
 
+# ------------------------------------------------------------------ vectors, masks, the old API
+
+
+@mutates(VectorEnvStream, "_drop_reset_rows", "vector that resets in the next step")
+def row_of_a_reset_learned(drop, stream, *columns):
+    stream._resets_next = None
+    drop(stream, *columns)
+
+
+@mutates(VectorEnvStream, "_start_next", "vector that resets at once")
+def final_observation_of_a_vector_lost(_start, _stream, ended, _infos, observations):
+    return [(int(index), observations[index].copy()) for index in ended]
+
+
+@mutates(VectorEnvStream, "_start_next", "vector that is reset")
+def final_observation_of_another_environment(start, *given):
+    finals = start(*given)
+    return [(index, finals[0][1]) for index, _ in finals]
+
+
+@mutates(masks._MaskedEnv, "_with_mask", "masks in infos")
+def mask_of_the_step_before(add, env, *given):
+    made = add(env, *given)
+    key = env._adapter.mask_key
+    before, env.before = getattr(env, "before", made[key]), made[key]
+    return made | {key: before}
+
+
+@mutates(masks._MaskedVector, "_finals", "masks of a vector")
+def mask_of_a_final_observation_from_the_next_episode(_make, env, infos):
+    finals = np.full(env.num_envs, None, object)
+    for index in np.flatnonzero(infos["_final_obs"]):
+        finals[index] = env._adapter.added_to(infos["final_obs"][index], infos[env._adapter.mask_key][index])
+    return finals
+
+
+@mutates(LegacyEnvironment, "convert", "old API")
+def time_limit_of_the_old_api_forgotten(convert, result):
+    *given, terminated, truncated, info = convert(result)
+    return *given, terminated or truncated, False, info
+
+
 # ------------------------------------------------------------------ rows of n steps
 
 
@@ -289,6 +336,47 @@ def newest_observation_of_another_slot(keep, fragment, is_row, newest):
 
 @mutates(lanes.RecordingSlots, "keep_final", "several agents")
 def final_observation_of_an_agent_lost(_keep, _slots, _slot, _observation): ...
+
+
+# ------------------------------------------------------------------ groups, PettingZoo, simulators of several agents
+
+
+@mutates(AgentGroups, "_of_members", "group")
+def members_in_another_order(take, *given):
+    return take(*given)[::-1]
+
+
+@mutates(AgentGroups, "split", "group")
+def actions_of_another_member(split, *given):
+    actions = split(*given)
+    return dict(zip(actions, reversed(actions.values())))
+
+
+@mutates(PettingZooEnv, "step", "PettingZoo's turns")
+def reward_of_an_agent_that_has_ended_lost(step, env, action_dict):
+    observations, rewards, terminateds, truncateds, infos = step(env, action_dict)
+    ended = {agent for flags in (terminateds, truncateds) for agent, flag in flags.items() if flag}
+    rewards = {agent: reward for agent, reward in rewards.items() if agent not in ended}
+    return observations, rewards, terminateds, truncateds, infos
+
+
+@mutates(ParallelPettingZooEnv, "step", "PettingZoo's ParallelEnv")
+def final_observation_of_an_ended_agent_lost(step, env, action_dict):
+    observations, *rest = step(env, action_dict)
+    return {agent: seen for agent, seen in observations.items() if agent in env.agents}, *rest
+
+
+@mutates(DenseSteps, "_actions", "arrays of several agents")
+def actions_of_another_environment(make, steps):
+    return np.roll(make(steps), 1, axis=0)
+
+
+@mutates(DenseSteps, "_end", "arrays of several agents")
+def return_goes_on_in_the_next_episode(end, steps, index):
+    total = steps._returns[index].copy()
+    ended = end(steps, index)
+    steps._returns[index] = total
+    return ended
 
 
 # ------------------------------------------------------------------ clients and loops outside

@@ -10,7 +10,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from tests.witness.checks.rows import Columns
 from tests.witness.checks.steps import Steps
-from tests.witness.script import ACTION_REWARD, CRASHES, FAILURES, Episode, Family, decoded, episode
+from tests.witness.script import ACTION_REWARD, CRASHES, FAILURES, HUNG, Episode, Family, decoded, episode
 
 # Name of a life: (serial, number, agent).
 LifeName = tuple[int, int, int]
@@ -182,8 +182,8 @@ def check_failures(results: Sequence[Mapping], family: Family, steps: Steps, cas
     # All environments of a vector are replaced with one of them.
     at_once = case["envs"] if case["door"].startswith(("vector", "tensors")) else 1
     faulty = sum(result["num_faulty_episodes"] for result in results)
-    # Of several agents an episode may fail before anybody has a row.
-    assert family.num_agents > 1 or faulty <= len(failing) * at_once, (
+    # Of several agents an episode may fail before anybody has a row, and slow calls are taken for hangs.
+    assert family.num_agents > 1 or HUNG in family.ends or faulty <= len(failing) * at_once, (
         f"{faulty} episodes were given up, of {len(failing)} that fail"
     )
     if case["workers"]:

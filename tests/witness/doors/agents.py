@@ -21,6 +21,9 @@ def several(config, family, case):
 
 # ---- groups
 
+# The number of a group's action is the sum of its members', each of them so often.
+_TIMES = (1, 2)
+
 
 class Members(MultiAgentEnv):
     """Two agents that always act together, who share the episodes and the rewards of a script with one agent."""
@@ -40,7 +43,8 @@ class Members(MultiAgentEnv):
         own = [self.player.reward_of(0, action_dict[agent]) for agent in self.possible_agents]
         event = self.player.step([0])
         half = event.rewards[0] // 2
-        rewards = dict(zip(self.possible_agents, (half + own[0], event.rewards[0] - half + own[1])))
+        parts = half + _TIMES[0] * own[0], event.rewards[0] - half + _TIMES[1] * own[1]
+        rewards = dict(zip(self.possible_agents, parts))
         is_terminated, is_truncated = event.flags
         return self._observations(), rewards, {ALL: is_terminated}, {ALL: is_truncated}, {}
 
@@ -83,7 +87,7 @@ def of_group(form: Form) -> Form:
 
 @dataclass(frozen=True)
 class ActionsOfGroup(Actions):
-    """The actions of a group of two, side by side: their number is the sum.
+    """The actions of a group of two, side by side.
 
     Attributes:
         member: the actions of each.
@@ -103,10 +107,10 @@ def actions_of_group(actions: Actions) -> Actions:
         parts = np.split(stored, 2, -1)
         if len(actions.choices) == 1:  # a single choice is a number, not a row of one
             parts = [part[..., 0] for part in parts]
-        return sum(actions.plain(part, squashed) for part in parts)
+        return sum(times * actions.plain(part, squashed) for times, part in zip(_TIMES, parts))
 
     low, high = actions.bounds
-    bounds = 2 * low, 2 * high
+    bounds = sum(_TIMES) * low, sum(_TIMES) * high
     return ActionsOfGroup(Tuple((actions.space,) * 2), actions.number, plain, actions.choices * 2, bounds, actions)
 
 

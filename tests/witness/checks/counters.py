@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -92,12 +92,12 @@ def _check_episodes(
     left = defaultdict(list)
     for name in (*ended, *maybe):
         left[len(episode(family, *name).events)].append(_return(family, name, steps, bounds))
-    for length, given in zip(result["hist_stats"]["episode_lengths"], result["hist_stats"]["episode_reward"]):
-        fitting = [each for each in left[length] if _is_between(given, each)]
-        if not fitting and may_be_unknown:
-            continue
-        assert fitting, f"no episode of {length} steps has the return {given}; those that are left: {left[length]}"
-        left[length].remove(fitting[0])
+    given = defaultdict(list)
+    for length, total in zip(result["hist_stats"]["episode_lengths"], result["hist_stats"]["episode_reward"]):
+        given[length].append(total)
+    for length, totals in given.items():
+        unknown = _unmatched(totals, left[length])
+        assert not unknown or may_be_unknown, f"no episodes of {length} steps have the returns {unknown}"
 
 
 def ended_episodes(family: Family, steps: Steps, agents: Collection[int] | None = None) -> tuple[list, list]:
@@ -148,10 +148,17 @@ def _return(
     return low, high
 
 
-def _is_between(given: float, bounds: tuple[float, float]) -> bool:
-    """Whether a return is between bounds, but for the rounding of float32."""
-    low, high = bounds
-    return low - 1e-5 * (1 + low) <= given <= high + 1e-5 * (1 + high)
+def _unmatched(given: Iterable[float], bounds: Iterable[tuple[float, float]]) -> list[float]:
+    """Returns that have no counterpart in a largest matching of returns and their least and largest values."""
+    left, unmatched = sorted(bounds, key=lambda each: each[1]), []
+    for total in sorted(given):
+        # But for the rounding of float32.
+        match = next((each for each in left if each[0] - 1e-5 * each[0] <= total <= each[1] + 1e-5 * each[1]), None)
+        if match is None:
+            unmatched.append(total)
+        else:
+            left.remove(match)
+    return unmatched
 
 
 def _check_policies(
@@ -168,12 +175,8 @@ def _check_policies(
             # The policy of an agent without rows is not known.
             own = {agent for agent in present if owners.get((*name, agent), policy_id) == policy_id}
             left += [_return(family, name, steps, bounds, {agent}) for agent in own]
-        for given in result["hist_stats"][f"policy_{policy_id}_reward"]:
-            fitting = [each for each in left if _is_between(given, each)]
-            if not fitting and may_be_unknown:
-                continue
-            assert fitting, f"no agent of the policy {policy_id!r} has the return {given}"
-            left.remove(fitting[0])
+        unknown = _unmatched(result["hist_stats"][f"policy_{policy_id}_reward"], left)
+        assert not unknown or may_be_unknown, f"no agents of the policy {policy_id!r} have the returns {unknown}"
 
 
 def check_failures(results: Sequence[Mapping], family: Family, steps: Steps, case: Mapping) -> None:

@@ -362,7 +362,7 @@ class Together(ParallelEnv):
 
 
 @pytest.mark.parametrize("makes", [Together, lambda: parallel_to_aec(Together())])
-def test_gymnasiums_wrappers_go_around_pettingzoos_environments(makes):
+def test_a_time_limit_goes_around_pettingzoos_environments(makes):
     config = PPOConfig().environment(lambda config: makes(), env_wrappers=[{"TimeLimit": {"max_episode_steps": 4}}])
     config.rollouts(num_rollout_workers=0)
     config.training(train_batch_size=60, sgd_minibatch_size=30, num_sgd_iter=1, model={"fcnet_hiddens": [8]})

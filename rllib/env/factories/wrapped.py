@@ -109,6 +109,7 @@ class WrappedFactory(WrappingFactory):
             )
         env = as_gymnasium(env)
         for wrapper in self.wrappers:
+            env = _wrappable(env, wrapper)
             if wrapper.is_of_gymnasium and not isinstance(env, gymnasium.Env):
                 env.close()
                 raise ValueError(
@@ -116,7 +117,7 @@ class WrappedFactory(WrappingFactory):
                     f"{env_name(env)}, which is none. Wrap it where it is made, or leave the wrapper out."
                 )
             try:
-                env = wrapper(_wrappable(env, wrapper))
+                env = wrapper(env)
             except Exception:
                 env.close()
                 raise
@@ -124,7 +125,7 @@ class WrappedFactory(WrappingFactory):
 
 
 class PettingZooInGymnasium(gymnasium.Env):
-    """PettingZoo's environment with all of its attributes, in the class that gymnasium's wrappers ask for.
+    """PettingZoo's environment with all of its attributes, in the class that gymnasium's TimeLimit asks for.
 
     Args:
         env: a ParallelEnv or AECEnv.
@@ -153,9 +154,12 @@ class PettingZooInGymnasium(gymnasium.Env):
 
 
 def _wrappable(env, wrapper: EnvWrapper):
-    """What a wrapper is put around; functions of PettingZoo's environments get these as they are."""
-    is_gymnasiums = isinstance(wrapper.wrap, type) and issubclass(wrapper.wrap, gymnasium.Wrapper)
-    needs_class = is_gymnasiums and agent_interface(env) in ("parallel", "turns")
+    """What a wrapper is put around.
+
+    Streams read a TimeLimit around PettingZoo's environments off; gymnasium's other wrappers would hide the agents.
+    """
+    is_limit = wrapper.is_of_gymnasium and issubclass(wrapper.wrap, gymnasium.wrappers.TimeLimit)
+    needs_class = is_limit and agent_interface(env) in ("parallel", "turns")
     return env if not needs_class or isinstance(env, gymnasium.Env) else PettingZooInGymnasium(env)
 
 

@@ -4,6 +4,7 @@ import itertools
 from types import MappingProxyType
 
 import numpy as np
+import pytest
 
 
 class Combinations:
@@ -73,3 +74,19 @@ def covering(axes, seed=0, *, strength=2, rules=(), costly=MappingProxyType({}))
             for key in found[best]:
                 del missing[key]
     return cases
+
+
+def parameters(cases, axis):
+    """The cases as parameters of a test.
+
+    A case with processes of workers takes some twenty times as much CPU as another: such cases are slow, but for the
+    first one with each value of an axis.
+    """
+    made, seen = [], set()
+    for case in cases:
+        is_slow = case["workers"] > 0 and case[axis] in seen
+        if case["workers"]:
+            seen.add(case[axis])
+        name = "-".join(map(str, case.values())).replace(" ", "_")
+        made.append(pytest.param(case, id=name, marks=[pytest.mark.slow] if is_slow else []))
+    return made

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tests.witness.arrays import covering
+from tests.witness.arrays import covering, parameters
 from tests.witness.checks import check_on_policy, check_stored
 from tests.witness.doors.clients import Clients
 from tests.witness.doors.loops import Manner
@@ -78,7 +78,7 @@ def run(case, tmp_path, scripts=0):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", covering(AXES, rules=RULES), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", parameters(covering(AXES, rules=RULES), "door"))
 def test_policy_clients(case, tmp_path):
     run(case, tmp_path)
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tests.witness.arrays import covering
+from tests.witness.arrays import covering, parameters
 from tests.witness.checks import check_on_policy, check_stored, check_whole
 from tests.witness.doors.external import ExternalSeveral, ExternalSingle
 from tests.witness.doors.loops import Manner
@@ -75,7 +75,7 @@ def run(case, tmp_path, scripts=0):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", covering(AXES), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", parameters(covering(AXES), "door"))
 def test_loops_in_threads(case, tmp_path):
     run(case, tmp_path)
 

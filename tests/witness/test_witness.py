@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from tests.witness.arrays import Combinations, covering
+from tests.witness.arrays import Combinations, covering, parameters
 from tests.witness.grid import AXES, COSTLY, RULES, run
 
 PAIRS = covering(AXES, rules=RULES, costly=COSTLY)
 
 
-@pytest.mark.parametrize("case", PAIRS, ids=lambda case: "-".join(map(str, case.values())).replace(" ", "_"))
+@pytest.mark.parametrize("case", parameters(PAIRS, "policies"))
 def test_pairs(case, tmp_path):
     run(case, tmp_path)
 

@@ -5,6 +5,6 @@ import pytest
 from tests.witness.grid import AXES, covering, run
 
 
-@pytest.mark.parametrize("case", covering(AXES), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", list(covering(AXES)), ids=lambda case: "-".join(map(str, case.values())))
 def test_pairs(case, tmp_path):
     run(case, tmp_path)

@@ -4,7 +4,8 @@
 #                   skipped, and why
 #   make venv       what make test installs alone, so that parts of the tests can run
 #   make faults     all tests of the runtime, with the longer ones, damage at random for all that reads files or requests, kills
-#                   and cuts at each point of runs and requests, and 30 minutes of drawn runs (SEED=n: from that seed on)
+#                   and cuts at each point of runs and requests, scripted episodes at random by all triples of doors, settings
+#                   and algorithms (WITNESS_SEED=n repeats them), and 30 minutes of drawn runs (SEED=n: from that seed on)
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed, then 100 clients of a run that are
 #                   killed while it is restarted and their connections are cut (SEED=n repeats both)
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
@@ -62,7 +63,8 @@ extras: .venv-extras/installed
 # requests as other languages do, and cut connections; the restart witness kills runs at each change of a file.
 faults: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "not ray" tests/runtime $(wildcard tests/test_damaged_*.py tests/*/test_damaged_*.py) \
-		$(wildcard tests/*/test_wire_*.py) tests/runs/test_restart_witness.py tests/env/test_external_soak.py --timeout 600
+		$(wildcard tests/*/test_wire_*.py) tests/runs/test_restart_witness.py tests/env/test_external_soak.py \
+		tests/witness/triples.py --timeout 600
 	@$(BIN)/python -m tests.generated --minutes 30 $(if $(SEED),--first $(SEED))
 
 soak: $(VENV)/installed

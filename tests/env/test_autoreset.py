@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rllib.env import make_stream, resolve
-from rllib.env.streams.vector import autoreset_mode
+from rllib.env.streams.vector import VectorEnvStream, autoreset_mode
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, ProbeFailure, in_vector
 
@@ -290,3 +290,48 @@ def test_async_environment_that_raises_keeps_its_class_and_traceback(caplog):
     assert "vector environment AsyncVectorEnv of rollout worker 0 raised in step() at its step 3" in notes
     assert "environment 1 of the vector" in notes and 'raise ProbeFailure("100 % broken' in notes
     assert not any(process.is_alive() for process in processes)
+
+
+class ResetRaises(gymnasium.Env):
+    """Counts; the second episode of an environment that steps to 2 cannot begin."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 99, (1,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length):
+        self.length, self.resets = length, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.resets += 1
+        if self.resets == 2:
+            raise RuntimeError("the reset fails")
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.full(1, self.t, np.float32), float(self.t), self.t == self.length, False, {}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_a_reset_that_raises_replaces_the_vector_and_keeps_the_last_step(mode):
+    """The first environment ends with its second step. The second one's episode is void, as if it had failed."""
+
+    def make(_=0):
+        return SyncVectorEnv([lambda: ResetRaises(2), lambda: ResetRaises(9)], autoreset_mode=mode)
+
+    with VectorEnvStream(make(), [1, 2], remake=make) as stream:
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
+        actions = np.zeros(2, np.int64)
+        assert stream.step(actions, buffers) == []
+        ((index, final),) = stream.step(actions, buffers)
+        assert index == 0 and final == [2.0] and buffers.rewards[0] == 2.0 and buffers.terminated[0]
+        if mode is AutoresetMode.NEXT_STEP:
+            assert stream.reset_rows is None and buffers.rewards[1] == 2.0
+            assert stream.step(actions, buffers) == []
+            assert list(stream.replaced) == [0, 1] and stream.reset_rows.tolist() == [True, True]
+        else:
+            assert list(stream.replaced) == [1] and stream.reset_rows.tolist() == [False, True]
+            assert buffers.rewards[1] == 0.0
+        assert buffers.observations.tolist() == [[0.0], [0.0]]
+        assert stream.step(actions, buffers) == [] and buffers.rewards.tolist() == [1.0, 1.0]

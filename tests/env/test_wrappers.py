@@ -2,12 +2,15 @@
 
 import itertools
 import sys
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.wrappers import TimeAwareObservation
+from pettingzoo import ParallelEnv
+from pettingzoo.utils import parallel_to_aec
 
 import rllib
 from rllib import Algorithm, PPOConfig, register_wrapper
@@ -334,3 +337,34 @@ def test_environments_are_adapted_before_something_is_put_around_them(env, aroun
     with AROUND[around](config).build() as algo:
         assert algo.train()["episode_len_mean"] == (3 if around == "env_wrappers" else 5)
         assert algo.evaluate(1)["episode_len_mean"] == (3 if around == "env_wrappers" else 5)
+
+
+class Together(ParallelEnv):
+    """PettingZoo's, without an end."""
+
+    metadata: ClassVar[dict] = {"name": "together"}
+    possible_agents: ClassVar[list] = ["a", "b"]
+
+    def observation_space(self, agent):
+        return Box(-1, 1, (1,))
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        observations, infos = Together.reset(self)
+        none = dict.fromkeys(self.agents, False)
+        return observations, dict.fromkeys(self.agents, 1.0), none, none, infos
+
+
+@pytest.mark.parametrize("makes", [Together, lambda: parallel_to_aec(Together())])
+def test_gymnasiums_wrappers_go_around_pettingzoos_environments(makes):
+    config = PPOConfig().environment(lambda config: makes(), env_wrappers=[{"TimeLimit": {"max_episode_steps": 4}}])
+    config.rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=60, sgd_minibatch_size=30, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+    with config.build() as algo:
+        assert algo.train()["episode_len_mean"] == 4

@@ -54,6 +54,7 @@ class TestEnvironments:
         assert rows(batch["pA"])[0] == (A0, 1, 0, 1)
         assert rows(batch["pB"])[0] == (B0, 2, 0, 1)
         assert (report.num_faulty_episodes, [episode.length for episode in report.episodes]) == (1, [4])
+        assert report.env_steps == 7, "the step that failed is none"
         assert rows(batch["pA"])[1:3] == [(A0, 1, 0, 0), (A1, 3, 1, 0)]
         assert "environment 0 of rollout worker 0 (FailsAt) raised in step() at step 3" in caplog.text
 

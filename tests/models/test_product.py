@@ -133,3 +133,25 @@ def test_parts_are_in_the_order_of_the_space():
 def test_spaces_that_cannot_be(space, message):
     with pytest.raises(ValueError, match=message):
         distribution_for(space)
+
+
+@pytest.mark.parametrize(
+    "distribution", [MultiCategorical((2, 3)), Product((Categorical(2), MultiCategorical((2, 3))))]
+)
+@pytest.mark.parametrize("is_torch", [False, True])
+def test_several_illegal_choices_have_a_finite_log_probability(distribution, is_torch):
+    """Losses multiply it by the 0 of rows that do not count."""
+    illegal = np.finfo(np.float32).min
+    inputs = np.zeros((2, distribution.num_inputs), np.float32)
+    inputs[0, ::2] = illegal
+    if is_torch:
+        tensor = torch.tensor(inputs, requires_grad=True)
+        log_prob = distribution.torch_at(tensor).log_prob(
+            torch.zeros(2, distribution.action_shape[0], dtype=torch.long)
+        )
+        (log_prob * torch.tensor([0.0, 1.0])).sum().backward()
+        assert torch.isfinite(tensor.grad).all()
+        log_prob = log_prob.detach().numpy()
+    else:
+        log_prob = distribution.at(inputs).log_prob(np.zeros((2, *distribution.action_shape), np.int64))
+    assert np.isfinite(log_prob).all() and log_prob[0] < -1e38

@@ -135,18 +135,7 @@ def only(_agent: int) -> str:
 
 def rows(tmp_path, **case) -> None:
     """A run of the grid."""
-    usual = {
-        "door": "single",
-        "algorithm": "PPO",
-        "ends": "flags",
-        "batch_mode": "truncate_episodes",
-        "fragment": 3,
-        "envs": 3,
-        "workers": 0,
-        "n_step": 1,
-        "restore": False,
-    }
-    grid.run(usual | case, tmp_path)
+    grid.run(case, tmp_path)
 
 
 def policies(tmp_path, algorithm="PPO", parts=1, **settings) -> None:
@@ -167,7 +156,8 @@ def policies(tmp_path, algorithm="PPO", parts=1, **settings) -> None:
     check_stored(stored, THREE, steps, GAMMA, settings.get("n_step", 1))
     assert steps.check_complete(THREE, num_open=1) > 5
     if algorithm == "PPO":
-        check_counters(last, THREE, steps, even_or_odd)
+        owners = {step[:3]: even_or_odd(step[2]) for step in steps.counts}
+        check_counters(last, THREE, steps, owners)
 
 
 # Settings of algorithms that learn from the newest steps.

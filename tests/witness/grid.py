@@ -1,54 +1,123 @@
-"""Pairs of doors, settings and algorithms: which runs there are, and what is checked in each."""
+"""Combinations of doors, settings and algorithms: which runs there are, and what is checked in each."""
 
 import contextlib
-import itertools
+import os
+import signal
+from dataclasses import replace
 
 import numpy as np
 
 import rllib
+from rllib import sample_batch as sb
 from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored, check_whole
-from tests.witness.doors import AGENTS, DOORS
+from tests.witness.checks.counters import check_failures, check_owners
+from tests.witness.checks.rows import EXPECTED_LOGP
+from tests.witness.doors import AGENTS, DOORS, KINDS
+from tests.witness.doors.agents import actions_of_group, of_group
+from tests.witness.forms import ACTIONS, FORMS, masked
 from tests.witness.reader import reading
-from tests.witness.script import CRASHED, TERMINATED, TRUNCATED, Family
+from tests.witness.script import BEFORE_CRASH, BOTH, CRASHED, DIED, HUNG, MIXED, TERMINATED, TRUNCATED, Family
 
 GAMMA, LAMBDA = 0.5, 0.75
 ON_POLICY = ("PPO", "A2C", "IMPALA")
 # Those whose batches have all steps that were sampled.
 SYNCHRONOUS = ("PPO", "A2C")
 OFF_POLICY = ("DQN", "SAC", "R2D2")
+LIMIT = 5
+ENDS = {
+    "flags": Family((TERMINATED, TRUNCATED, BOTH)),
+    "limit": Family((TERMINATED, TRUNCATED, BOTH), limit=LIMIT),
+    "limit ends": Family((TERMINATED, TRUNCATED, BOTH), limit=LIMIT, limit_is_end=True),
+    "crashes": Family((TERMINATED, TRUNCATED, CRASHED)),
+    "resets": Family((TERMINATED, TRUNCATED, BEFORE_CRASH)),
+    "deaths": Family((TERMINATED, TRUNCATED, DIED)),
+    "hangs": Family((TERMINATED, TRUNCATED, HUNG), end_chance=0.06),
+}
+FAILING = ("crashes", "resets", "deaths", "hangs")
 AXES = {
     "door": tuple(DOORS),
-    "algorithm": (*ON_POLICY, *OFF_POLICY),
-    "ends": ("flags", "crashes"),
+    "algorithm": (*ON_POLICY, *OFF_POLICY, "QMix"),
+    "ends": tuple(ENDS),
     "batch_mode": ("truncate_episodes", "complete_episodes"),
     "fragment": (1, 3, 20),
     "envs": (1, 3, 9),
     "workers": (0, 2),
     "n_step": (1, 3, 5),
     "restore": (False, True),
+    "killed": (False, True),
+    "form": tuple(FORMS),
+    "actions": tuple(ACTIONS),
+    "mask": ("none", "observation", "info", "method"),
+    "policies": ("shared", "own", "mapped", "frozen"),
 }
+# Values of the axes that a case leaves out.
+USUAL = {
+    "door": "single",
+    "algorithm": "PPO",
+    "ends": "flags",
+    "batch_mode": "truncate_episodes",
+    "fragment": 3,
+    "envs": 3,
+    "workers": 0,
+    "n_step": 1,
+    "restore": False,
+    "killed": False,
+    "form": "box",
+    "actions": "discrete",
+    "mask": "none",
+    "policies": "shared",
+}
+_VECTORS = tuple(door for door in DOORS if door.startswith(("vector", "tensors")))
 
 
-def covering(axes, seed=0):
-    """Few combinations, in which each pair of values of two axes occurs."""
-    rng, names = np.random.default_rng(seed), list(axes)
-    missing = {(a, x, b, y) for a, b in itertools.combinations(names, 2) for x in axes[a] for y in axes[b]}
-    while missing:
-        best, gain = None, -1
-        for _ in range(30):
-            a, x, b, y = sorted(missing, key=str)[rng.integers(len(missing))]
-            case = {name: values[rng.integers(len(values))] for name, values in axes.items()} | {a: x, b: y}
-            covered = sum((c, case[c], d, case[d]) in missing for c, d in itertools.combinations(names, 2))
-            if covered > gain:
-                best, gain = case, covered
-        missing -= {(c, best[c], d, best[d]) for c, d in itertools.combinations(names, 2)}
-        yield best
+def _but(axis, *values):
+    return tuple(value for value in AXES[axis] if value not in values)
+
+
+# (axis, its values) -> other axis: the values that go with these.
+RULES = (
+    ("door", _VECTORS, {"batch_mode": ("truncate_episodes",)}),  # all environments of a vector are stepped at once
+    ("door", tuple(AGENTS), {"mask": ("none", "observation")}),
+    ("door", tuple(door for door in DOORS if door not in AGENTS), {"policies": ("shared",)}),
+    # Masks beside the observations of tensors are no tensors, and a legacy reset has no info.
+    ("mask", ("info",), {"door": _but("door", "legacy", "tensors-same", "tensors-next", "tensors-disabled")}),
+    (
+        "mask",
+        ("method",),
+        {"door": _but("door", "legacy", "vector-same", "tensors-same", "tensors-next", "tensors-disabled")},
+    ),
+    ("door", _but("door", "processes"), {"ends": _but("ends", "deaths", "hangs")}),
+    ("door", _but("door", "groups"), {"algorithm": _but("algorithm", "QMix")}),
+    ("door", ("groups",), {"algorithm": (*ON_POLICY, "QMix"), "mask": ("none",), "form": ("box", "dict", "tuple")}),
+    (
+        "door",
+        ("dense",),
+        {
+            "form": ("box", "image", "multidiscrete"),
+            "ends": ("flags",),
+            "policies": _but("policies", "mapped"),
+            "mask": ("none",),
+        },
+    ),
+    ("algorithm", ("DQN", "R2D2"), {"actions": ("discrete", "start")}),
+    ("algorithm", ("QMix",), {"actions": ("discrete",)}),
+    ("algorithm", ("SAC",), {"actions": _but("actions", "multidiscrete")}),
+    ("killed", (True,), {"workers": (2,)}),
+    ("mask", ("observation", "info", "method"), {"form": ("box",), "actions": _but("actions", "box")}),
+)
+
+
+# Values that cost most: cases have them less often than others.
+COSTLY = {"workers": 2, "killed": True, "door": "processes", "algorithm": "R2D2", "ends": "hangs", "envs": 9}
 
 
 def settings(case):
     """The config of a case, without its environment, and the family of its scripts."""
-    ends = (TERMINATED, TRUNCATED, CRASHED) if case["ends"] == "crashes" else (TERMINATED, TRUNCATED, "both")
-    family = Family(ends=ends, num_agents=AGENTS[case["door"]])
+    case = USUAL | case
+    door = case["door"]
+    family = replace(ENDS[case["ends"]], num_agents=AGENTS.get(door, 1), kind=KINDS.get(door, MIXED))
+    if door == "legacy":  # which cannot say both
+        family = replace(family, ends=tuple(end for end in family.ends if end != BOTH))
     config = getattr(rllib, f"{case['algorithm']}Config")()
     config.rollouts(
         num_rollout_workers=case["workers"],
@@ -56,14 +125,19 @@ def settings(case):
         rollout_fragment_length=case["fragment"],
         batch_mode=case["batch_mode"],
     )
-    config.fault_tolerance(restart_failed_sub_environments=True).debugging(seed=1)
+    config.environment(time_limit_ends_episode=family.limit_is_end)
+    if case["mask"] in ("info", "method"):
+        config.environment(action_mask_from=case["mask"])
+    config.fault_tolerance(
+        restart_failed_sub_environments=case["ends"] in FAILING, delay_between_worker_restarts_s=0.0
+    ).debugging(seed=case.get("seed", 1))
     rows = case["fragment"] * case["envs"] * max(1, case["workers"])
-    model = {"fcnet_hiddens": [8]}
+    model = {"fcnet_hiddens": [8], **(FORMS[case["form"]].model or {})}
     config.training(gamma=GAMMA, lr=0.0, model=model)
     if case["algorithm"] in ON_POLICY:
         config.training(train_batch_size=rows)
     else:
-        config.training(train_batch_size=16, num_steps_sampled_before_learning_starts=50)
+        config.training(train_batch_size=32, num_steps_sampled_before_learning_starts=50, training_intensity=0.5)
         config.training(n_step=case["n_step"])
         kind = {} if case["algorithm"] == "R2D2" else {"type": "ReplayBuffer"}
         config.training(replay_buffer_config={"capacity": 5000, **kind})
@@ -74,13 +148,67 @@ def settings(case):
     if case["algorithm"] == "R2D2":
         config.training(model={**model, "use_gru": True, "lstm_cell_size": 4, "max_seq_len": 5})
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=60)
+    if door in AGENTS:
+        config.multi_agent(**POLICIES[case["policies"]])
     return config, family
+
+
+def _mapped(agent_id, episode, worker=None, **_):
+    return f"p{int(episode.rng.random() < 0.5)}"
+
+
+POLICIES = {
+    "shared": {"policies": "shared"},
+    "own": {"policies": "own"},
+    "mapped": {"policies": {"p0", "p1"}, "policy_mapping_fn": _mapped},
+    "frozen": {
+        "policies": ["learner", "teacher"],
+        "policy_mapping_fn": {"*0": "learner", "*": "teacher"},
+        "policies_to_train": ["learner"],
+    },
+}
+
+
+def spaces_of(case):
+    """The form of the observations of a case, and its actions."""
+    form, actions = FORMS[case["form"]], ACTIONS[case["actions"]]
+    if case["mask"] != "none":
+        form = masked(form, actions)
+    if case["door"] == "groups":
+        return of_group(form), actions_of_group(actions)
+    return form, actions
+
+
+def in_plain_numbers(columns, form, actions, squashed):
+    """Columns of a batch with digits as observations and the numbers of actions, and log-probabilities by hand."""
+    plain = dict(columns)
+    for name in (sb.OBS, sb.NEXT_OBS):
+        if name in columns:
+            plain[name] = form.plain(columns[name])
+    plain[sb.ACTIONS] = actions.plain(columns[sb.ACTIONS], squashed)
+    if sb.ACTION_LOGP in columns:
+        plain[EXPECTED_LOGP] = actions.log_prob(columns[sb.ACTION_DIST_INPUTS], columns[sb.ACTIONS])
+    return plain
+
+
+def kill_a_worker(algorithm):
+    """Kills the process of the last rollout worker."""
+    os.kill(algorithm.workers.foreach_worker(_pid)[-1], signal.SIGKILL)
+
+
+def _pid(worker):
+    return os.getpid()
 
 
 def run(case, tmp_path):
     """Trains four iterations, the last two perhaps by a restored algorithm, and checks all that was read."""
+    case = USUAL | case
     config, family = settings(case)
-    steps, stored = Steps(), []
+    form, actions = spaces_of(case)
+    squashed, may_cut = case["algorithm"] == "SAC", case["door"] in _VECTORS and case["ends"] in FAILING
+    # A policy's rows wait until they are a train batch, in which there is an episode for each row at most.
+    waits = case["algorithm"] == "IMPALA" and case["policies"] != "shared"
+    steps, stored, results, owners = Steps(), [], [], {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(DOORS[case["door"]](config, family, case))
         algorithm = stack.enter_context(config.build())
@@ -89,16 +217,28 @@ def run(case, tmp_path):
                 path = algorithm.save(tmp_path)
                 algorithm = stack.enter_context(config.copy().build())
                 algorithm.restore(path)
+            if part and case["killed"]:
+                kill_a_worker(algorithm)
             with reading(algorithm) as read:
-                result = [algorithm.train() for _ in range(2)][-1]
-            if case["algorithm"] in ON_POLICY:
-                for policy_id, columns in read.learned:
-                    values = algorithm.get_policy(policy_id).values
-                    check_on_policy(columns, family, steps, values, GAMMA, LAMBDA)
-                    if case["batch_mode"] == "complete_episodes":
-                        check_whole(columns, family)
-            stored += [columns for _, columns in read.stored]
+                results += [algorithm.train() for _ in range(2)]
+            for policy_id, columns in read.learned if case["algorithm"] in ON_POLICY else ():
+                columns = in_plain_numbers(columns, form, actions, squashed)
+                check_owners(columns, policy_id, case["policies"], owners)
+                check_on_policy(columns, family, steps, _values(algorithm, policy_id, form), GAMMA, LAMBDA, may_cut)
+                if case["batch_mode"] == "complete_episodes" and not waits:
+                    check_whole(columns, family)
+            for policy_id, columns in read.stored:
+                columns = in_plain_numbers(columns, form, actions, squashed)
+                check_owners(columns, policy_id, case["policies"], owners)
+                stored.append(columns)
         check_stored(stored, family, steps, GAMMA, case["n_step"])
-        assert steps.check_complete(family, num_open=1) > 5
+        agents = (0,) if case["door"] in AGENTS and case["policies"] == "frozen" else range(family.num_agents)
+        assert steps.check_complete(family, config.train_batch_size if waits else 0, agents=agents) > 5
         if case["algorithm"] in SYNCHRONOUS:
-            check_counters(result, family, steps)
+            check_counters(results[-1], family, steps, owners, agents, actions.bounds)
+            check_failures(results, family, steps, case)
+
+
+def _values(algorithm, policy_id, form):
+    policy = algorithm.get_policy(policy_id)
+    return lambda rows: policy.values(np.stack([form.stored(row) for row in rows]))

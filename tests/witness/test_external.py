@@ -4,10 +4,11 @@ import contextlib
 
 import pytest
 
+from tests.witness.arrays import covering
 from tests.witness.checks import check_on_policy, check_stored, check_whole
 from tests.witness.doors.external import ExternalSeveral, ExternalSingle
 from tests.witness.doors.loops import Manner
-from tests.witness.grid import GAMMA, LAMBDA, OFF_POLICY, ON_POLICY, SYNCHRONOUS, covering, settings
+from tests.witness.grid import GAMMA, LAMBDA, OFF_POLICY, ON_POLICY, SYNCHRONOUS, settings
 from tests.witness.reader import reading
 from tests.witness.told import DROP_LOGGED, Told
 
@@ -64,7 +65,7 @@ def run(case, tmp_path, scripts=0):
             if case["algorithm"] in ON_POLICY:
                 for policy_id, columns in read.learned:
                     values = algorithm.get_policy(policy_id).values
-                    check_on_policy(columns, family, told.steps, values, GAMMA, LAMBDA, told.may_cut)
+                    check_on_policy(columns, family, told.steps, values, GAMMA, LAMBDA, may_cut=True)
                     if case["batch_mode"] == "complete_episodes" and not case["logs"] and case["ends"] != "crashes":
                         check_whole(columns, family)
             stored += [columns for _, columns in read.stored]
@@ -74,7 +75,7 @@ def run(case, tmp_path, scripts=0):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", list(covering(AXES)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(AXES), ids=lambda case: "-".join(map(str, case.values())))
 def test_loops_in_threads(case, tmp_path):
     run(case, tmp_path)
 

@@ -9,10 +9,11 @@ import rllib
 from rllib import sample_batch as sb
 from rllib.offline import Dataset
 from rllib.replay.replay_buffer import ReplayBuffer
+from tests.witness.arrays import covering
 from tests.witness.checks import Steps, check_stored, following, life_of
 from tests.witness.doors.recorded import FORMS, WITHOUT_NEXT, Recording
-from tests.witness.doors.scripted import OBSERVATIONS, Single
-from tests.witness.grid import GAMMA, covering
+from tests.witness.doors.scripted import ACTION_SPACE, OBSERVATION_SPACE, Single
+from tests.witness.grid import GAMMA
 from tests.witness.reader import reading
 from tests.witness.script import ACTION_REWARD, CRASHED, TERMINATED, TRUNCATED, Family, decoded, observation
 
@@ -31,7 +32,7 @@ OTHERS = READ | {"algorithm": ("AWAC", "TD3BC", "ReBRAC")}
 
 def recorded_config(case, input_, recording):
     config = getattr(rllib, f"{case['algorithm']}Config")()
-    config.environment(observation_space=OBSERVATIONS, action_space=recording.action_space)
+    config.environment(observation_space=OBSERVATION_SPACE, action_space=recording.action_space)
     config.offline_data(input_=input_, normalize_observations=False)
     if case["form"] == "ray_agents":
         config.offline_data(input_config={"policy": "p"})
@@ -125,13 +126,13 @@ def run_read(case, tmp_path, monkeypatch, first_serial=0):
     assert (info["rows"], info["episodes"]) == (len(recording.steps()), len(recording.scripts))
 
 
-@pytest.mark.parametrize("case", list(covering(READ)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(READ), ids=lambda case: "-".join(map(str, case.values())))
 def test_recorded_data_is_learned_from(case, tmp_path, monkeypatch):
     run_read(case, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", list(covering(OTHERS)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(OTHERS), ids=lambda case: "-".join(map(str, case.values())))
 def test_other_algorithms_learn_from_recorded_data(case, tmp_path, monkeypatch):
     run_read(case, tmp_path, monkeypatch, first_serial=10)
 
@@ -200,7 +201,7 @@ def run_written(case, tmp_path):
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=60)
     with config.build() as algorithm:
         result = [algorithm.train() for _ in range(3)][-1]
-    dataset = Dataset.from_path(tmp_path / "out", observation_space=OBSERVATIONS, action_space=Single.action_space)
+    dataset = Dataset.from_path(tmp_path / "out", observation_space=OBSERVATION_SPACE, action_space=ACTION_SPACE)
     steps, columns = Steps(), dataset.columns
     for first, stop in zip(dataset.starts[:-1], dataset.starts[1:]):
         for row in range(first, stop):
@@ -219,6 +220,6 @@ def run_written(case, tmp_path):
     assert len(steps.counts) == result["num_env_steps_sampled"]
 
 
-@pytest.mark.parametrize("case", list(covering(WRITTEN)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(WRITTEN), ids=lambda case: "-".join(map(str, case.values())))
 def test_a_run_writes_each_step_once(case, tmp_path):
     run_written(case, tmp_path)

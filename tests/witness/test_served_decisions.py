@@ -8,10 +8,11 @@ from rllib.serving.learning.decisions import Ledger
 from rllib.serving.learning.packets import Decision, Gap
 from rllib.serving.learning.trainer import Trainer
 from rllib.serving.loaded_policy import load_policy
+from tests.witness.arrays import covering
 from tests.witness.checks import Steps, check_stored
-from tests.witness.doors.scripted import ACTIONS, OBSERVATIONS
+from tests.witness.doors.scripted import ACTION_SPACE, OBSERVATION_SPACE
 from tests.witness.doors.served import Served
-from tests.witness.grid import GAMMA, covering
+from tests.witness.grid import GAMMA
 from tests.witness.reader import reading
 from tests.witness.script import TERMINATED, TRUNCATED, Family
 
@@ -31,7 +32,7 @@ def run(case, tmp_path, serials=range(3)):
     """Learns from served episodes, perhaps with a return to the first checkpoint in the middle, and checks all rows."""
     served = Served(FAMILY, serials, delay=case["delay"], is_lossy=case["is_lossy"])
     config = getattr(rllib, f"{case['algorithm']}Config")()
-    config.environment(observation_space=OBSERVATIONS, action_space=ACTIONS).external(listen="127.0.0.1:0")
+    config.environment(observation_space=OBSERVATION_SPACE, action_space=ACTION_SPACE).external(listen="127.0.0.1:0")
     config.rollouts(rollout_fragment_length=case["fragment"])
     config.training(gamma=GAMMA, n_step=case["n_step"], train_batch_size=16, training_intensity=0.5)
     config.training(replay_buffer_config={"type": "ReplayBuffer", "capacity": 5000}, model={"fcnet_hiddens": [8]})
@@ -79,13 +80,13 @@ def learn(ledger, trainer):
             trainer.learn(episode)
 
 
-@pytest.mark.parametrize("case", list(covering(AXES)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(AXES), ids=lambda case: "-".join(map(str, case.values())))
 def test_rows_of_served_episodes(case, tmp_path):
     run(case, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(10, 100, 10))
-@pytest.mark.parametrize("case", list(covering(AXES, 1)), ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize("case", covering(AXES, 1), ids=lambda case: "-".join(map(str, case.values())))
 def test_rows_of_other_served_episodes(case, first, tmp_path):
     run(case, tmp_path, range(first, first + 1 + int(np.sqrt(first))))

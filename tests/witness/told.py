@@ -22,23 +22,12 @@ class Told:
 
     Attributes:
         steps: that were found.
-        cuts: those whose episodes nobody has followed any longer, since their environment was replaced.
     """
 
     family: Family
     manner: Manner
     drops_logged: bool
     steps: Steps = field(default_factory=Steps)
-    cuts: set[Step] = field(default_factory=set)
-
-    def may_cut(self, step: Step) -> bool:
-        """Whether a row may be truncated in the midst of a life: before a step that is left out, or the last known one.
-
-        The second is looked at by `check_rows`.
-        """
-        if following(step) not in self.left_out(*step[:2]):
-            self.cuts.add(step)
-        return True
 
     def left_out(self, serial: int, number: int) -> Collection[Step]:
         """The steps of an episode that a documented rule leaves out."""
@@ -50,9 +39,9 @@ class Told:
     def check_rows(self) -> int:
         """Each step that is not left out is there once, and has the logged action; returns the complete lives."""
         left_out, newest = self.left_out, self._newest()
-        for step in self.cuts:
-            assert newest[step[0]] == step[1], f"{step} is cut in the midst of its episode"
-            assert following(step) not in self.steps.counts, f"{step} is cut, and has a next one"
+        for step in self.steps.cuts:  # before a step that is left out, or the last one before a replacement
+            is_newest = newest[step[0]] == step[1]
+            assert is_newest or following(step) in left_out(*step[:2]), f"{step} is cut in the midst of its episode"
         for step, action in self.steps.actions.items():
             assert step not in left_out(*step[:2]), f"{step} was to be left out"
             script = episode(self.family, *step[:2])

@@ -17,7 +17,7 @@ from rllib.env.checkup.episodes import COMPARED_S, EPISODES_S, difference
 from rllib.env.checkup.random_walk import arrays
 from rllib.env.checkup.report import Found, one_line
 from rllib.env.checkup.subject import SEED, Subject
-from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID, AgentSpaces, known_agents, sampling_mask
+from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID, AgentSpaces, known_agents, random_action
 from rllib.env.multi_agent.checks import BrokenRule, CheckedAgents
 from rllib.env.spaces.supported import check_spaces
 from rllib.env.streams.legacy import takes_seed
@@ -293,8 +293,7 @@ class AgentWalk:
         if agent not in self._spaces:
             self._spaces[agent] = copy.deepcopy(self.checked.spaces.action(agent))
             self._spaces[agent].seed(SEED + len(self._spaces))
-        space = self._spaces[agent]
-        return space.sample(mask=sampling_mask(observation, space))
+        return random_action(observation, self._spaces[agent])
 
 
 def _record(subject: Subject, env, beside: AgentWalk | None = None) -> list[tuple]:

@@ -91,7 +91,7 @@ def examine_environment(
     if is_multi_agent(made):
         from rllib.env.multi_agent.examine import examine_agents
 
-        return Examined(None, None, agents=examine_agents(made, factory.name, check))
+        return Examined(None, None, agents=examine_agents(made, factory.name, check, action_mask_key))
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None

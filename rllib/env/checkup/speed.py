@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.checkup.report import Found
-from rllib.env.checkup.subject import MASK_KEY, SEED, Subject
+from rllib.env.checkup.subject import SEED, Subject
 from rllib.env.factories.make import stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.vectorized import AsyncFactory
+from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.vector import autoreset_mode
 from rllib.models.observations.flat_spaces import flat_leaves
 
@@ -142,9 +142,9 @@ def _random_actions(stream) -> Callable[[np.ndarray], Any]:
 
     def draw(observations: np.ndarray):
         legal = [None] * count
-        if masks and isinstance(space, spaces.Discrete):
-            legal = observations[:, masks[0].start : masks[0].stop].astype(np.int8)
-        return concatenate(space, [space.sample(mask=mask) for mask in legal], create_empty_array(space, count))
+        if masks:
+            legal = observations[:, masks[0].start : masks[0].stop]
+        return concatenate(space, [legal_action(space, mask) for mask in legal], create_empty_array(space, count))
 
     return draw
 

@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, EnvFactory, resolve
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.env.multi_agent.adapt import as_multi_agent
+from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces
 
 SEED = 7
 COMPARED_STEPS = 64  # at most, of the checks that repeat episodes
-MASK_KEY = "action_mask"
 
 
 class Subject:
@@ -73,10 +71,7 @@ class Subject:
         space.seed(SEED)
 
         def draw(observation):
-            mask = observation.get(MASK_KEY) if isinstance(observation, Mapping) else None
-            if mask is None or not isinstance(space, spaces.Discrete):
-                return space.sample()
-            return space.sample(mask=np.asarray(mask, np.int8))
+            return legal_action(space, observation.get(MASK_KEY) if isinstance(observation, Mapping) else None)
 
         return draw
 

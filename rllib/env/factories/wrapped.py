@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
+from rllib.env.agents import agent_interface
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import as_gymnasium
@@ -115,11 +116,47 @@ class WrappedFactory(WrappingFactory):
                     f"{env_name(env)}, which is none. Wrap it where it is made, or leave the wrapper out."
                 )
             try:
-                env = wrapper(env)
+                env = wrapper(_wrappable(env, wrapper))
             except Exception:
                 env.close()
                 raise
         return env
+
+
+class PettingZooInGymnasium(gymnasium.Env):
+    """PettingZoo's environment with all of its attributes, in the class that gymnasium's wrappers ask for.
+
+    Args:
+        env: a ParallelEnv or AECEnv.
+    """
+
+    def __init__(self, env):
+        self.env = env
+        self.metadata, self.render_mode = getattr(env, "metadata", {}), getattr(env, "render_mode", None)
+
+    def __getattr__(self, name: str):
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, **arguments):
+        return self.env.reset(**arguments)
+
+    def step(self, action):
+        return self.env.step(action)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _wrappable(env, wrapper: EnvWrapper):
+    """What a wrapper is put around; functions of PettingZoo's environments get these as they are."""
+    is_gymnasiums = isinstance(wrapper.wrap, type) and issubclass(wrapper.wrap, gymnasium.Wrapper)
+    needs_class = is_gymnasiums and agent_interface(env) in ("parallel", "turns")
+    return env if not needs_class or isinstance(env, gymnasium.Env) else PettingZooInGymnasium(env)
 
 
 def register_wrapper(name: str, wrapper: Callable) -> None:

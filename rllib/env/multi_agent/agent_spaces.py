@@ -3,10 +3,10 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal
 
-import numpy as np
 from gymnasium import Space, spaces
 
 from rllib.did_you_mean import nearest
+from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.legacy import convert_space
 
 AgentID = Hashable
@@ -162,15 +162,16 @@ def _given(env, kind: Kind) -> tuple[Mapping, Any]:
     return {agent: convert_space(space) for agent, space in by_agent.items()}, shared
 
 
-def sampling_mask(observation: Any, space: Space) -> Any:
-    """The legal actions in an observation, in the form that `space.sample` takes; None: the observation has no mask.
+def random_action(observation: Any, space: Space, mask_key: str | None = MASK_KEY) -> Any:
+    """A random action of an agent; a legal one where its observation has a mask.
 
     Args:
-        observation: of an agent; a dict with the key "action_mask" has a mask, a tuple of those of a group's members
-            may have one for each.
-        space: of the agent's actions.
+        observation: a dict with the key `mask_key` has a mask; a tuple of those of a group's members may have one for
+            each.
+        space: of the agent's actions; its generators draw.
+        mask_key: None: there are no masks.
     """
     if isinstance(space, spaces.Tuple) and isinstance(observation, tuple) and len(observation) == len(space.spaces):
-        return tuple(map(sampling_mask, observation, space.spaces))
-    mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
-    return None if mask is None or not isinstance(space, spaces.Discrete) else np.asarray(mask, np.int8)
+        return tuple(random_action(*each, mask_key) for each in zip(observation, space.spaces))
+    has_mask = mask_key is not None and isinstance(observation, Mapping)
+    return legal_action(space, observation.get(mask_key) if has_mask else None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gymnasium import Space
 
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentOrder, known_agents, sampling_mask
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentOrder, known_agents, random_action
 from rllib.env.multi_agent.augmented import Augmentation
 from rllib.env.multi_agent.stream import EXAMINED_STEPS, MultiAgentStream
 from rllib.env.spaces.supported import check_spaces
@@ -33,13 +33,14 @@ class ExaminedAgents:
     augmentation: Augmentation | None = None
 
 
-def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
+def examine_agents(env, name: str, check: bool = True, action_mask_key: str | None = None) -> ExaminedAgents:
     """Resets an environment, takes a few random steps, and closes it.
 
     Args:
         env: an environment with several agents.
         name: of the environment, for messages.
         check: False takes no steps.
+        action_mask_key: of the mask in Dict observations; the steps then take legal actions.
 
     Raises:
         ValueError: if a result breaks a rule of environments with several agents, or a space is not supported.
@@ -59,7 +60,7 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
                     continue
                 if agent not in drawn:
                     drawn[agent] = spaces.action(agent)
-                actions[agent] = drawn[agent].sample(sampling_mask(observation, drawn[agent]))
+                actions[agent] = random_action(observation, drawn[agent], action_mask_key)
             step = stream.step(0, actions)
             observations = step.observations
             for flags in (step.terminateds, step.truncateds):

@@ -17,6 +17,14 @@ logger = logging.getLogger("rllib.env")
 CLOSE_TIMEOUT_S = 5.0
 
 
+class _ResetError(Exception):
+    """The reset of a part of the environments has raised `error`."""
+
+    def __init__(self, error: Exception):
+        super().__init__()
+        self.error = error
+
+
 class VectorEnvStream(EnvironmentStream):
     """A stream over a VectorEnv, which does the resets that the autoreset mode leaves to the caller.
 
@@ -135,9 +143,26 @@ class VectorEnvStream(EnvironmentStream):
         if self.info_columns:
             self._newest_infos = self._each(infos)
             self._write_infos(self._step_infos(infos, ended), out, before_action=False)
-        finals = self._start_next(ended, infos, observations) if len(ended) else []
+        try:
+            finals = self._start_next(ended, infos, observations) if len(ended) else []
+        except _ResetError as failed:
+            return self._replace_after(failed, ended, StepBuffers(*buffers))
         if self.info_columns:
             self._write_infos(self._newest_infos, out, before_action=True)
+        return finals
+
+    def _replace_after(self, failed: "_ResetError", ended: np.ndarray, buffers: StepBuffers) -> list:
+        """Replaces a vector environment whose reset after the end of these episodes has raised; mode DISABLED.
+
+        Their last steps count. The episodes of the other environments are void, and so are the steps just made there.
+        """
+        finals = [(int(index), buffers.observations[index].copy()) for index in ended]
+        self._replace(failed.error, buffers)
+        self.reset_rows = np.ones(self.num_envs, bool)
+        self.reset_rows[ended] = False
+        self.replaced = np.flatnonzero(self.reset_rows).tolist()
+        for column in (buffers.rewards, buffers.terminated, buffers.truncated):
+            column[self.reset_rows] = 0
         return finals
 
     def _start_next(self, ended: np.ndarray, infos: dict, observations: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -231,7 +256,10 @@ class VectorEnvStream(EnvironmentStream):
         if self._observer is not None:
             for index in starting:
                 self._observer.created(index)
-        batch, infos = self._call("reset", lambda: self._env.reset(options={"reset_mask": mask.copy()}))
+        try:
+            batch, infos = self._call("reset", lambda: self._env.reset(options={"reset_mask": mask.copy()}))
+        except Exception as error:
+            raise _ResetError(error) from None
         self._report_starts(starting, batch, infos)
         fresh = np.empty_like(observations)
         self.column.write_batch(batch, fresh)

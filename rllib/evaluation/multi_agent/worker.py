@@ -401,6 +401,7 @@ class MultiAgentWorker(Worker):
         if is_complete:
             self._complete(report, clock)
         report.rows = report.env_steps if wanted is None else self._num_closed
+        report.env_steps -= report.num_faulty_episodes  # a step in which an environment fails is none
         self._report_steps(report, [each.closed_rows() for each in seats])
 
     def _step_in_arrays(self, report: SampleReport) -> None:

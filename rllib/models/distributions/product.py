@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib.config.conflicts import Unfit
-from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical, joint_log_prob
 from rllib.storage.json_dataclass import Described
 
 # float32 holds all integers up to this one.
@@ -136,7 +136,8 @@ class ProductBatch:
         self._places, self._batches = places, batches
 
     def log_prob(self, actions: np.ndarray) -> np.ndarray:
-        return sum(batch.log_prob(self._of_part(actions, place)) for batch, place in zip(self._batches, self._places))
+        parts = zip(self._batches, self._places)
+        return joint_log_prob([batch.log_prob(self._of_part(actions, place)) for batch, place in parts])
 
     def _of_part(self, actions: np.ndarray, place: _Place) -> np.ndarray:
         own = actions[:, place.action].reshape(len(actions), *place.part.action_shape)

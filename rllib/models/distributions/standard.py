@@ -10,6 +10,7 @@ reductions over actions run along contiguous rows.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,17 @@ from rllib.storage.json_dataclass import Described
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 TINY = np.finfo(np.float32).tiny
+LEAST = np.finfo(np.float32).min
+
+
+def joint_log_prob(of_parts: Sequence):
+    """Sum of log-probabilities [B] of independent parts, arrays or tensors; finite, as that of each part is.
+
+    An illegal choice has the least float32 as its log-probability, and the sum of two of them would be infinite. Rows
+    that no loss counts may hold such actions: that from which a truncated episode is bootstrapped has action 0.
+    """
+    with np.errstate(over="ignore"):
+        return sum(of_parts).clip(min=LEAST)
 
 
 def _gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -222,7 +234,7 @@ class MultiCategoricalBatch:
 
     def log_prob(self, actions: np.ndarray) -> np.ndarray:
         columns = actions.reshape(len(actions), len(self._parts)).T
-        return sum(part.log_prob(column) for part, column in zip(self._parts, columns))
+        return joint_log_prob([part.log_prob(column) for part, column in zip(self._parts, columns)])
 
     def entropy(self) -> np.ndarray:
         return sum(part.entropy() for part in self._parts)

@@ -11,7 +11,6 @@
 | filters       | statistics of observations, and filtered observations                                            |
 | scaling       | rewards that were clipped or divided before they are learned from                                |
 | costs         | advantages, targets and sums of costs                                                            |
-| novelty       | intrinsic rewards beside those of the environments                                               |
 """
 
 from tests.witness.checks.counters import check_counters

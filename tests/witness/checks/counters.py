@@ -1,63 +1,113 @@
-"""What results count: steps, episodes, returns and lengths."""
+"""What results count: steps, episodes, returns and lengths, failures; and whose rows the steps of agents are."""
 
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
+from rllib import sample_batch as sb
+from tests.witness.checks.rows import Columns
 from tests.witness.checks.steps import Steps
-from tests.witness.script import ACTION_REWARD, CRASHED, Episode, Family, episode
+from tests.witness.script import ACTION_REWARD, CRASHES, FAILURES, Episode, Family, decoded, episode
 
-# Largest action of the scripts' environments.
-MOST = 1
+# Name of a life: (serial, number, agent).
+LifeName = tuple[int, int, int]
 
 
-def check_counters(result: Mapping, family: Family, steps: Steps, policy_of=None) -> None:
-    """Checks what a result counts, of a run whose batches had all steps.
+def check_owners(columns: Columns, policy_id: str, policies: str, owners: dict[LifeName, str]) -> None:
+    """Checks that a life's rows are all of one policy, and of the right one.
+
+    Args:
+        columns: of a batch.
+        policy_id: of the policy that it is for.
+        policies: kind of the mapping, see grid.POLICIES.
+        owners: life -> its policy so far; is extended.
+    """
+    rows = np.asarray(columns[sb.OBS]).reshape(-1, columns[sb.OBS].shape[-1])
+    for life in {decoded(row)[:3] for row in rows if row.any()}:
+        assert owners.setdefault(life, policy_id) == policy_id, f"{life} is of {owners[life]} and of {policy_id}"
+        if policies == "own":
+            assert policy_id.endswith(str(life[2])), f"{life} is of {policy_id}"
+        if policies == "frozen":
+            assert policy_id == "learner" and life[2] == 0, f"{life} is of {policy_id}"
+
+
+def check_counters(
+    result: Mapping,
+    family: Family,
+    steps: Steps,
+    owners: Mapping[LifeName, str] | None = None,
+    agents: Collection[int] | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> None:
+    """Checks what a result counts, of a run whose batches had all steps of the agents that learn.
 
     Args:
         result: the last one.
         family: of the scripts.
         steps: those of all batches.
-        policy_of: gives the policy's id of an agent, where there are several policies.
+        owners: life -> its policy, where there are several policies.
+        agents: those whose policies learn; None: all.
+        bounds: least and largest number of an action.
     """
-    assert result["num_agent_steps_sampled"] == len(steps.counts), (
-        f"{result['num_agent_steps_sampled']} steps of agents are counted, and batches had {len(steps.counts)}"
-    )
-    _check_episodes(result, family, steps)
+    agents = range(family.num_agents) if agents is None else agents
     if family.num_agents == 1:
         assert result["num_env_steps_sampled"] == len(steps.counts), "steps of environments"
-        return
-    by_agent = Counter(str(agent) for _, _, agent, _ in steps.counts)
-    given = {str(agent): count for agent, count in result["agent_steps_sampled"].items()}
+        assert result["num_agent_steps_sampled"] == len(steps.counts), (
+            f"{result['num_agent_steps_sampled']} steps of agents are counted, and batches had {len(steps.counts)}"
+        )
+    else:
+        _check_agents(result, steps, owners, agents)
+    _check_episodes(result, family, steps, agents, bounds)
+    if owners and family.num_agents > 1 and len(agents) == family.num_agents:
+        _check_policies(result, family, steps, owners, bounds)
+
+
+def _check_agents(
+    result: Mapping, steps: Steps, owners: Mapping[LifeName, str] | None, agents: Collection[int]
+) -> None:
+    """Steps by agent and by policy."""
+    counted = {int(str(name)[-1]): count for name, count in result["agent_steps_sampled"].items()}
+    by_agent = Counter(agent for _, _, agent, _ in steps.counts)
+    given = {agent: count for agent, count in counted.items() if agent in agents}
     assert given == by_agent, f"steps by agent: {given}, not {dict(by_agent)}"
-    if policy_of is not None:
-        by_policy = Counter(policy_of(agent) for _, _, agent, _ in steps.counts)
-        assert result["policy_steps_sampled"] == by_policy, f"steps by policy, not {dict(by_policy)}"
-        _check_policies(result, family, steps, policy_of)
+    assert result["num_agent_steps_sampled"] == sum(counted.values())
+    if owners is not None:
+        by_policy = Counter(owners[step[:3]] for step in steps.counts)
+        given = {name: count for name, count in result["policy_steps_sampled"].items() if name in by_policy}
+        assert given == by_policy, f"steps by policy: {given}, not {dict(by_policy)}"
 
 
-def _check_episodes(result: Mapping, family: Family, steps: Steps) -> None:
+def _check_episodes(
+    result: Mapping, family: Family, steps: Steps, agents: Collection[int], bounds: tuple[float, float]
+) -> None:
     """Episodes of the result are those of the batches, with their lengths and returns."""
-    ended, maybe = ended_episodes(family, steps)
+    ended, maybe = ended_episodes(family, steps, agents)
     # An environment that replaces one that failed has a serial of its own, which no row tells if all are dropped.
-    may_be_unknown = CRASHED in family.ends and family.num_agents > 1
+    may_be_unknown = bool({*CRASHES} & {*family.ends}) and family.num_agents > 1
     total, most = result["episodes_total"], math.inf if may_be_unknown else len(ended) + len(maybe)
     assert len(ended) <= total <= most, f"{total} episodes, not {len(ended)} to {most}"
     left = defaultdict(list)
     for name in (*ended, *maybe):
-        low, high = _return(family, name, steps)
-        left[len(episode(family, *name).events)].append((low, high))
+        left[len(episode(family, *name).events)].append(_return(family, name, steps, bounds))
     for length, given in zip(result["hist_stats"]["episode_lengths"], result["hist_stats"]["episode_reward"]):
-        fitting = [bounds for bounds in left[length] if bounds[0] <= given <= bounds[1]]
+        fitting = [each for each in left[length] if _is_between(given, each)]
         if not fitting and may_be_unknown:
             continue
         assert fitting, f"no episode of {length} steps has the return {given}; those that are left: {left[length]}"
         left[length].remove(fitting[0])
 
 
-def ended_episodes(family: Family, steps: Steps) -> tuple[list, list]:
-    """Names (serial, number) of episodes that have ended, and of those that may have: their rows are complete."""
+def ended_episodes(family: Family, steps: Steps, agents: Collection[int] | None = None) -> tuple[list, list]:
+    """Names (serial, number) of episodes that have ended, and of those that may have: their rows are complete.
+
+    Args:
+        family: of the scripts.
+        steps: those of all batches.
+        agents: those whose steps batches hold; None: all.
+    """
     newest: dict[int, int] = defaultdict(int)
     for serial, number, *_ in steps.counts:
         newest[serial] = max(newest[serial], number)
@@ -65,11 +115,11 @@ def ended_episodes(family: Family, steps: Steps) -> tuple[list, list]:
     for serial, last in newest.items():
         for number in itertools.count():
             script = episode(family, serial, number)
-            is_void = script.events[-1].end == CRASHED
-            lives = script.lives.items()
+            is_void = script.events[-1].end in CRASHES
+            lives = {i: life for i, life in script.lives.items() if life.length and (agents is None or i in agents)}
             # The last one of several agents may go on after their rows; those behind it may have had none.
-            whole = all(steps.counts[serial, number, agent, life.length - 1] for agent, life in lives if life.length)
-            if number > last and (is_void or any(life.length for _, life in lives)):
+            whole = all(steps.counts[serial, number, agent, life.length - 1] for agent, life in lives.items())
+            if number > last and (is_void or lives):
                 break
             if not is_void and (number < last or (whole and family.num_agents == 1)):
                 ended.append((serial, number))
@@ -80,34 +130,62 @@ def ended_episodes(family: Family, steps: Steps) -> tuple[list, list]:
     return ended, maybe
 
 
-def _return(family: Family, name: tuple[int, int], steps: Steps, agents=None) -> tuple[float, float]:
+def _return(
+    family: Family, name: tuple[int, int], steps: Steps, bounds: tuple[float, float], agents=None
+) -> tuple[float, float]:
     """Least and largest return of an episode: actions that no row has are not known. `agents`: None: of all."""
     script: Episode = episode(family, *name)
-    low = high = 0.0
+    total, num_unknown = 0.0, 0
     taken = Counter()
     for event in script.events:
-        low += sum(reward for agent, reward in event.rewards.items() if agents is None or agent in agents)
-        for agent in event.acting:
-            if agents is None or agent in agents:
-                taken[agent] += 1
-    high = low
+        total += sum(reward for agent, reward in event.rewards.items() if agents is None or agent in agents)
+        taken.update(agent for agent in event.acting if agents is None or agent in agents)
     for agent, count in taken.items():
         known = [steps.actions[(*name, agent, i)] for i in range(count) if (*name, agent, i) in steps.actions]
-        low += ACTION_REWARD * sum(known)
-        high += ACTION_REWARD * (sum(known) + MOST * (count - len(known)))
+        total += ACTION_REWARD * sum(known)
+        num_unknown += count - len(known)
+    low, high = (total + ACTION_REWARD * num_unknown * bound for bound in bounds)
     return low, high
 
 
-def _check_policies(result: Mapping, family: Family, steps: Steps, policy_of) -> None:
+def _is_between(given: float, bounds: tuple[float, float]) -> bool:
+    """Whether a return is between bounds, but for the rounding of float32."""
+    low, high = bounds
+    return low - 1e-5 * (1 + low) <= given <= high + 1e-5 * (1 + high)
+
+
+def _check_policies(
+    result: Mapping, family: Family, steps: Steps, owners: Mapping[LifeName, str], bounds: tuple[float, float]
+) -> None:
     """Returns of agents by policy: each agent that has had an observation in an episode has one."""
     ended, maybe = ended_episodes(family, steps)
+    may_be_unknown = bool({*CRASHES} & {*family.ends})
     for policy_id in result["policy_reward_mean"]:
         left = []
         for name in (*ended, *maybe):
             script = episode(family, *name)
             present = {*script.first, *(agent for event in script.events for agent in event.seen)}
-            left += [_return(family, name, steps, {a}) for a in present if policy_of(a) == policy_id]
+            # The policy of an agent without rows is not known.
+            own = {agent for agent in present if owners.get((*name, agent), policy_id) == policy_id}
+            left += [_return(family, name, steps, bounds, {agent}) for agent in own]
         for given in result["hist_stats"][f"policy_{policy_id}_reward"]:
-            fitting = [bounds for bounds in left if bounds[0] <= given <= bounds[1]]
+            fitting = [each for each in left if _is_between(given, each)]
+            if not fitting and may_be_unknown:
+                continue
             assert fitting, f"no agent of the policy {policy_id!r} has the return {given}"
             left.remove(fitting[0])
+
+
+def check_failures(results: Sequence[Mapping], family: Family, steps: Steps, case: Mapping) -> None:
+    """Checks that environments were replaced where scripts say so alone, and workers where they were killed alone."""
+    failing = {step[:2] for step in steps.counts if episode(family, *step[:2]).events[-1].end in FAILURES}
+    # All environments of a vector are replaced with one of them.
+    at_once = case["envs"] if case["door"].startswith(("vector", "tensors")) else 1
+    faulty = sum(result["num_faulty_episodes"] for result in results)
+    # Of several agents an episode may fail before anybody has a row.
+    assert family.num_agents > 1 or faulty <= len(failing) * at_once, (
+        f"{faulty} episodes were given up, of {len(failing)} that fail"
+    )
+    if case["workers"]:
+        restarts = results[-1]["num_remote_worker_restarts"]
+        assert restarts == case["killed"], f"{restarts} restarts of workers"

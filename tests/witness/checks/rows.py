@@ -14,6 +14,8 @@ from tests.witness.script import Family, decoded, observation
 Columns = Mapping[str, np.ndarray]
 # Column that the reader adds: number of the fragment that a row comes from, beyond whose end no trace goes.
 FRAGMENT = "fragment"
+# Column of log-probabilities by hand, where a batch's actions are given as numbers, not as they are stored.
+EXPECTED_LOGP = "expected_logp"
 # Rewards, advantages, targets and values of one kind of reward.
 OF_REWARDS = (sb.REWARDS, sb.ADVANTAGES, sb.VALUE_TARGETS, sb.VF_PREDS)
 
@@ -28,11 +30,6 @@ def categorical(inputs: np.ndarray, action: np.ndarray) -> float:
     return inputs[int(action)] - np.log(np.exp(inputs).sum())
 
 
-def never(_step: Step) -> bool:
-    """No step: where no rule cuts episodes."""
-    return False
-
-
 def check_on_policy(
     columns: Columns,
     family: Family,
@@ -40,7 +37,7 @@ def check_on_policy(
     values: Callable,
     gamma: float,
     lambda_: float,
-    may_cut: Callable[[Step], bool] = never,
+    may_cut: bool = False,
 ) -> None:
     """Checks the rows of fragments.
 
@@ -50,7 +47,7 @@ def check_on_policy(
         steps: gets the rows.
         values: function of observations [K, size] that gives the policy's values, which have not changed since.
         gamma, lambda_: of generalized advantages (arXiv:1506.02438, eq. 16).
-        may_cut: function of a truncated step that is not its life's last: whether a rule cuts there.
+        may_cut: whether a rule may cut lives: `steps.cuts` gets the rows that are truncated before their life's last.
     """
     rows = check_rows(columns, family, steps, may_cut=may_cut)
     if sb.ADVANTAGES in columns:
@@ -67,7 +64,7 @@ def check_rows(
     played: Callable = action_number,
     log_prob: Callable = categorical,
     scaled: Callable[[Step, float], float] | None = None,
-    may_cut: Callable[[Step], bool] = never,
+    may_cut: bool = False,
 ) -> dict[Step, int]:
     """Checks rewards, ends and log-probabilities of the rows of fragments; returns the row of each step.
 
@@ -97,11 +94,15 @@ def check_rows(
         assert bool(columns[sb.TERMINATEDS][row]) == (is_last and life.terminated), f"{step}: terminated"
         if is_last and not life.terminated and not life.is_cut:  # else the cut may have come in a later fragment
             assert columns[sb.TRUNCATEDS][row], f"{step}: the last one, and not truncated"
-        if columns[sb.TRUNCATEDS][row]:
-            assert is_last or may_cut(step), f"{step}: truncated, and not the last one"
+        if columns[sb.TRUNCATEDS][row] and not is_last:
+            assert may_cut, f"{step}: truncated, and not the last one"
+            steps.cuts.add(step)
         if sb.ACTION_LOGP in columns:
-            inputs = np.asarray(columns[sb.ACTION_DIST_INPUTS][row], np.float64)
-            close(columns[sb.ACTION_LOGP][row], log_prob(inputs, action), f"{step}: log-probability", 1e-5)
+            if EXPECTED_LOGP in columns:
+                expected = columns[EXPECTED_LOGP][row]
+            else:
+                expected = log_prob(np.asarray(columns[sb.ACTION_DIST_INPUTS][row], np.float64), action)
+            close(columns[sb.ACTION_LOGP][row], expected, f"{step}: log-probability", 1e-5)
     return rows
 
 

@@ -36,10 +36,12 @@ class Steps:
 
     Attributes:
         counts: how often each was there.
+        cuts: steps whose life was cut after them where its script goes on, because a rule cuts there.
         actions: of each; in the environment's units.
     """
 
     counts: Counter = field(default_factory=Counter)
+    cuts: set[Step] = field(default_factory=set)
     actions: dict[Step, float] = field(default_factory=dict)
 
     def add(self, step: Step, action: float) -> None:
@@ -70,6 +72,8 @@ class Steps:
         Returns:
             Number of lives that are complete.
         """
+        resumed = {step for step in self.cuts if following(step) in self.counts}
+        assert not resumed, f"cut, and followed by a next step: {resumed}"
         by_life: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         for *life, index in self.counts:
             by_life[tuple(life)].append(index)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.exchange import EpisodeLost, RunEnded
 from tests.witness.doors.loops import MOST_PLACES, turns
-from tests.witness.doors.scripted import ACTIONS, OBSERVATIONS
+from tests.witness.doors.scripted import ACTION_SPACE, OBSERVATION_SPACE
 
 # Environments that each worker of this process has made, by the part of the test: one that replaces another plays
 # other episodes.
@@ -22,7 +22,7 @@ class ExternalSingle(ExternalEnv):
     """
 
     def __init__(self, config):
-        super().__init__(ACTIONS, OBSERVATIONS)
+        super().__init__(ACTION_SPACE, OBSERVATION_SPACE)
         self.config = config
         worker = config["part"], config.worker_index
         _MADE[worker] += 1

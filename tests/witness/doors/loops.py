@@ -109,7 +109,7 @@ def turns(loops, family: Family, serials, manner: Manner, first: int = 0) -> Ite
 
 def _place(loop, family: Family, serial: int, manner: Manner, first: int) -> Iterator[None]:
     play = _several if family.num_agents > 1 else _single
-    player = Player(family)
+    player = Player({"family": family})
     player.serial, player.number = serial, first - 1
     while True:
         player.reset(None)

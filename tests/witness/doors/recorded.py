@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib.offline import Dataset
 from tests.witness.checks import Step
-from tests.witness.doors.scripted import ACTIONS, OBSERVATIONS
+from tests.witness.doors.scripted import ACTION_SPACE, OBSERVATION_SPACE
 from tests.witness.script import ACTION_REWARD, BOTH, TERMINATED, Episode, Family, episode, observation
 
 BOX = Box(-1.0, 1.0, (1,), np.float32)
@@ -32,7 +32,7 @@ class Recording:
 
     @property
     def action_space(self) -> Box | Discrete:
-        return BOX if self.is_box else ACTIONS
+        return BOX if self.is_box else ACTION_SPACE
 
     @property
     def scripts(self) -> list[Episode]:
@@ -73,7 +73,7 @@ class Recording:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def dataset(self) -> Dataset:
-        spaces = {"observation_space": OBSERVATIONS, "action_space": self.action_space}
+        spaces = {"observation_space": OBSERVATION_SPACE, "action_space": self.action_space}
         return Dataset.from_columns(self.columns(), **spaces)
 
 
@@ -192,7 +192,7 @@ def _minari(recording, folder):
                 truncations=columns["truncateds"].tolist(),
             )
         )
-    spaces = {"observation_space": OBSERVATIONS, "action_space": recording.action_space}
+    spaces = {"observation_space": OBSERVATION_SPACE, "action_space": recording.action_space}
     minari.create_dataset_from_buffers("witness/steps-v0", buffer=buffers, **spaces)
     return "minari:witness/steps-v0"
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from rllib.serving.learning.packets import Decision, Gap, Reward, array_bytes
 from tests.witness.checks import Step
-from tests.witness.doors.scripted import ACTIONS, OBSERVATIONS
+from tests.witness.doors.scripted import ACTION_SPACE, OBSERVATION_SPACE
 from tests.witness.script import ACTION_REWARD, TRUNCATED, Episode, Family, episode, observation
 
 
@@ -81,7 +81,10 @@ class Served:
             if fate == "lost":
                 yield Gap(name, time)
             else:
-                seen, action = array_bytes(OBSERVATIONS, observation(*step)), array_bytes(ACTIONS, self.action(step))
+                seen, action = (
+                    array_bytes(OBSERVATION_SPACE, observation(*step)),
+                    array_bytes(ACTION_SPACE, self.action(step)),
+                )
                 yield Decision(f"{name}-{i}", name, time, 0, seen, action)
             if not fate:
                 late.append((time + rng.integers(self.delay + 1), self._reward(script, step)))
@@ -97,6 +100,6 @@ class Served:
     def _reward(self, script: Episode, step: Step) -> Reward:
         i, end = step[3], script.events[step[3]].end
         reward = script.lives[0].rewards[i] + ACTION_REWARD * self.action(step)
-        final = array_bytes(OBSERVATIONS, observation(*step[:3], i + 1)) if end == TRUNCATED else None
+        final = array_bytes(OBSERVATION_SPACE, observation(*step[:3], i + 1)) if end == TRUNCATED else None
         name = f"{script.serial}-{script.number}-{i}"
         return Reward(0, name, reward, bool(end) and end != TRUNCATED, end == TRUNCATED, final)

@@ -40,6 +40,7 @@ train: $(VENV)/trains
 
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
+	@$(BIN)/python tools/stubs.py
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
 		-m "not learning and not slow and not ray and not peers"
 
@@ -105,6 +106,7 @@ docs: $(VENV)/installed
 # Not part of the tests' environment: basedpyright brings 280 MB of node.
 types: $(VENV)/installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,types]'
+	@$(BIN)/python tools/stubs.py
 	@$(BIN)/python -m pytest tests/stubs
 
 benchmark: $(VENV)/installed

@@ -25,9 +25,11 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+import stubs
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-PACKAGES = ("rllib", "rllib-stubs", "runtime", "tuned_examples")
+PACKAGES = ("rllib", "runtime", "tuned_examples")
 # A wheel that is larger has something in it that does not belong there: data, pictures, a build. It holds Python, its
 # stubs and YAML alone, some 900 files.
 MOST_BYTES = 5 << 19
@@ -118,10 +120,11 @@ def build(where: Path, root: Path = ROOT) -> tuple[Path, Path]:
 
 
 def files_of_packages(root: Path = ROOT) -> list[str]:
-    """The files of the packages that git knows or does not ignore."""
+    """The files of the packages that git knows or does not ignore, and the stubs, which a build makes."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
     listed = subprocess.check_output(command, cwd=root, text=True).splitlines()
-    return [name for name in listed if (root / name).exists()]
+    made = [str(path.relative_to(root)) for path in stubs.stubs()]
+    return [*(name for name in listed if (root / name).exists()), *made]
 
 
 def wheel_problems(wheel: Path, files: list[str]) -> list[str]:

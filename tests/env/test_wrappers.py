@@ -244,7 +244,7 @@ _OUTSIDE = worlds.External, worlds.ExternalWorlds
 @pytest.mark.parametrize(
     "env, around",
     [(worlds.parallel, _AROUND[0]), *itertools.product(_OUTSIDE, _AROUND)],
-    ids=lambda each: str(each)[:40],
+    ids=lambda each: getattr(each, "__name__", None) or next(iter(each)),
 )
 def test_what_is_made_for_gymnasiums_environments_is_refused_around_others(env, around):
     world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}

@@ -16,7 +16,6 @@ import numpy as np
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
-from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
@@ -98,7 +97,9 @@ class TRPO(IntrinsicallyRewarded):
         super().end_training(policy_id)
         self._regions.pop(policy_id, None)
 
-    def _region(self, policy_id: str) -> TrustRegion:
+    def _region(self, policy_id: str):
+        from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
+
         config, policy = self.config_of(policy_id), self.policies[policy_id]
         settings = TrustRegionSettings(**{field.name: config[field.name] for field in fields(TrustRegionSettings)})
         stored = observation_column(policy.observation_space)

@@ -88,7 +88,7 @@ def reading(algorithm: Algorithm) -> Iterator[Read]:
         for batch, _ in sampled if self is algorithm else ():
             number = len(fragments)
             for rows in batch.policy_batches.values() if isinstance(batch, MultiAgentBatch) else [batch]:
-                fragments.update((row.tobytes(), number) for row in rows.get(sb.OBS, ()))
+                fragments.update((row.tobytes(), number) for row in np.asarray(rows.get(sb.OBS, ())))
         return sampled
 
     def learn_on_batch(self, batch, policy_id="default_policy", **settings):

@@ -6,6 +6,7 @@ from typing import Annotated
 import pytest
 
 from rllib import DQNConfig, PPOConfig
+from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.config.conflicts import SettingsError
 from rllib.config.nested import NestedSettings
 from rllib.config.sections import at_least, section
@@ -84,13 +85,17 @@ def test_the_name_of_a_key_that_was_given_last_counts():
 
 # ------------------------------------------------------------------ the keys of the settings that have some
 
-CLASSES = (ModelSettings, ReplaySettings, SequenceReplaySettings, R2D2ReplaySettings, ShardedReplaySettings)
+CLASSES = (
+    *(ModelSettings, ReplaySettings, SequenceReplaySettings, R2D2ReplaySettings, ShardedReplaySettings),
+    *(kind.keys() for kind in KINDS.values()),
+)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_defaults_are_right(cls):
     assert cls.mistake(cls.defaults()) is None
     assert dict(cls()) == cls.defaults()
+    assert all(row.meaning for row in cls.describe())
 
 
 OWN = type("Own", (), {})

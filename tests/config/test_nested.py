@@ -106,6 +106,8 @@ VALUES = {
     "conv_filters": ["impala", "nature"],
     "fcnet_hiddens": [[], [8, 4]],
     "orthogonal_gains": [{"policy": 1.0}],
+    "final_epsilon": [0.9],
+    "initial_epsilon": [0.1],
 }
 
 

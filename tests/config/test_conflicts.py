@@ -221,6 +221,12 @@ def test_the_only_setting_of_a_mistake_gets_the_value_that_is_right():
     assert shown({"env_config": {}}, names=("env_config",)) == "Leave env_config out."
 
 
+def test_a_mistake_about_the_environment_alone_is_one_that_no_setting_ends():
+    assert Mistake("It is so.", ("env",), advice="Use another.").no_setting_ends_it
+    assert not Mistake("It is so.", ("env",), ({"env": "CartPole-v1"},)).no_setting_ends_it
+    assert not Mistake("It is so.", ("env", "lr"), advice="Use another.").no_setting_ends_it
+
+
 def test_a_mistake_says_what_ends_it():
     with pytest.raises(TypeError, match="nothing says what ends this mistake"):
         Mistake("It is so.", ("lr",))

@@ -21,7 +21,6 @@ Losses are in losses/sac_variants/crossq.py, replay and updates in families/off_
 import dataclasses
 from typing import Annotated, ClassVar, Self
 
-from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict
@@ -32,6 +31,7 @@ from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
+from rllib.replay.replay_settings import SequenceReplaySettings
 
 
 class CrossQConfig(SACConfig):
@@ -74,7 +74,7 @@ class CrossQConfig(SACConfig):
             float, "what Adam keeps of its mean gradient in a step", between(0, 0.9999), OfPolicy
         ] = 0.5,
         num_steps_sampled_before_learning_starts=100,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "ReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="ReplayBuffer"),
     ) -> Self: ...
 
     conflicts = (

@@ -25,11 +25,9 @@ families/q_learning.py has the network, its loss and its targets; families/off_p
 
 from typing import Any, ClassVar, Self
 
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
-from rllib.config.config_object import relation
-from rllib.config.conflicts import Mistake
 from rllib.config.sections import section
+from rllib.replay.replay_settings import ReplaySettings
 
 
 class DQNConfig(QLearningConfig):
@@ -41,20 +39,6 @@ class DQNConfig(QLearningConfig):
 
     @section
     def exploration(self, *, exploration_config=default_exploration) -> Self: ...
-
-    @relation("replay_buffer_config")
-    def _check_prioritization(self):
-        """`replay_buffer_config` has worker_side_prioritization=False."""
-        given = self.replay_settings()["worker_side_prioritization"]
-        if given is not False:
-            return Mistake(
-                f"replay_buffer_config: worker_side_prioritization={given!r} must be False: the replay gives new rows "
-                "the largest priority so far.",
-                ("replay_buffer_config",),
-                ({"replay_buffer_config": {"worker_side_prioritization": False}},),
-                "Leave it out, or use ApexDQN, whose workers compute priorities.",
-            )
-        return None
 
 
 class SimpleQConfig(DQNConfig):
@@ -70,7 +54,7 @@ class SimpleQConfig(DQNConfig):
         double_q=False,
         dueling=False,
         hiddens=[],  # noqa: B006
-        replay_buffer_config={**REPLAY_DEFAULTS, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=ReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
 
@@ -93,12 +77,11 @@ class RainbowConfig(DQNConfig):
         n_step=3,
         num_atoms=51,
         noisy=True,
-        replay_buffer_config={  # noqa: B006
-            **REPLAY_DEFAULTS,
-            "type": "PrioritizedReplayBuffer",
-            "prioritized_replay_alpha": 0.5,
-            "prioritized_replay_beta": [[0, 0.4], [100_000, 1.0]],
-        },
+        replay_buffer_config=ReplaySettings.defaults(
+            type="PrioritizedReplayBuffer",
+            prioritized_replay_alpha=0.5,
+            prioritized_replay_beta=[[0, 0.4], [100_000, 1.0]],
+        ),
     ) -> Self: ...
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from gymnasium import spaces
 
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT_VALUES
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
 from rllib.config.sections import Merged, OfPolicy, at_least, only_with, section
@@ -35,6 +35,7 @@ from rllib.models.catalog.groups import group_spec, member_spaces, read_by_membe
 from rllib.models.groups.mixer import MonotonicMixer
 from rllib.models.model_settings import MODEL_DEFAULTS
 from rllib.models.policy_spec import PolicySpec
+from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 
@@ -83,7 +84,7 @@ class QMixConfig(OffPolicyConfig):
         obs_agent_id: Annotated[
             bool, "the members' network reads which member it computes for, one-hot", OfPolicy
         ] = True,
-        replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
+        replay_buffer_config=ReplaySettings.defaults(type="ReplayBuffer"),
     ) -> Self: ...
 
     @section

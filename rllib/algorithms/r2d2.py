@@ -24,7 +24,6 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.sequence_replay import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -32,19 +31,11 @@ from rllib.algorithms.families.sequence_replay import (
     stored_states,
 )
 from rllib.config.conflicts import Mistake, conflict
-from rllib.config.sections import Merged, OfPolicy, above, section
+from rllib.config.sections import Keys, Merged, OfPolicy, above, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.losses.td import q_targets
+from rllib.replay.replay_settings import R2D2ReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
-
-_R2D2_REPLAY = {
-    **REPLAY_DEFAULTS,
-    "type": "MultiAgentReplayBuffer",
-    "capacity": 100_000,
-    "storage_unit": "sequences",
-    "replay_sequence_length": -1,
-    "replay_burn_in": 0,
-}
 
 
 class R2D2Config(SequenceReplayConfig, DQNConfig):
@@ -56,7 +47,6 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "learns from sequences with states of its memory, which recorded steps lack"
     needs_memory: ClassVar[bool] = True
-    replay_defaults: ClassVar[dict] = _R2D2_REPLAY
     not_on_gpu: ClassVar[str] = "sequences, whose states and targets are computed on the CPU"
     own_aliases: ClassVar[dict] = {
         **EPSILON_ALIASES,
@@ -81,7 +71,8 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
             dict,
             "type, capacity (in sequences), replay_burn_in (steps), prioritized_replay_alpha, _beta, _eps, storage",
             Merged,
-        ] = _R2D2_REPLAY,
+            Keys(R2D2ReplaySettings),
+        ] = R2D2ReplaySettings.defaults(),
         use_h_function: Annotated[bool, "learn the values of rescaled returns", OfPolicy] = True,
         h_function_epsilon: Annotated[
             float, "the linear part of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x", above(0, finite=True), OfPolicy

@@ -21,7 +21,6 @@ import numpy as np
 from rllib.algorithms.base.settings.exploration import NOISE_ALIASES, OF_ACTIONS
 from rllib.algorithms.families.off_policy_actor_critic import (
     CRITICS,
-    REPLAY_OF_A_MILLION,
     OffPolicyActorCritic,
     OffPolicyActorCriticConfig,
 )
@@ -33,6 +32,7 @@ from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
 from rllib.models.distributions.standard import Deterministic
 from rllib.models.policy_spec import PolicySpec
+from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import SampleBatch
 
 
@@ -85,7 +85,7 @@ class DDPGConfig(OffPolicyActorCriticConfig):
             float, "from where on an error counts linearly", above(0, finite=True), only_with("use_huber"), OfPolicy
         ] = 1.0,
         l2_reg: Annotated[float, "weight of half the squared weights in both losses", at_least(0), OfPolicy] = 1e-6,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "capacity": 50_000},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(capacity=50_000),
     ) -> Self: ...
 
     @section
@@ -127,7 +127,7 @@ class TD3Config(DDPGConfig):
         tau=5e-3,
         train_batch_size=100,
         num_steps_sampled_before_learning_starts=10_000,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
 

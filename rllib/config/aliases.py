@@ -205,9 +205,10 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
 }
 # Keys of a dict setting that are settings of their own, as they were in Ray 1.13 and 2.0: setting -> key -> setting.
 MOVED_OUT: Mapping[str, Mapping[str, str]] = {
-    "replay_buffer_config": dict.fromkeys(
-        ("min_size_for_sampling", "learning_starts"), "num_steps_sampled_before_learning_starts"
-    ),
+    "replay_buffer_config": {
+        **dict.fromkeys(("min_size_for_sampling", "learning_starts"), "num_steps_sampled_before_learning_starts"),
+        **dict.fromkeys(("zero_init_states", "replay_zero_init_states"), "zero_init_states"),
+    },
 }
 # Such a dict -> the settings that it has when it is read.
 READABLE_DICTS: Mapping[str, tuple[str, ...]] = {

@@ -405,7 +405,9 @@ class ConfigObject(Settings):
             if setting.merged and merge:  # what is no dict cannot be added to those that are there
                 if not isinstance(value, Mapping) and (mistake := setting.mistake(value)):
                     raise self.error(mistake)
-                resolved[name] = {**self._values[name], **value}
+                # Of two names of one key the later one counts (NestedSettings.today), so given keys come last.
+                others = {key: item for key, item in self._values[name].items() if key not in value}
+                resolved[name] = {**others, **value}
         self._values.update(resolved)
         for _, name, _ in self._flattened(given, section_name):
             if name in self.settings:

@@ -73,6 +73,11 @@ class Mistake:
         if not (self.remedies or self.examples or self.advice):
             raise TypeError(f"nothing says what ends this mistake; it needs remedies, or advice: {self.problem}")
 
+    @property
+    def no_setting_ends_it(self) -> bool:
+        """Whether only another environment, or another algorithm, ends it: it is about `env` alone."""
+        return self.names == ("env",) and not (self.remedies or self.examples)
+
     def text(self, in_words: Callable[[Remedy], str], defaults: Mapping[str, Any] = {}) -> str:
         """The problem, then what to do.
 

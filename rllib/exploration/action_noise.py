@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.sections import at_least
 from rllib.exploration.epsilon import RandomValues, worker_epsilon
-from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot, line_between
+from rllib.exploration.explorers import NOT_NEGATIVE, Exploration, Explorer, WorkerSlot, line_between
 
 
 class NoiseExplorer(Explorer):
@@ -62,21 +63,21 @@ class NoiseExplorer(Explorer):
         return noise
 
 
+# Of several types.
+_RANDOM_TIMESTEPS = Annotated[int, "first environment steps of the run with uniformly random actions", at_least(0)]
+_INITIAL_SCALE = Annotated[float, "scale of the noise after the random steps", NOT_NEGATIVE]
+_FINAL_SCALE = Annotated[float, "scale at the end of its line", NOT_NEGATIVE]
+_SCALE_TIMESTEPS = Annotated[int, "environment steps of the line from initial_scale to final_scale", at_least(0)]
+
+
 class GaussianNoise(Exploration):
-    """Independent normal noise whose standard deviation shrinks.
+    """Independent normal noise whose standard deviation shrinks."""
 
-    Attributes:
-        random_timesteps: number of first environment steps of the run with uniformly random actions.
-        stddev: standard deviation at scale 1.
-        initial_scale, final_scale, scale_timesteps: the scale changes linearly from initial_scale to final_scale, in
-            scale_timesteps environment steps after the random ones.
-    """
-
-    random_timesteps: int = 1000
-    stddev: float = 0.1
-    initial_scale: float = 1.0
-    final_scale: float = 0.02
-    scale_timesteps: int = 10_000
+    random_timesteps: _RANDOM_TIMESTEPS = 1000
+    stddev: Annotated[float, "standard deviation at scale 1", NOT_NEGATIVE] = 0.1
+    initial_scale: _INITIAL_SCALE = 1.0
+    final_scale: _FINAL_SCALE = 0.02
+    scale_timesteps: _SCALE_TIMESTEPS = 10_000
     explorer = NoiseExplorer
 
     def numbers_alone(self, timesteps: int) -> dict[str, Any]:
@@ -128,22 +129,15 @@ class OrnsteinUhlenbeckExplorer(NoiseExplorer):
 
 
 class OrnsteinUhlenbeckNoise(Exploration):
-    """Noise that is correlated over successive steps (Lillicrap et al., arXiv:1509.02971).
+    """Noise that is correlated over successive steps (Lillicrap et al., arXiv:1509.02971)."""
 
-    Attributes:
-        random_timesteps, initial_scale, final_scale, scale_timesteps: as for GaussianNoise.
-        ou_base_scale: factor of the process at scale 1.
-        ou_theta: share of the way back to zero that the process moves in a step.
-        ou_sigma: standard deviation of its steps.
-    """
-
-    random_timesteps: int = 1000
-    ou_base_scale: float = 0.1
-    ou_theta: float = 0.15
-    ou_sigma: float = 0.2
-    initial_scale: float = 1.0
-    final_scale: float = 0.02
-    scale_timesteps: int = 10_000
+    random_timesteps: _RANDOM_TIMESTEPS = 1000
+    ou_base_scale: Annotated[float, "factor of the process at scale 1", NOT_NEGATIVE] = 0.1
+    ou_theta: Annotated[float, "share of the way back to zero that the process moves in a step", NOT_NEGATIVE] = 0.15
+    ou_sigma: Annotated[float, "standard deviation of its steps", NOT_NEGATIVE] = 0.2
+    initial_scale: _INITIAL_SCALE = 1.0
+    final_scale: _FINAL_SCALE = 0.02
+    scale_timesteps: _SCALE_TIMESTEPS = 10_000
     explorer = OrnsteinUhlenbeckExplorer
 
     def numbers_alone(self, timesteps: int) -> dict[str, Any]:

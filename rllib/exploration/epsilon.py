@@ -1,11 +1,13 @@
 """Exploration by the values of discrete actions: epsilon-greedy, softmax, uniform."""
 
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
+from rllib.config.conflicts import conflict
+from rllib.config.sections import above, at_least, between
 from rllib.exploration.explorers import Exploration, WorkerSlot, line_between
 
 # Constants of Ape-X (arXiv:1803.00933, section 4.1).
@@ -13,19 +15,27 @@ BASE, EXPONENT = 0.4, 7.0
 
 
 class EpsilonGreedy(Exploration):
-    """Takes the action of the highest value, or with probability epsilon a random one.
+    """Takes the action of the highest value, or with probability epsilon a random one."""
 
-    Attributes:
-        initial_epsilon: epsilon for the first warmup_timesteps environment steps.
-        final_epsilon: epsilon at the end of the linear schedule.
-        epsilon_timesteps: environment steps from initial_epsilon to final_epsilon; 0: epsilon changes at once.
-        warmup_timesteps: environment steps before the schedule begins.
-    """
+    initial_epsilon: Annotated[float, "epsilon for the first warmup_timesteps", between(0, 1)] = 1.0
+    final_epsilon: Annotated[float, "epsilon at the end of the linear schedule", between(0, 1)] = 0.05
+    epsilon_timesteps: Annotated[
+        int, "environment steps from initial_epsilon to final_epsilon; 0: epsilon changes at once", at_least(0)
+    ] = 10_000
+    warmup_timesteps: Annotated[int, "environment steps before the schedule begins", at_least(0)] = 0
 
-    initial_epsilon: float = 1.0
-    final_epsilon: float = 0.05
-    epsilon_timesteps: int = 10_000
-    warmup_timesteps: int = 0
+    conflicts = (
+        conflict(
+            "final_epsilon",
+            "initial_epsilon",
+            when=lambda keys: keys.final_epsilon > keys.initial_epsilon,
+            why="epsilon does not grow",
+            remedies=[
+                lambda keys: {"final_epsilon": keys.initial_epsilon},
+                lambda keys: {"initial_epsilon": keys.final_epsilon},
+            ],
+        ),
+    )
 
     def numbers(self, timesteps) -> dict[str, Any]:
         return {"epsilon": np.interp(timesteps, *self._schedule)}
@@ -57,7 +67,9 @@ class PerWorkerEpsilonGreedy(EpsilonGreedy):
 class SoftQ(Exploration):
     """Draws actions with probabilities softmax(Q / temperature)."""
 
-    temperature: float = 1.0
+    temperature: Annotated[
+        float, "of the probabilities; near 0 it takes the best actions, as explore=False does", above(0, finite=True)
+    ] = 1.0
 
     def numbers(self, timesteps) -> dict[str, Any]:
         return {"temperature": self.temperature}

@@ -8,15 +8,22 @@ whole run, step by step.
 Names and settings are those of Ray 2.6's exploration classes.
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import msgspec
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config.conflicts import Conflict
+from rllib.config.nested import NestedSettings
+from rllib.config.sections import Range, at_least
 from rllib.policy import Policy
+
+# Of settings of explorations.
+NOT_NEGATIVE = Range(0, finite=True)
 
 
 class WorkerSlot(msgspec.Struct, frozen=True):
@@ -157,11 +164,22 @@ class Greedy(Explorer):
 
 
 class Exploration(msgspec.Struct, frozen=True, dict=True):
-    """Base class of the types of exploration_config. Its fields are the settings, with defaults."""
+    """Base class of the types of exploration_config. Its fields are the settings, declared as those of sections are."""
 
+    # Rules about several of them.
+    conflicts: ClassVar[tuple[Conflict, ...]] = ()
     explorer: ClassVar[type[Explorer]] = Explorer
     # Whether workers explore to different degrees for the whole run, as in Ape-X. Without workers the schedule counts.
     differs_by_worker: ClassVar[bool] = False
+
+    @classmethod
+    @functools.cache
+    def keys(cls) -> type[NestedSettings]:
+        """The settings that exploration_config may have beside the type, with their rules."""
+        hints = get_type_hints(cls, include_extras=True)
+        fields = {field.name: field.default for field in msgspec.structs.fields(cls)}
+        declared = {"__annotations__": {name: hints[name] for name in fields}, "conflicts": cls.conflicts, **fields}
+        return type(cls.__name__, (NestedSettings,), declared, setting="exploration_config", section="exploration")
 
     def numbers(self, timesteps) -> dict[str, Any]:
         """Keyword arguments of the distribution's `noise` at these environment steps, a number or an array."""
@@ -237,14 +255,14 @@ def random_choices(policy: Policy, observations: np.ndarray, scores: np.ndarray)
 
 
 class StochasticSampling(Exploration):
-    """Draws actions from the policy's distribution.
+    """Draws actions from the policy's distribution."""
 
-    Attributes:
-        random_timesteps: number of first environment steps of the run with uniformly random actions; only for
-            algorithms that do not need the probabilities of the actions taken.
-    """
-
-    random_timesteps: int = 0
+    random_timesteps: Annotated[
+        int,
+        "first environment steps of the run with uniformly random actions; only for algorithms that do not need the "
+        "probabilities of the actions taken",
+        at_least(0),
+    ] = 0
 
     @property
     def explorer(self) -> type[Explorer]:

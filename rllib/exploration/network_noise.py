@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from rllib.config.sections import Checked, at_least
 from rllib.exploration.epsilon import EpsilonGreedy
-from rllib.exploration.explorers import Exploration, Explorer, RandomStartExplorer
+from rllib.exploration.explorers import NOT_NEGATIVE, Exploration, Explorer, RandomStartExplorer
 
 # The scale of ParameterNoise changes by this factor after an episode.
 ADAPTATION = 1.01
@@ -207,18 +208,25 @@ class ParameterNoiseExplorer(Explorer):
         self.start_over()
 
 
+def _are_of_epsilon_greedy(given: Mapping | None) -> bool:
+    own = dict(given or {})
+    if own.pop("type", "EpsilonGreedy") != "EpsilonGreedy":
+        return False
+    if mistake := EpsilonGreedy.keys().mistake(own, "sub_exploration"):
+        raise ValueError(mistake.problem)
+    return True
+
+
 class ParameterNoise(Exploration):
-    """Noise in the weights, together with epsilon-greedy actions.
+    """Noise in the weights, together with epsilon-greedy actions."""
 
-    Attributes:
-        initial_stddev: scale of the noise before it has adapted.
-        random_timesteps: environment steps with random actions, after which epsilon is 0.01, as in Ray.
-        sub_exploration: settings of EpsilonGreedy to use instead.
-    """
-
-    initial_stddev: float = 1.0
-    random_timesteps: int = 10_000
-    sub_exploration: Mapping[str, Any] | None = None
+    initial_stddev: Annotated[float, "scale of the noise before it has adapted", NOT_NEGATIVE] = 1.0
+    random_timesteps: Annotated[
+        int, "environment steps with random actions, after which epsilon is 0.01, as in Ray", at_least(0)
+    ] = 10_000
+    sub_exploration: Annotated[
+        dict | None, "settings of EpsilonGreedy to use instead", Checked(_are_of_epsilon_greedy, "EpsilonGreedy's")
+    ] = None
     explorer = ParameterNoiseExplorer
     without_memory = "ParameterNoise perturbs fully connected networks, which have no state"
 

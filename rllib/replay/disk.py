@@ -27,21 +27,9 @@ _ZEROS = 2**20
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
-def storage_problem(storage) -> str | None:
-    """Reason why a replay cannot be stored there, with advice; None if it can.
-
-    Args:
-        storage: MEMORY, DISK, GPU or a directory.
-    """
-    known = (MEMORY, DISK, GPU)
-    if isinstance(storage, str) and (
-        storage in known or (os.path.isdir(place := local_path(storage)) and _is_writable(place))
-    ):
-        return None
-    return (
-        f"storage={storage!r} must be 'memory', 'gpu', 'disk' (a temporary directory that is on a disk), or the name "
-        "of an existing directory that can be written to. Use {'storage': 'disk'}."
-    )
+def can_store(storage: str) -> bool:
+    """Whether a replay can be stored there: MEMORY, DISK, GPU or a directory that can be written to."""
+    return storage in (MEMORY, DISK, GPU) or (os.path.isdir(place := local_path(storage)) and _is_writable(place))
 
 
 def directory_of(storage: str) -> str | None:

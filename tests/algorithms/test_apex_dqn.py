@@ -110,7 +110,7 @@ class TestSettings:
         }  # fmt: skip
         assert {name: config[name] for name in expected} == expected
         replay = config.replay_settings()
-        assert replay["capacity"] == 2_000_000 and replay["has_priorities"]
+        assert replay["capacity"] == 2_000_000 and replay.has_priorities
         assert replay["prioritized_replay_alpha"] == 0.6 and replay["prioritized_replay_beta"] == 0.4
 
     @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ class TestSettings:
             (
                 {"replay_buffer_config": {"capacity": 3}, "num_replay_buffer_shards": 4,
                  "num_steps_sampled_before_learning_starts": 0},
-                "capacity=3 is below num_replay_buffer_shards=4",
+                "num_replay_buffer_shards=4: capacity is shared out",
             ),
             ({"replay_buffer_config": {"worker_side_prioritization": 1}}, "must be True or False"),
             ({"replay_buffer_config": {"frame_stack_axis": -1}}, r"have the shape \(4,\). Leave it at None"),
-            ({"replay_buffer_config": {"size": 3}}, "not size"),
+            ({"replay_buffer_config": {"size": 3}}, "there is no 'size'"),
             ({"num_replay_buffer_shards": 0}, "num_replay_buffer_shards=0 must be"),
             ({"max_requests_in_flight_per_replay_worker": 0}, "must be an integer >= 1"),
             ({"max_weight_sync_delay": 0}, "must be an integer >= 1"),

@@ -359,7 +359,7 @@ def test_presets():
     rainbow = RainbowConfig()
     parts = rainbow.double_q, rainbow.dueling, rainbow.n_step, rainbow.num_atoms, rainbow.noisy
     assert parts == (True, True, 3, 51, True)
-    assert rainbow.replay_settings()["has_priorities"]
+    assert rainbow.replay_settings().has_priorities
     with make_config(ConstantReward, cls=RainbowConfig, v_min=-2.0, v_max=2.0, num_atoms=21).build() as algo:
         train(algo, 10)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06)
@@ -387,7 +387,7 @@ def test_old_names():
         {"buffer_size": 777, "prioritized_replay": False, "learning_starts": 55}
     )
     assert config.replay_settings()["capacity"] == 777
-    assert config.replay_settings()["has_priorities"] is False
+    assert config.replay_settings().has_priorities is False
     assert config.num_steps_sampled_before_learning_starts == 55
 
 

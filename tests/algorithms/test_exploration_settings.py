@@ -17,6 +17,7 @@ from rllib.algorithms.base.settings.exploration import (
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.td3 import DDPGConfig, TD3Config
+from rllib.config.conflicts import SettingsError
 from tests.envs import BoundedAction, ConstantReward, MatchObservation
 
 
@@ -130,19 +131,23 @@ def test_a_class_in_place_of_its_name():
     ("exploration", "message"),
     [
         ({"type": "GaussianNoise"}, "explores by EpsilonGreedy or"),
-        ({"type": "SoftQ", "temperature": 0}, "temperature=0 never explores"),
-        ({"type": "SoftQ", "temperatur": 1}, "SoftQ takes temperature, not temperatur"),
-        ({"type": "Random", "epsilon": 1}, "Random takes nothing else, not epsilon"),
-        ({"type": "ParameterNoise", "initial_stddev": -1}, "initial_stddev=-1 must be a finite number >= 0"),
-        ({"type": "ParameterNoise", "sub_exploration": {"type": "SoftQ"}}, "explores by EpsilonGreedy"),
-        ({"type": "ParameterNoise", "sub_exploration": {"final_epsilon": 2}}, "must be at most initial_epsilon"),
+        ({"type": "SoftQ", "temperature": 0}, "temperature=0.0 must be a number > 0"),
+        ({"type": "SoftQ", "temperatur": 1}, "there is no 'temperatur'. Did you mean 'temperature'?"),
+        ({"type": "Random", "epsilon": 1}, "there is no 'epsilon'"),
+        ({"type": "ParameterNoise", "initial_stddev": -1}, "initial_stddev=-1.0 must be a number >= 0"),
+        ({"type": "ParameterNoise", "sub_exploration": {"type": "SoftQ"}}, "must be EpsilonGreedy's"),
+        ({"type": "ParameterNoise", "sub_exploration": {"final_epsilon": 2}}, "final_epsilon=2.0 must be a number"),
+        ({"type": "EpsilonGreedy", "initial_epsilon": 0.1, "final_epsilon": 0.5}, "epsilon does not grow"),
     ],
     ids=str,
 )
 def test_mistakes(exploration, message):
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(SettingsError) as raised:
         make_config(exploration).build()
     assert message in str(raised.value)
+    (mistake,) = raised.value.mistakes
+    for remedy in mistake.remedies:
+        make_config({}).apply(remedy).validate()
 
 
 @pytest.mark.parametrize("kind", [*OF_VALUES, *OF_ACTIONS])

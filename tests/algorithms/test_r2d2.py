@@ -319,10 +319,9 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
         ({"num_quantiles": 11}, r"num_quantiles=11: .* learns quantiles.*use_h_function=False"),
         ({"replay": {"replay_burn_in": -1}}, "replay_burn_in=-1 must be an integer >= 0"),
         ({"replay": {"replay_burn_in": 2.5}}, "replay_burn_in=2.5 must be an integer >= 0"),
-        ({"replay": {"replay_sequence_length": 20}}, "replay_sequence_length must be -1"),
+        ({"replay": {"replay_sequence_length": 20}}, "replay_sequence_length=20 must be -1"),
         ({"replay": {"storage_unit": "timesteps"}}, "storage_unit='timesteps' must be 'sequences'"),
-        ({"replay": {"zero_init_states": False}}, "replay_buffer_config takes .*, not zero_init_states"),
-        ({"replay": {"frame_stack_axis": -1}}, "frame_stack_axis=-1 is for single rows"),
+        ({"replay": {"frame_stack_axis": -1}}, "frame_stack_axis is for single rows"),
         ({"replay": {"worker_side_prioritization": True}}, "must be False"),
         ({"h_function_epsilon": 0}, "h_function_epsilon"),
         ({"model": {**LSTM, "max_seq_len": 0}}, "max_seq_len"),
@@ -336,6 +335,12 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
 def test_bad_settings(settings, match):
     with pytest.raises(ValueError, match=match):
         config(**settings).build()
+
+
+def test_zero_init_states_may_be_given_with_the_replay_as_in_rllibs_files():
+    for name in ("zero_init_states", "replay_zero_init_states"):
+        made = config(replay={name: False})
+        assert made.zero_init_states is False and name not in made.replay_buffer_config
 
 
 def test_a_replay_too_small_for_what_is_sampled_before_learning_is_told_in_sequences():

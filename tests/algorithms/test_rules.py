@@ -52,8 +52,6 @@ CASES = [
     ("DQN", {"noisy": True, "exploration_config": {"type": "SoftQ"}}, "exploration_config"),
     ("DQN", {"noisy": True, "model": {"output_layer_use_bias": False}}, "model"),
     ("DQN", {"hiddens": [0]}, "hiddens"),
-    ("DQN", {"replay_buffer_config": {"worker_side_prioritization": True}}, "replay_buffer_config"),
-    ("DQN", {"replay_buffer_config": {"replay_sequence_length": 2}}, "replay_buffer_config"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, **DATA}, "input_"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, "clip_rewards": True}, "clip_rewards"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, "normalize_returns": True}, "normalize_returns"),
@@ -66,10 +64,7 @@ CASES = [
     ("R2D2", {"munchausen_alpha": 0.9, "double_q": False, "model": LSTM}, "munchausen_alpha"),
     *(
         ("R2D2", {"replay_buffer_config": given, "model": LSTM}, "replay_buffer_config")
-        for given in (
-            *({"replay_burn_in": -1}, {"replay_sequence_length": 7}, {"storage_unit": "episodes"}),
-            *(HINDSIGHT, {"frame_stack_axis": 0}),
-        )
+        for given in (HINDSIGHT, {"frame_stack_axis": 0})
     ),
     (
         "R2D2",
@@ -78,7 +73,6 @@ CASES = [
     ),
     ("ApexDQN", {"replay_buffer_config": {"capacity": 10}}, "replay_buffer_config"),
     ("ApexDQN", {"replay_buffer_config": {"capacity": 3}, "num_replay_buffer_shards": 4}, "num_replay_buffer_shards"),
-    ("ApexDQN", {"replay_buffer_config": {"worker_side_prioritization": 1.5}}, "replay_buffer_config"),
     ("ApexDDPG", {"param_resets": [10]}, "param_resets"),
     ("ApexDDPG", {"model": {"network": "simba"}}, "model"),
     ("ApexDDPG", {"model": LSTM}, "model"),
@@ -109,6 +103,7 @@ CASES = [
     ("SAC", {"q_model_config": {"max_seq_len": 5}}, "q_model_config"),
     ("SAC", {"zero_init_states": False}, "zero_init_states"),
     ("SAC", {"replay_buffer_config": {"replay_burn_in": 4}}, "replay_buffer_config"),
+    ("SAC", {"replay_buffer_config": {"replay_sequence_length": -1}}, "replay_buffer_config"),
     ("SAC", {"model": LSTM, "policy_model_config": CUSTOM}, "policy_model_config"),
     ("SAC", {"model": {**LSTM, "network": "simba"}}, "model"),
     ("SAC", {"model": {"use_attention": True}}, "model"),

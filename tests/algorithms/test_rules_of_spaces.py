@@ -74,7 +74,7 @@ CASES = [
     ("TRPO", VECTOR, CHOICES, {"model": {"vf_share_layers": True}}, "model"),
     ("DQN", VECTOR, BOUNDED, {}, "env"),
     ("PQN", VECTOR, BOUNDED, {}, "env"),
-    ("PQN", VECTOR, CHOICES, {"model": LSTM}, "model"),
+    ("PQN", VECTOR, CHOICES, {"model": {**LSTM, "layer_norm": False}}, "model"),
     ("DQN", VECTOR, CHOICES, {"model": LSTM}, "model"),
     ("DQN", VECTOR, CHOICES, {"replay_buffer_config": {"frame_stack_axis": 0}}, "replay_buffer_config"),
     ("DQN", VECTOR, CHOICES, {"replay_buffer_config": {"capacity": 10**13}}, "replay_buffer_config"),

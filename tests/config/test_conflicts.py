@@ -43,8 +43,8 @@ SAMPLES: dict[str, list] = {
     "policy_model_config": [{"custom_model": "own"}, {"use_sde": True}, {"network": "simba"}],
     "q_model_config": [{"layer_norm": True}, {"conv_filters": [[16, [8, 8], 4]]}, {"custom_model": "own"}],
     "replay_buffer_config": [
-        *({"type": "HindsightReplayBuffer"}, {"storage": "gpu"}, {"replay_sequence_length": 2}, {"capacity": 3}),
-        *({"worker_side_prioritization": 1.5}, {"replay_burn_in": -1}, {"type": "NoSuchReplay"}),
+        *({"type": "HindsightReplayBuffer"}, {"storage": "gpu"}, {"frame_stack_axis": -1}, {"capacity": 3}),
+        *({"replay_burn_in": 3}, {"replay_sequence_length": -1}),
     ],
     "env_to_module_connector": ["no function"],
     "env_wrappers": [["NoSuchWrapper"], ["NormalizeObservation"]],
@@ -106,7 +106,12 @@ def _drawn(config, names):
 def _breaking(config, rule: Found):
     """Configs with other values of the rule's settings that break it, and the mistakes, each kind of them once."""
     settings = [name for name in rule.names if name in config.settings]
-    known = [values for values in rule.values if values.keys() <= config.settings.keys()]
+    known = [
+        values
+        for values in rule.values
+        if values.keys() <= config.settings.keys()
+        and not any(config.settings[name].mistake(value) for name, value in values.items())
+    ]
     drawn = _drawn(config, settings)
     kinds = set()
     few = FEW_DRAWN if hasattr(rule.check, "__relates__") else 0  # a method may tell of several mistakes
@@ -214,6 +219,12 @@ def test_the_only_setting_of_a_mistake_gets_the_value_that_is_right():
     """Left out are those of several, and dicts to which section methods would only add."""
     assert shown({"seed": None}, names=("seed",)) == "Use .debugging(seed=None)."
     assert shown({"env_config": {}}, names=("env_config",)) == "Leave env_config out."
+
+
+def test_a_mistake_about_the_environment_alone_is_one_that_no_setting_ends():
+    assert Mistake("It is so.", ("env",), advice="Use another.").no_setting_ends_it
+    assert not Mistake("It is so.", ("env",), ({"env": "CartPole-v1"},)).no_setting_ends_it
+    assert not Mistake("It is so.", ("env", "lr"), advice="Use another.").no_setting_ends_it
 
 
 def test_a_mistake_says_what_ends_it():

@@ -5,11 +5,18 @@ from typing import Annotated
 
 import pytest
 
-from rllib import PPOConfig
+from rllib import DQNConfig, PPOConfig
+from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.config.conflicts import SettingsError
 from rllib.config.nested import NestedSettings
 from rllib.config.sections import at_least, section
 from rllib.models.model_settings import MEMORIES, ModelSettings
+from rllib.replay.replay_settings import (
+    R2D2ReplaySettings,
+    ReplaySettings,
+    SequenceReplaySettings,
+    ShardedReplaySettings,
+)
 from tests.config.probes import other_value
 
 
@@ -68,12 +75,27 @@ def test_a_setting_with_another_declaration_keeps_its_keys():
     assert Mine.settings["model"].keys.of is ModelSettings and Mine.settings["model"].of_policy
 
 
-# ------------------------------------------------------------------ the keys of model
+def test_the_name_of_a_key_that_was_given_last_counts():
+    config = DQNConfig().training(replay_buffer_config={"alpha": -1.0})
+    (mistake,) = [each for each in config.mistakes() if each.names == ("replay_buffer_config",)]
+    assert config.apply(mistake.remedies[0]).replay_settings().prioritized_replay_alpha == 0.6
+    config.training(replay_buffer_config={"alpha": 0.3})
+    assert config.replay_settings().prioritized_replay_alpha == 0.3
 
 
-def test_defaults_are_right():
-    assert ModelSettings.mistake(ModelSettings.defaults()) is None
-    assert dict(ModelSettings()) == ModelSettings.defaults()
+# ------------------------------------------------------------------ the keys of the settings that have some
+
+CLASSES = (
+    *(ModelSettings, ReplaySettings, SequenceReplaySettings, R2D2ReplaySettings, ShardedReplaySettings),
+    *(kind.keys() for kind in KINDS.values()),
+)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_defaults_are_right(cls):
+    assert cls.mistake(cls.defaults()) is None
+    assert dict(cls()) == cls.defaults()
+    assert all(row.meaning for row in cls.describe())
 
 
 OWN = type("Own", (), {})
@@ -84,37 +106,46 @@ VALUES = {
     "conv_filters": ["impala", "nature"],
     "fcnet_hiddens": [[], [8, 4]],
     "orthogonal_gains": [{"policy": 1.0}],
+    "final_epsilon": [0.9],
+    "initial_epsilon": [0.1],
 }
 
 
-def values_of(key):
-    setting = ModelSettings.settings[key]
-    return [setting.default, *(VALUES.get(key) or [other_value(setting)])]
+def values_of(setting):
+    return [setting.default, *(VALUES.get(setting.name) or [other_value(setting)])]
 
 
-def unchecked(given):
+def unchecked(cls, given):
     """The settings, whatever is wrong with them."""
-    settings = ModelSettings()
+    settings = cls()
     list(settings._take(given))
     return settings
 
 
-@pytest.mark.parametrize("rule", ModelSettings.conflicts, ids=lambda rule: f"{rule.rule}: {rule.why}"[:60])
-def test_every_rule_breaks_and_each_remedy_ends_it(rule):
+@pytest.mark.parametrize(
+    ("cls", "rule"),
+    [(cls, rule) for cls in CLASSES for rule in vars(cls).get("conflicts", ())],
+    ids=lambda each: getattr(each, "__name__", None) or f"{each.rule}: {each.why}"[:60],
+)
+def test_every_rule_breaks_and_each_remedy_ends_it(cls, rule):
     keys = [key for key in rule.names if key not in MEMORIES] + [key for key in MEMORIES if key in rule.names]
-    for context in ({}, {"use_attention": True}):
-        for values in itertools.product(*map(values_of, keys)):
-            settings = unchecked(given := {**context, **dict(zip(keys, values))})
+    for context in ({}, {"use_attention": True}) if cls is ModelSettings else ({},):
+        for values in itertools.product(*(values_of(cls.settings[key]) for key in keys)):
+            settings = unchecked(cls, given := {**context, **dict(zip(keys, values))})
             if mistake := rule.mistake(settings):
-                assert ModelSettings.mistake(given)
+                assert cls.mistake(given)
                 assert mistake.remedies
                 for remedy in mistake.remedies:
-                    assert rule.mistake(unchecked({**given, **remedy})) is None
+                    assert rule.mistake(unchecked(cls, {**given, **remedy})) is None
                 return
     raise AssertionError("no settings break the rule")
 
 
-@pytest.mark.parametrize("key", [key for key in ModelSettings.settings if key not in VALUES])
-def test_a_wrong_value_of_any_key_is_refused_with_a_value_that_is_right(key):
-    (remedy,) = ModelSettings.mistake({key: object}).remedies
-    assert ModelSettings.mistake(remedy["model"]) is None
+@pytest.mark.parametrize(
+    ("cls", "key"),
+    [(cls, key) for cls in CLASSES for key in cls.settings if cls is not ModelSettings or key not in VALUES],
+)
+def test_a_wrong_value_of_any_key_is_refused_with_a_value_that_is_right(cls, key):
+    mistake = cls.mistake({key: object})
+    assert mistake.remedies
+    assert [cls.mistake(remedy[cls.setting]) for remedy in mistake.remedies] == [None] * len(mistake.remedies)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rllib import PPOConfig
+from rllib.config.conflicts import SettingsError
 from rllib.env import TaskSettableEnv
 from rllib.env.factories.settable_tasks import set_next_task, summary_of
 
@@ -182,10 +183,9 @@ def test_wrapped_environments_have_tasks_too():
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_an_environment_without_tasks_is_refused_at_build(num_workers):
-    with pytest.raises(
-        TypeError, match=r"methods get_task and set_task, but CartPoleEnv has none\. Derive it from rllib\.env\.Task"
-    ):
+    with pytest.raises(SettingsError, match=r"but CartPoleEnv has none\. Derive it from rllib\.env\.Task") as raised:
         config_of("CartPole-v1", next_level, num_workers).build()
+    assert raised.value.mistakes[0].remedies == ({"env_task_fn": None},)
 
 
 def test_tasks_need_an_environment():

@@ -263,7 +263,11 @@ class Trial:
     def _remedied(self, draw: Draw, error: Exception) -> Draw | None:
         """The draw with a remedy of the refusal; without one, without a setting that it names."""
         message = str(error)
-        with_remedies = [mistake for mistake in getattr(error, "mistakes", ()) if mistake.remedies]
+        mistakes = getattr(error, "mistakes", ())
+        if any(mistake.no_setting_ends_it for mistake in mistakes):
+            self.outcome.refusals.append((message, {}))  # it is complete: it says that no setting helps
+            return None
+        with_remedies = [mistake for mistake in mistakes if mistake.remedies]
         if not with_remedies:
             self.outcome.refusals.append((message, None))
             return _without_named(draw, message)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from rllib.replay import disk
-from rllib.replay.disk import directory_of, storage_problem
+from rllib.replay.disk import can_store, directory_of
 from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import Column
 
 STACKED = (Column("obs", (6, 4), "uint8"), Column("new_obs", (6, 4), "uint8"), Column("rewards"))
@@ -57,9 +58,10 @@ def test_temporary_directories_in_memory_are_passed_over(tmp_path, monkeypatch):
 
 
 def test_what_is_no_storage_is_named(tmp_path):
-    assert storage_problem("memory") is storage_problem("disk") is storage_problem(str(tmp_path)) is None
-    for wrong in ("/none/such", "Disk", None, 3, tmp_path, ["disk"]):
-        assert "must be 'memory', 'gpu', 'disk'" in storage_problem(wrong)
+    assert can_store("memory") and can_store("disk") and can_store(str(tmp_path))
+    assert not can_store("/none/such") and not can_store("Disk")
+    for wrong in ("/none/such", "Disk", None, 3, ["disk"]):
+        assert "storage=" in ReplaySettings.mistake({"storage": wrong}).problem
 
 
 def test_more_than_the_disk_is_refused_with_the_size(tmp_path, monkeypatch):

@@ -254,7 +254,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         # Tasks of each worker's environments, of which checkpoints and results tell; [] without env_task_fn.
         self._env_tasks: list[list] = []
         if self.config.env_task_fn is not None:
-            self._env_tasks = self.workers.foreach_env(task_of)
+            with naming_settings(self.config):
+                self._env_tasks = self.workers.foreach_env(task_of)
         self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 

@@ -22,7 +22,7 @@ from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.evaluation import EvaluationConfig
-from rllib.algorithms.base.settings.exploration import KINDS, exploration_problem, exploration_settings
+from rllib.algorithms.base.settings.exploration import KINDS, exploration_mistake, exploration_settings
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases
@@ -386,18 +386,19 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     @relation("exploration_config")
     def _check_exploration(self) -> Mistake | None:
         """The type of exploration is one of the algorithm's, and takes these settings."""
-        given = self.exploration_config
-        problem = exploration_problem(given, self.default_exploration, self.exploration_kinds)
-        samples = given.get("type", self.default_exploration["type"]) == "StochasticSampling"
-        if not problem and samples and self.needs_probabilities and given.get("random_timesteps"):
-            problem = (
-                f"exploration_config: random_timesteps={given['random_timesteps']} plays actions that the policy did "
-                "not draw, and this algorithm needs their probabilities. Leave it out, or use SAC, TD3 or DQN."
-            )
-        if not problem:
+        given, default = self.exploration_config, self.default_exploration
+        if mistake := exploration_mistake(given, default, self.exploration_kinds):
+            return mistake
+        samples = given.get("type", default["type"]) == "StochasticSampling"
+        if not (samples and self.needs_probabilities and given.get("random_timesteps")):
             return None
-        remedy = {"exploration_config": dict(self.default_exploration)}
-        return Mistake(problem, ("exploration_config",), (remedy,), advice=None)
+        return Mistake(
+            f"exploration_config: random_timesteps={given['random_timesteps']} plays actions that the policy did not "
+            "draw, and this algorithm needs their probabilities.",
+            ("exploration_config",),
+            ({"exploration_config": {**given, "random_timesteps": 0}},),
+            "Leave it out, or use SAC, TD3 or DQN.",
+        )
 
     @relation("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker")
     def _check_batch_of_fragments(self) -> Mistake | None:

@@ -28,24 +28,16 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import fault_tolerance
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
-from rllib.config.config_object import relation
-from rllib.config.conflicts import Mistake
-from rllib.config.sections import Merged, at_least, only_with, section
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.config.conflicts import conflict
+from rllib.config.sections import Keys, Merged, at_least, only_with, section
 from rllib.evaluation.postprocess.td_errors import TDErrors
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.policy import Policy
+from rllib.replay.replay_settings import ShardedReplaySettings
 from rllib.sample_batch import SampleBatch
 
-SHARDED_REPLAY = {
-    **REPLAY_DEFAULTS,
-    "capacity": 2_000_000,
-    "worker_side_prioritization": True,
-    # Of Ray's configs; there is nothing to choose here.
-    "no_local_replay_buffer": True,
-    "replay_buffer_shards_colocated_with_driver": True,
-}
 # Updates by which the learner may be behind before no more fragments are taken in.
 MOST_UPDATES_OWED = 8
 
@@ -55,7 +47,6 @@ class DistributedReplayConfig(OffPolicyConfig):
 
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "keeps its replay in processes that sampling workers fill"
-    replay_defaults: ClassVar[dict] = SHARDED_REPLAY
     not_on_gpu: ClassVar[str] = "replays in other processes"
     starts_by_rows: ClassVar[bool] = True
 
@@ -75,7 +66,8 @@ class DistributedReplayConfig(OffPolicyConfig):
             "type, capacity (of all shards), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, "
             "storage, worker_side_prioritization",
             Merged,
-        ] = SHARDED_REPLAY,
+            Keys(ShardedReplaySettings),
+        ] = ShardedReplaySettings.defaults(),
         num_replay_buffer_shards: Annotated[int, "processes that the replay is shared out to", at_least(1)] = 4,
         max_weight_sync_delay: Annotated[
             int, "steps that a worker makes between new weights", at_least(1), only_with("num_rollout_workers")
@@ -94,29 +86,18 @@ class DistributedReplayConfig(OffPolicyConfig):
     @section
     def reporting(self, *, min_time_s_per_iteration=30, min_sample_timesteps_per_iteration=25_000) -> Self: ...
 
-    @relation("replay_buffer_config", "num_replay_buffer_shards")
-    def _check_shards(self):
-        """The capacity of `replay_buffer_config` is at least `num_replay_buffer_shards`."""
-        settings, shards = self.replay_settings(), self.num_replay_buffer_shards
-        if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
-            return Mistake(
-                f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}.",
-                ("replay_buffer_config", "num_replay_buffer_shards"),
-                ({"num_replay_buffer_shards": 1}, {"replay_buffer_config": {"capacity": shards}}),
-            )
-        return None
-
-    @relation("replay_buffer_config")
-    def _check_prioritization(self):
-        """worker_side_prioritization in `replay_buffer_config` is True or False."""
-        given = self.replay_settings()["worker_side_prioritization"]
-        if type(given) is not bool:
-            return Mistake(
-                f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False.",
-                ("replay_buffer_config",),
-                ({"replay_buffer_config": {"worker_side_prioritization": True}},),
-            )
-        return None
+    conflicts = (
+        conflict(
+            "replay_buffer_config",
+            "num_replay_buffer_shards",
+            when=lambda config: config.replay_settings().capacity < config.num_replay_buffer_shards,
+            why="capacity is shared out to the shards, and each needs a row",
+            remedies=[
+                {"num_replay_buffer_shards": 1},
+                lambda config: {"replay_buffer_config": {"capacity": config.num_replay_buffer_shards}},
+            ],
+        ),
+    )
 
 
 @dataclass
@@ -178,7 +159,7 @@ class DistributedReplay(OffPolicy):
     def workers_give_priorities(self, policy_id: str) -> bool:
         """Whether a policy's rows come with TD errors."""
         settings = self.config_of(policy_id).replay_settings()
-        return settings["has_priorities"] and settings["worker_side_prioritization"]
+        return settings.has_priorities and settings.worker_side_prioritization
 
     def make_postprocess(self, policy_id: str) -> Transitions:
         postprocess = super().make_postprocess(policy_id)
@@ -189,7 +170,7 @@ class DistributedReplay(OffPolicy):
     def make_replay(self, policy_id: str) -> ReplayShards:
         config = self.config_of(policy_id)
         shards = config.num_replay_buffer_shards
-        ring = self.ring(config.replay_settings()["capacity"] // shards, policy_id)
+        ring = self.ring(config.replay_settings().capacity // shards, policy_id)
         ring.func.check_room(*ring.args, copies=shards)
         replay = ReplayShards(
             ring,

@@ -27,58 +27,27 @@ from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAhea
 from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
-from rllib.config.sections import Merged, OfPolicy, above, at_least, between, section
+from rllib.config.sections import Keys, Merged, OfPolicy, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation import seeding
 from rllib.evaluation.offline.rows import transitions
-from rllib.evaluation.postprocess.hindsight import FUTURE, STRATEGIES, HindsightTransitions
+from rllib.evaluation.postprocess.hindsight import HindsightTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
-from rllib.replay.disk import MEMORY, storage_problem
+from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, Column, MultiAgentBatch, SampleBatch
-from rllib.schedules import Schedule, schedule_problem, values_of
+from rllib.schedules import Schedule
 from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, write_checkpoint
 
-REPLAY_DEFAULTS = {
-    "type": "MultiAgentPrioritizedReplayBuffer",
-    "capacity": 50_000,
-    "prioritized_replay_alpha": 0.6,
-    "prioritized_replay_beta": 0.4,
-    "prioritized_replay_eps": 1e-6,
-    "replay_sequence_length": 1,
-    "worker_side_prioritization": False,
-    "frame_stack_axis": None,
-    "storage": MEMORY,
-    "n_sampled_goal": 4,
-    "goal_selection_strategy": FUTURE,
-}
-# Names of Ray's buffers -> whether they have priorities.
-REPLAY_TYPES = {
-    "PrioritizedReplayBuffer": True,
-    "MultiAgentPrioritizedReplayBuffer": True,
-    "PrioritizedEpisodeReplayBuffer": True,
-    "ReplayBuffer": False,
-    "MultiAgentReplayBuffer": False,
-    "EpisodeReplayBuffer": False,
-    "HindsightReplayBuffer": False,
-    "HerReplayBuffer": False,
-}
-# Types whose rows have further goals (evaluation/postprocess/hindsight.py); the second name is Stable-Baselines3's.
-HINDSIGHT_TYPES = ("HindsightReplayBuffer", "HerReplayBuffer")
-# Ray 2.10+ name of a buffer's setting -> ours
-REPLAY_ALIASES = {
-    "alpha": "prioritized_replay_alpha",
-    "beta": "prioritized_replay_beta",
-    "eps": "prioritized_replay_eps",
-}
 # Remedies.
 _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
@@ -94,8 +63,6 @@ class OffPolicyConfig(SamplingAheadConfig):
     without_memory: ClassVar[str] = Transitions.without_memory
     learns_from_data: ClassVar[bool] = True
     mixes_data: ClassVar[bool] = True
-    # Keys of replay_buffer_config, and their defaults.
-    replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
     not_on_gpu: ClassVar[str] = ""
     # Whether learning starts by the number of rows in the replay, which one that is too small never reaches.
@@ -119,17 +86,17 @@ class OffPolicyConfig(SamplingAheadConfig):
     @property
     def rows_of_capacity(self) -> int:
         """Rows that replay_buffer_config's capacity has room for."""
-        return max(self.replay_settings()["capacity"] * self.steps_per_unit // self.steps_per_row, 1)
+        return max(self.replay_settings().capacity * self.steps_per_unit // self.steps_per_row, 1)
 
     @property
     def needs_goals(self) -> bool:
         """Whether rows are relabelled with goals that episodes achieved."""
-        return self.replay_settings()["type"] in HINDSIGHT_TYPES
+        return self.replay_settings().has_goals
 
     @property
     def rows_per_step(self) -> int:
         """Rows in the replay for each step of an environment, further goals included."""
-        return 1 + self.replay_settings()["n_sampled_goal"] if self.needs_goals else 1
+        return 1 + self.replay_settings().n_sampled_goal if self.needs_goals else 1
 
     @section
     def rollouts(self, *, rollout_fragment_length="auto") -> Self:
@@ -160,48 +127,22 @@ class OffPolicyConfig(SamplingAheadConfig):
             "goal_selection_strategy",
             Merged,
             OfPolicy,
-        ] = REPLAY_DEFAULTS,
+            Keys(ReplaySettings),
+        ] = ReplaySettings.defaults(),
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self: ...
 
     @section
     def reporting(self, *, min_sample_timesteps_per_iteration=1000) -> Self: ...
 
-    @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
-    def _check_replay(self) -> Mistake | None:
-        """`replay_buffer_config` is a type of replay with its settings, and has room for the first rows."""
-        problem = self._replay_problem()
-        if not isinstance(problem, str):
-            return problem
-        remedy = {"replay_buffer_config": self.settings["replay_buffer_config"].default}
-        return Mistake(problem, ("replay_buffer_config",), (remedy,), advice=None)
-
-    def _replay_problem(self) -> Mistake | str | None:
-        settings, defaults = self.replay_settings(), self.replay_defaults
-        capacity = settings["capacity"]
-        if settings["type"] not in REPLAY_TYPES:
-            return f"replay_buffer_config: there is no type {settings['type']!r}. There are {', '.join(REPLAY_TYPES)}."
-        unknown = settings.keys() - defaults.keys() - {"has_priorities"}
-        if unknown:
-            return f"replay_buffer_config takes {', '.join(defaults)}, not {', '.join(sorted(map(str, unknown)))}."
-        if type(capacity) is not int or capacity < 1:
-            return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
-        if problem := self._goals_problem():
-            return f"replay_buffer_config: {problem}"
-        if self.starts_by_rows and (problem := self.lost_before_learning()):
-            return problem
-        if settings["frame_stack_axis"] not in (None, 0, -1):
-            return (
-                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of "
-                "the frames in an observation, so that each is stored once; or None, to store observations whole."
-            )
-        if problem := storage_problem(settings["storage"]):
-            return f"replay_buffer_config: {problem}"
-        return _priorities_problem(settings, defaults)
+    @relation("replay_buffer_config", "num_steps_sampled_before_learning_starts")
+    def _check_room(self) -> Mistake | None:
+        """`replay_buffer_config` has room for the first rows."""
+        return self.lost_before_learning() if self.starts_by_rows else None
 
     def lost_before_learning(self) -> Mistake | None:
         """What is wrong where the replay drops rows before learning starts; None if it has room for them."""
-        capacity, start = self.replay_settings()["capacity"], self.num_steps_sampled_before_learning_starts
+        capacity, start = self.replay_settings().capacity, self.num_steps_sampled_before_learning_starts
         if capacity * self.steps_per_unit >= start * self.rows_per_step:
             return None
         rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
@@ -214,20 +155,6 @@ class OffPolicyConfig(SamplingAheadConfig):
             ({"replay_buffer_config": {"capacity": enough}}, {"num_steps_sampled_before_learning_starts": most}),
             f"Use {{'capacity': {enough}}} or more, or num_steps_sampled_before_learning_starts={most} or less.",
         )
-
-    def _goals_problem(self) -> str | None:
-        settings, defaults = self.replay_settings(), self.replay_defaults
-        number, strategy = settings["n_sampled_goal"], settings["goal_selection_strategy"]
-        if type(number) is not int or number < 1:
-            return f"n_sampled_goal={number!r} must be an integer >= 1. Use {{'n_sampled_goal': 4}}."
-        if strategy not in STRATEGIES:
-            return f"there is no goal_selection_strategy {strategy!r}. There are {', '.join(STRATEGIES)}."
-        for name in ("n_sampled_goal", "goal_selection_strategy"):
-            if not self.needs_goals and settings[name] != defaults[name]:
-                return (
-                    f"{name}={settings[name]!r} is for hindsight replay, but the type is {settings['type']!r}. Use "
-                    f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
-                )
 
     conflicts = (
         conflict(
@@ -280,25 +207,14 @@ class OffPolicyConfig(SamplingAheadConfig):
     @property
     def keeps_rows_on_gpu(self) -> bool:
         """Whether the replay is on the learner's GPU."""
-        return self.replay_settings()["storage"] == GPU
-
-    @relation("replay_buffer_config")
-    def _check_rows(self):
-        """replay_sequence_length in `replay_buffer_config` is 1."""
-        if self.replay_settings()["replay_sequence_length"] != 1:
-            return Mistake(
-                "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps.",
-                ("replay_buffer_config",),
-                ({"replay_buffer_config": {"replay_sequence_length": 1}},),
-            )
-        return None
+        return self.replay_settings().storage == GPU
 
     @of_spaces("replay_buffer_config")
     def _check_goals(self, policy: NewPolicy):
         """Hindsight replay in `replay_buffer_config` is for environments with one agent."""
         if self.needs_goals and policy.num_agents is not None:
             return Mistake(
-                f"replay_buffer_config: type={self.replay_settings()['type']!r} asks the environment for the rewards "
+                f"replay_buffer_config: type={self.replay_settings().type!r} asks the environment for the rewards "
                 f"of other goals, and {policy.run.env!r} has several agents.",
                 ("replay_buffer_config",),
                 (_PLAIN_REPLAY,),
@@ -309,7 +225,7 @@ class OffPolicyConfig(SamplingAheadConfig):
     @of_spaces("replay_buffer_config")
     def _check_frames(self, policy: NewPolicy):
         """frame_stack_axis in `replay_buffer_config` is for observations that are stacks of frames."""
-        axis, shape = self.replay_settings()["frame_stack_axis"], observation_column(policy.observation_space).shape
+        axis, shape = self.replay_settings().frame_stack_axis, observation_column(policy.observation_space).shape
         if axis is not None and len(shape) < 2:
             return Mistake(
                 f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
@@ -320,31 +236,13 @@ class OffPolicyConfig(SamplingAheadConfig):
             )
         return None
 
-    def replay_settings(self) -> dict[str, Any]:
-        """replay_buffer_config under the names of Ray 2.6, completed by the defaults."""
-        given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
-        settings = {**self.replay_defaults, **given}
-        kind = settings["type"]
-        if isinstance(settings["capacity"], float) and settings["capacity"].is_integer():  # 1e6
-            settings["capacity"] = int(settings["capacity"])
-        settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
-        return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
+    def replay_settings(self) -> ReplaySettings:
+        """The keys of replay_buffer_config, under their present names."""
+        return self.settings["replay_buffer_config"].keys.of(self.replay_buffer_config)
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Steps of each of a worker's environments per fragment: n_step, unless it is given."""
         return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
-
-
-def _priorities_problem(settings: dict, defaults: dict) -> str | None:
-    for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
-        value = settings[name]
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
-            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
-    given = settings["prioritized_replay_beta"]
-    beta = schedule_problem(given)
-    if not beta and not all(0 <= each <= 1 for each in values_of(given)):
-        beta = f"must be >= 0 and <= 1, but is {given!r}"
-    return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 
 
 class OffPolicy(SamplingAhead):
@@ -381,7 +279,7 @@ class OffPolicy(SamplingAhead):
 
     def prepare_policy(self, policy_id: str) -> None:
         """Makes what a policy needs beside its learner."""
-        beta = self.config_of(policy_id).replay_settings()["prioritized_replay_beta"]
+        beta = self.config_of(policy_id).replay_settings().prioritized_replay_beta
         self._betas[policy_id], self._updates_owed[policy_id] = Schedule(beta), 0.0
         self._empty_at[policy_id], self._stats[policy_id] = self.timesteps, {}
         replay = self.replays[policy_id] = self.make_replay(policy_id)
@@ -434,7 +332,7 @@ class OffPolicy(SamplingAhead):
             return Transitions(*rows)
         goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
         return HindsightTransitions(
-            *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]
+            *rows, goals=goals, num_goals=settings.n_sampled_goal, strategy=settings.goal_selection_strategy
         )
 
     def stored_observation(self, policy_id: str) -> Column:
@@ -458,7 +356,7 @@ class OffPolicy(SamplingAhead):
     def make_replay(self, policy_id: str):
         """Makes the replay of a policy."""
         config = self.config_of(policy_id)
-        if config.replay_settings()["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
+        if config.replay_settings().storage == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
             raise Unfit(
                 "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
                 "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets.",
@@ -503,10 +401,9 @@ class OffPolicy(SamplingAhead):
     def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
         """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
         settings = self.config_of(policy_id).replay_settings()
-        axis = settings["frame_stack_axis"]
-        alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
-        place = self.replay_columns(policy_id), capacity, axis, alpha, settings["storage"]
-        epsilon = settings["prioritized_replay_eps"]
+        alpha = settings.prioritized_replay_alpha if settings.has_priorities else None
+        place = self.replay_columns(policy_id), capacity, settings.frame_stack_axis, alpha, settings.storage
+        epsilon = settings.prioritized_replay_eps
         return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
 
     # ------------------------------------------------------------------ building blocks of a training step

@@ -31,7 +31,6 @@ from gymnasium import spaces
 
 from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.sequence_replay import (
     SequenceReplay,
     SequenceReplayConfig,
@@ -40,7 +39,7 @@ from rllib.algorithms.families.sequence_replay import (
 )
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
-from rllib.config.sections import Merged, OfPolicy, at_least, section
+from rllib.config.sections import Keys, Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
@@ -65,6 +64,7 @@ from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
 from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.residual.spec import BATCH_EPSILON
+from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, LOSS_MASK, OBS, SEQ_LENS, MultiAgentBatch, SampleBatch
 
 if TYPE_CHECKING:
@@ -87,8 +87,6 @@ _CRITIC_SETTINGS = (
 _OF_BOTH = (*MEMORIES, "max_seq_len", *PREVIOUS_STEP)
 # Statistics of the observations that networks normalise by.
 OBSERVED_FILE = "observed.safetensors"
-_REPLAY_DEFAULTS = {**REPLAY_DEFAULTS, "storage_unit": "timesteps", "replay_burn_in": 0}
-REPLAY_OF_A_MILLION = {**_REPLAY_DEFAULTS, "capacity": 1_000_000}
 
 
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
@@ -105,8 +103,6 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     learns_by_batch: ClassVar[bool] = False
     # Setting of a network that cannot be the user's -> the reason, a clause.
     not_custom: ClassVar[Mapping[str, str]] = {}
-    replay_defaults: ClassVar[dict] = _REPLAY_DEFAULTS
-    storage_unit: ClassVar[str] = "timesteps"
     # Why the networks cannot have a memory, for the message; empty: they can.
     without_memory: ClassVar[str] = ""
 
@@ -169,7 +165,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             "type, capacity (in steps), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, "
             "n_sampled_goal, goal_selection_strategy; with a memory replay_burn_in (steps)",
             Merged,
-        ] = REPLAY_OF_A_MILLION,
+            Keys(SequenceReplaySettings),
+        ] = SequenceReplaySettings.defaults(),
     ) -> Self: ...
 
     @section
@@ -292,16 +289,21 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return self._memory_problem() if self.replays_sequences else self._sequences_without_memory()
 
     def _sequences_without_memory(self) -> Mistake | None:
-        burn_in = self.replay_settings().get("replay_burn_in", 0)
-        given = f"zero_init_states={self.zero_init_states}" if not self.zero_init_states else ""
-        given = f"replay_buffer_config: replay_burn_in={burn_in!r}" if burn_in else given
+        replay, own = self.replay_settings(), SequenceReplaySettings()
+        keys = "replay_burn_in", "replay_sequence_length"
+        of_sequences = [key for key in keys if replay.get(key, own[key]) != own[key]]
+        plain = {"replay_buffer_config": {key: own[key] for key in of_sequences}} if of_sequences else {}
+        given = [f"replay_buffer_config: {key}={replay[key]!r}" for key in of_sequences]
+        if not self.zero_init_states:
+            plain["zero_init_states"] = True
+            given.append("zero_init_states=False")
         if not given:
             return None
-        names = ("replay_buffer_config", "zero_init_states", "model")
-        plain = {} if self.zero_init_states else {"zero_init_states": True}
-        plain |= {"replay_buffer_config": {"replay_burn_in": 0}} if burn_in else {}
-        problem = f"{given} is for networks with a memory, and these have none."
-        return Mistake(problem, names, (plain, *(() if self.without_memory else ({"model": {"use_lstm": True}},))))
+        return Mistake(
+            f"{' and '.join(given)} is for networks with a memory, and these have none.",
+            ("replay_buffer_config", "zero_init_states", "model"),
+            (plain, *(() if self.without_memory else ({"model": {"use_lstm": True}},))),
+        )
 
     def _memory_problem(self) -> Mistake | None:
         """Settings that do not go with a memory."""

@@ -5,14 +5,13 @@ zeros, or with the state that the worker had there (`zero_init_states=False`), a
 steps before, `replay_burn_in` of them, without a gradient.
 """
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
-from rllib.config.config_object import relation
-from rllib.config.conflicts import Mistake
+from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.evaluation.settings import Postprocess
@@ -28,8 +27,6 @@ class SequenceReplayConfig(OffPolicyConfig):
     """Settings of replayed sequences."""
 
     without_memory: ClassVar[str] = ""
-    # What replay_buffer_config's capacity counts where rows are sequences.
-    storage_unit: ClassVar[str] = "sequences"
 
     @section
     def training(
@@ -52,44 +49,20 @@ class SequenceReplayConfig(OffPolicyConfig):
         given = self.model.get("max_seq_len")
         return given if type(given) is int and given > 0 else ModelSettings.max_seq_len
 
-    def replay_settings(self) -> dict[str, Any]:
-        settings = super().replay_settings()
-        # RLlib's files say it there as well; where the two differ, the check refuses it.
-        for name in ("zero_init_states", "replay_zero_init_states"):
-            if settings.get(name) is self.zero_init_states:
-                del settings[name]
-        return settings
-
-    @relation("replay_buffer_config", "zero_init_states", "model")
-    def _check_rows(self):
-        """`replay_buffer_config` fits to sequences where the network has a memory, else to single rows."""
-        return self._sequences_problem() if self.replays_sequences else super()._check_rows()
-
-    def _sequences_problem(self) -> Mistake | None:
-        settings = self.replay_settings()
-        burn_in, unit = settings.get("replay_burn_in", 0), self.storage_unit
-        if type(burn_in) is not int or burn_in < 0:
-            problem = f"replay_burn_in={burn_in!r} must be an integer >= 0 (steps)."
-            remedy, advice = {"replay_burn_in": 0}, "Use 0 for none."
-        elif settings["replay_sequence_length"] not in (-1, self.replay_defaults["replay_sequence_length"]):
-            problem = "replay_sequence_length must be -1: sequences have replay_burn_in + model['max_seq_len'] steps."
-            remedy, advice = {"replay_sequence_length": -1}, "Leave it out, and set these."
-        elif settings.get("storage_unit", unit) != unit:
-            problem = f"storage_unit={settings['storage_unit']!r} must be {unit!r}."
-            remedy = {"storage_unit": unit}
-            advice = f"Leave it out: capacity counts {'steps' if unit == 'timesteps' else unit}."
-        elif self.needs_goals:
-            problem = f"type={settings['type']!r} is for single rows, not for sequences."
-            remedy = {"type": "ReplayBuffer"}
-            advice = "Use another type, or an algorithm without a memory: DQN, or SAC without use_lstm and use_gru."
-        elif settings["frame_stack_axis"] is not None:
-            problem = f"frame_stack_axis={settings['frame_stack_axis']!r} is for single rows."
-            remedy = {"frame_stack_axis": None}
-            advice = "Leave it out: with a memory, observations need no stacks of frames."
-        else:
-            return None
-        names = ("replay_buffer_config",)
-        return Mistake(f"replay_buffer_config: {problem}", names, ({names[0]: remedy},), advice)
+    conflicts = (
+        conflict(
+            "replay_buffer_config",
+            when=lambda config: config.replays_sequences and config.needs_goals,
+            why="hindsight replay is for single rows, and networks with a memory have sequences",
+            remedies=[{"replay_buffer_config": {"type": "ReplayBuffer"}}],
+        ),
+        conflict(
+            "replay_buffer_config",
+            when=lambda config: config.replays_sequences and config.replay_settings().frame_stack_axis is not None,
+            why="frame_stack_axis is for single rows; with a memory, observations need no stacks of frames",
+            remedies=[{"replay_buffer_config": {"frame_stack_axis": None}}],
+        ),
+    )
 
 
 class SequenceReplay(OffPolicy):
@@ -105,7 +78,7 @@ class SequenceReplay(OffPolicy):
             config.gamma,
             config.n_step,
             policy.spec.max_seq_len,
-            config.replay_settings()["replay_burn_in"],
+            config.replay_settings().replay_burn_in,
             0 if config.zero_init_states else policy.state_size,
         )
 

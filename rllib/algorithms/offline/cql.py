@@ -16,11 +16,11 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.base.from_checkpoint import file_of
-from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig, Temperature
 from rllib.config.sections import above, at_least, only_with, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import cql
+from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 MULTIPLIER_FILE = "multiplier.safetensors"
@@ -55,7 +55,7 @@ class CQLConfig(SACConfig):
         ] = 5.0,
         deterministic_backup: Annotated[bool, "targets without the entropy of the next action"] = True,
         num_steps_sampled_before_learning_starts=0,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
 

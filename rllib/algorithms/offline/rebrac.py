@@ -15,7 +15,6 @@ import numpy as np
 
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.recorded.settings import SAMPLER
-from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.td3 import TD3, TD3Config
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
@@ -24,6 +23,7 @@ from rllib.evaluation.offline.rows import transitions
 from rllib.losses.deterministic import critic_loss, regularised_actor_loss
 from rllib.losses.loss import LossOverModules
 from rllib.offline.dataset import Dataset
+from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import ACTIONS, NEXT_ACTIONS, Column
 
 
@@ -48,7 +48,7 @@ class ReBRACConfig(TD3Config):
             float, "beta_2: what the squared distance from the next recorded action takes off a target", at_least(0)
         ] = 0.01,
         num_steps_sampled_before_learning_starts=0,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
     @relation("input_")

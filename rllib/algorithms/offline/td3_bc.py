@@ -7,11 +7,11 @@ the environment after the data. Observations are normalised by the data, as in t
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.td3 import TD3, TD3Config
 from rllib.config.sections import at_least, section
 from rllib.losses.deterministic import cloning_actor_loss
 from rllib.losses.loss import LossOverModules
+from rllib.replay.replay_settings import SequenceReplaySettings
 
 
 class TD3BCConfig(TD3Config):
@@ -32,7 +32,7 @@ class TD3BCConfig(TD3Config):
         model={"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"},  # noqa: B006
         alpha: Annotated[float | list, "weight of the critic's value, or a schedule of it", at_least(0)] = 2.5,
         num_steps_sampled_before_learning_starts=0,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 from gymnasium import spaces
 
 from rllib.algorithms.families.off_policy_actor_critic import (
-    REPLAY_OF_A_MILLION,
     OffPolicyActorCritic,
     OffPolicyActorCriticConfig,
 )
@@ -17,6 +16,7 @@ from rllib.config.sections import section
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
+from rllib.replay.replay_settings import SequenceReplaySettings
 
 
 class WeightedCloningConfig(OffPolicyActorCriticConfig):
@@ -34,7 +34,7 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
         self,
         *,
         num_steps_sampled_before_learning_starts=0,
-        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+        replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
 
 

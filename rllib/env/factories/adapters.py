@@ -9,6 +9,7 @@ from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import FilterObservation
 
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.env.factories.critic_keys import CriticKeys
 from rllib.env.factories.masks import ActionMask
@@ -48,14 +49,18 @@ class PartialObservation(Adapter):
         if not unknown:
             return
         if keys:
-            raise ValueError(
+            raise Unfit(
                 f"{self.setting}: no agent of {env_name} has an observation with {unknown[0]!r}; the keys of theirs "
-                f"are {keys}. Use .environment(ignore_observation_keys=[...]) with keys of them."
+                f"are {keys}.",
+                "Use .environment(ignore_observation_keys=[...]) with keys of them.",
+                {"ignore_observation_keys": [key for key in self.ignored if key in keys]},
             )
-        raise ValueError(
+        raise Unfit(
             f"{self.setting} must be keys of Dict observations, but those of the agents of {env_name} are of "
-            f"{', '.join(dict.fromkeys(map(str, spaces)))}. Of a group they are a Tuple with a part for each member: "
-            "leave the keys out in the environment, before with_agent_groups."
+            f"{', '.join(dict.fromkeys(map(str, spaces)))}.",
+            "Of a group they are a Tuple with a part for each member: leave the keys out in the environment, before "
+            "with_agent_groups.",
+            {"ignore_observation_keys": []},
         )
 
     def wrapped(self, env) -> gymnasium.Env | VectorEnv:
@@ -65,10 +70,11 @@ class PartialObservation(Adapter):
         kept = list(self._without(dict.fromkeys(keys)))
         if not kept or len(kept) != len(keys) - len(self.ignored):
             has = f"a Dict with the keys {keys}" if keys else str(space)
-            raise ValueError(
+            raise Unfit(
                 f"{self.setting} must be some of the keys of a Dict observation, but the observation space of "
-                f"{env_name(env)} is {has}. Use .environment(ignore_observation_keys=[...]) with keys of it, and keep "
-                "at least one."
+                f"{env_name(env)} is {has}.",
+                "Use .environment(ignore_observation_keys=[...]) with keys of it, and keep at least one.",
+                {"ignore_observation_keys": []},
             )
         return _PartialVector(env, kept) if is_vector else FilterObservation(env, kept)
 

@@ -12,6 +12,7 @@ import gymnasium
 from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv
 
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.models.observations.flat_spaces import next_to_zero
 
@@ -46,9 +47,10 @@ class CriticKeys(Adapter):
         keys = list(observation_space.spaces) if isinstance(observation_space, Dict) else []
         if not set(self.keys) < set(keys):
             has = f"a Dict with the keys {keys}" if keys else str(observation_space)
-            raise ValueError(
-                f"{self.setting} must be some of the keys of a Dict observation, but the observation space is {has}. "
-                "Use .environment(critic_observation_keys=[...]) with keys of it, and leave the policy at least one."
+            raise Unfit(
+                f"{self.setting} must be some of the keys of a Dict observation, but the observation space is {has}.",
+                "Use .environment(critic_observation_keys=[...]) with keys of it, and leave the policy at least one.",
+                {"critic_observation_keys": []},
             )
         return observation_space
 

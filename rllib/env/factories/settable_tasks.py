@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 
 
@@ -55,13 +56,15 @@ def task_of(env: Any) -> Any:
     """The present task of an environment, in its wrappers.
 
     Raises:
-        TypeError: if it has no tasks that env_task_fn could set.
+        Unfit: (a ValueError) if it has no tasks that env_task_fn could set.
     """
     own = getattr(env, "unwrapped", env)
     if not (callable(getattr(own, "get_task", None)) and callable(getattr(own, "set_task", None))):
-        raise TypeError(
+        raise Unfit(
             "env_task_fn needs environments with the methods get_task and set_task, but "
-            f"{type(own).__name__} has none. Derive it from rllib.env.TaskSettableEnv."
+            f"{type(own).__name__} has none.",
+            "Derive it from rllib.env.TaskSettableEnv, or leave env_task_fn out.",
+            {"env_task_fn": None},
         )
     return own.get_task()
 

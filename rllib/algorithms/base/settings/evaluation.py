@@ -4,7 +4,7 @@ import logging
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.recorded.settings import SAMPLER
-from rllib.algorithms.base.settings.exploration import exploration_problem
+from rllib.algorithms.base.settings.exploration import exploration_mistake
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
@@ -144,9 +144,10 @@ class EvaluationConfig(ConfigObject):
                     f"evaluation_config {name}", f"{name} has no effect in evaluation_config", logging.WARNING
                 )
             if name == "exploration_config":
-                problem = exploration_problem(value, self.default_exploration, self.exploration_kinds)
-                if problem:
-                    return self._wrong_in_evaluation(f"evaluation_config: {problem}", rest, advice=None)
+                mistake = exploration_mistake(value, self.default_exploration, self.exploration_kinds)
+                if mistake:
+                    rest |= mistake.remedies[0]
+                    return self._wrong_in_evaluation(f"evaluation_config: {mistake.problem}", rest)
         return None
 
     @staticmethod

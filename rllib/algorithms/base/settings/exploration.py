@@ -4,12 +4,13 @@ Each type is a class in the folder exploration: its fields are the settings, wit
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 
 import msgspec
 from gymnasium import spaces
 
-from rllib.config.conflicts import Unfit
+from rllib.config.conflicts import Mistake, Unfit
 from rllib.config.setting_types import shortened
 from rllib.exploration import action_noise, epsilon
 from rllib.exploration.explorers import Exploration, StochasticSampling
@@ -135,60 +136,39 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
             "Use StochasticSampling, or let the environment take all parts of an action in one array.",
             {"exploration_config": dict(default)},
         )
-    return KINDS.get(kind, kind)(**settings).for_actions(action_space)
+    made = kind(**settings) if _is_own(kind) else KINDS[kind](**KINDS[kind].keys()(settings))
+    return made.for_actions(action_space)
 
 
-def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
-    """Message about the first rule that the exploration_config breaks, with advice; None if there is none."""
+def exploration_mistake(config: Mapping, default: Mapping, kinds: Sequence[str]) -> Mistake | None:
+    """The first rule that the exploration_config breaks; None if there is none."""
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
-    advice = f"Use .exploration(exploration_config={dict(default)!r})."
+    right = {"exploration_config": dict(default)}
+
+    def wrong(problem: str) -> Mistake:
+        return Mistake(problem, ("exploration_config",), (right,))
+
     if _is_own(kind):
         try:
             kind(**settings)
         except (TypeError, ValueError) as error:
-            return f"exploration_config: {kind.__name__} cannot be made of {settings}: {error}"
+            return wrong(f"exploration_config: {kind.__name__} cannot be made of {settings}: {error}.")
         return None
     if kind not in kinds:
         reason = f" ({kind}: {_REASONS[kind]})" if kind in _REASONS else ""
-        return (
+        return wrong(
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
-            f"{' or '.join(kinds)}{reason}, or by a class of your own derived from Exploration. {advice}"
+            f"{' or '.join(kinds)}{reason}, or by a class of your own derived from Exploration."
         )
     if _SCHEDULE_OF_0_8.keys() & settings.keys():
-        return (
+        return wrong(
             "exploration_config: exploration_fraction and schedule_max_timesteps are two factors of one number of "
-            "steps, and one is missing. Use epsilon_timesteps (or scale_timesteps, for noise on continuous actions)."
+            "steps, and one is missing. It is epsilon_timesteps (or scale_timesteps, for noise on continuous actions)."
         )
-    known = KINDS[kind].__struct_fields__
-    unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)
-    if unknown:
-        return f"exploration_config: {kind} takes {', '.join(known) or 'nothing else'}, not {unknown}. {advice}"
-    if kind in OF_NOVELTY:
-        problem = KINDS[kind].problem(settings)
-        return problem and f"exploration_config: {problem}. {advice}"
-    sub_exploration = settings.pop("sub_exploration", None)
-    for name, value in settings.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
-            never = ": a schedule that never ends" if name == "epsilon_timesteps" else ""
-            return f"exploration_config: {name}={value!r} must be a finite number >= 0{never}. {advice}"
-    if settings.get("temperature", 1) == 0:
-        return "exploration_config: temperature=0 never explores. Use .exploration(explore=False) or a temperature > 0."
-    if "initial_epsilon" in settings:
-        return _epsilon_problem(settings, advice)
-    if sub_exploration is not None:
-        if not isinstance(sub_exploration, Mapping):
-            return (
-                f"exploration_config: sub_exploration={shortened(sub_exploration)} must be a dict of EpsilonGreedy's."
-            )
-        return exploration_problem(sub_exploration, {"type": "EpsilonGreedy"}, ("EpsilonGreedy",))
-    return None
-
-
-def _epsilon_problem(settings: Mapping, advice: str) -> str | None:
-    initial, final = settings["initial_epsilon"], settings["final_epsilon"]
-    if not final <= initial <= 1:
-        return (
-            f"exploration_config: final_epsilon={final} must be at most initial_epsilon={initial}, and both at most 1. "
-            f"{advice}"
-        )
+    mistake = KINDS[kind].keys().mistake(settings)
+    if mistake is None:
+        return None
+    # The settings as they are but for the wrong ones.
+    ends = ({**config, "type": kind, **remedy["exploration_config"]} for remedy in mistake.remedies)
+    return replace(mistake, remedies=(*({"exploration_config": each} for each in ends), right))

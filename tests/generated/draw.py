@@ -123,6 +123,8 @@ def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
             world |= {"agents": 2, "style": "all"}
     if kind == "data":
         world["data"] = {"form": rng.choice(["json", "parquet", "npz", "arrays"]), "episodes": rng.choice([6, 12])}
+        if world["data"]["form"] == "arrays":
+            world["data"]["says_next"] = rng.random() < 0.5
         if config.mixes_data and rng.random() < 0.3:
             world["data"]["share"] = 0.5
     if kind == "single" and rng.random() < 0.04:

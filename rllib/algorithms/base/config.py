@@ -453,7 +453,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         if given is None or policy.spec.critic:
             return None
         return Mistake(
-            f"model={{'vf_hiddens': {given}}} are layers of a value, which the network of {self.algorithm_name} has not.",
+            f"model={{'vf_hiddens': {given}}}: the network of {self.algorithm_name} has no value for these layers.",
             ("model",),
             ({"model": {"vf_hiddens": None}},),
         )

@@ -202,6 +202,8 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
     if name == "exploration_config":
         kinds = [kind for kind in config.exploration_kinds if kind in KINDS]
         return values.exploration(rng, kinds, KINDS, config.needs_probabilities)
+    if name == "policies" and rng.random() < 0.4:
+        return {"first": _own_settings(rng, config, world), "second": {}}
     if name == "output":
         return {"directory": "steps"}
     if name in SMALL and SMALL[name] and (name in COSTLY or rng.random() < 0.9):
@@ -211,6 +213,14 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
     if name in values.TABLES:
         return rng.choice(values.TABLES[name])
     return value_of(rng, setting)
+
+
+def _own_settings(rng: random.Random, config, world: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in which a policy differs from its run."""
+    names = sorted(name for name, each in config.settings.items() if each.of_policy and is_drawn(each))
+    return {
+        name: value_in(rng, name, config, world) for name in rng.sample(names, min(len(names), rng.choice([1, 2, 3])))
+    }
 
 
 def _memory_chance(config) -> float:

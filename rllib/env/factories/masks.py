@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from rllib.env.factories.adapter import Adapter, StepInputs
+from rllib.env.streams.tensors_as_arrays import reset_as_arrays, row_of
 from rllib.env.streams.vector import autoreset_mode
 from rllib.errors import NoActionError
 from rllib.models.distributions.choose import distribution_for
@@ -140,7 +141,8 @@ class _MaskedVector(VectorWrapper):
         self.single_observation_space = adapter.space(env.single_observation_space, env.single_action_space)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._masks = None if adapter.mask_from == "info" else _method_of(env)
-        self._same_step = autoreset_mode(env) is AutoresetMode.SAME_STEP
+        self._mode = autoreset_mode(env)
+        self._same_step = self._mode is AutoresetMode.SAME_STEP
         if self._same_step and self._masks:
             raise ValueError(
                 "action_mask_from='method' does not get the masks of final observations where a vector environment "
@@ -150,7 +152,7 @@ class _MaskedVector(VectorWrapper):
         self._newest = np.ones((env.num_envs, self.single_observation_space[adapter.mask_key].n), np.int8)
 
     def reset(self, *, seed=None, options=None):
-        observations, infos = self.env.reset(seed=seed, options=options)
+        self.env, (observations, infos) = reset_as_arrays(self.env, self._mode, seed=seed, options=options)
         return self._with_mask(observations, infos, "reset()"), infos
 
     def step(self, actions):
@@ -177,7 +179,7 @@ class _MaskedVector(VectorWrapper):
             raise self._adapter.no_mask("the final step()", infos.get("final_info", {}))
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
-            finals[index] = self._adapter.added_to(infos["final_obs"][index], infos["final_info"][key][index])
+            finals[index] = self._adapter.added_to(row_of(infos["final_obs"], index), infos["final_info"][key][index])
         return finals
 
 

@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.env.streams.tensors_as_arrays import reset_as_arrays, row_of
 from rllib.env.streams.vector import autoreset_mode
 from rllib.errors import NoActionError
 from rllib.models.model_settings import PREVIOUS_STEP, ModelSettings
@@ -149,7 +150,7 @@ class _PreviousStepVector(VectorWrapper):
     def reset(self, *, seed=None, options=None):
         # gymnasium takes the mask out of the dict.
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool)).copy()
-        observations, infos = self.env.reset(seed=seed, options=options)
+        self.env, (observations, infos) = reset_as_arrays(self.env, self._mode, seed=seed, options=options)
         self._forget(mask)
         self._resets_next[mask] = False
         return self._with_previous(observations), infos
@@ -180,7 +181,7 @@ class _PreviousStepVector(VectorWrapper):
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
             last = self._actions[index].copy(), float(self._rewards[index, 0])
-            finals[index] = self._previous.added_to(infos["final_obs"][index], *last)
+            finals[index] = self._previous.added_to(row_of(infos["final_obs"], index), *last)
         return finals
 
     def _forget(self, environments: np.ndarray) -> None:

@@ -92,6 +92,22 @@ class AsArrays(VectorWrapper):
         return _mapped(values, np.ndarray, lambda array: torch.from_numpy(np.array(array)).to(self._device))
 
 
+def reset_as_arrays(env: VectorEnv, mode: AutoresetMode, **given) -> tuple[VectorEnv, tuple]:
+    """The environment, inside an AsArrays if its reset() gives tensors, and the result of reset() as arrays."""
+    result = env.reset(**given)
+    if (device := device_of(result[0])) is None:
+        return env, result
+    env = AsArrays(env, device, mode)
+    return env, env.converted(result)
+
+
+def row_of(batch, index: int):
+    """One row of a batched observation, or of an array of observations."""
+    if isinstance(batch, dict):
+        return {key: row_of(part, index) for key, part in batch.items()}
+    return tuple(row_of(part, index) for part in batch) if isinstance(batch, tuple) else batch[index]
+
+
 def _to_arrays(values):
     return _mapped(values, sys.modules["torch"].Tensor, lambda tensor: tensor.detach().cpu().numpy())
 

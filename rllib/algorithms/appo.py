@@ -122,7 +122,8 @@ class APPO(IMPALA):
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self._kl.coefficients}
+        return {**super().algorithm_state(), "kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
         self._kl.restore(state["kl_coeff"])

@@ -26,6 +26,7 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
+from rllib.algorithms.base.saving import numbers_in
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
@@ -264,6 +265,16 @@ class IMPALA(Algorithm):
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker * max(config.num_rollout_workers, 1)
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
+
+    def algorithm_state(self) -> dict[str, Any]:
+        # An iteration in which a policy does not learn reports its newest update.
+        stats = {policy_id: numbers_in(stats) for policy_id, stats in self._stats.items()}
+        return {**super().algorithm_state(), "stats": stats}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
+        saved = state.get("stats", {})  # earlier checkpoints have none
+        self._stats |= {policy_id: saved[policy_id] for policy_id in self.learners.keys() & saved.keys()}
 
     def training_step(self) -> dict[str, dict[str, float]]:
         for policy_id in self._policies_due():

@@ -15,7 +15,6 @@ Departures from the paper:
 Defaults are as in the authors' and CleanRL's scripts for classic control.
 """
 
-import dataclasses
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -86,9 +85,7 @@ class PQN(SamplingAhead):
 
     def make_policy_spec(self, observation_space, action_space, config: PQNConfig) -> PolicySpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
-        return dataclasses.replace(
-            spec, distribution=QValues(int(action_space.n), masked=spec.is_masked), critic=False, vf_share_layers=True
-        )
+        return spec.without_value(distribution=QValues(int(action_space.n), masked=spec.is_masked))
 
     def make_postprocess(self, policy_id: str) -> QLambda:
         config = self.config_of(policy_id)

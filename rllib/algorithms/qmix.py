@@ -33,7 +33,7 @@ from rllib.losses.loss import LossOverModules
 from rllib.losses.mixing import MIXER, mixing_loss
 from rllib.models.catalog.groups import group_spec, member_spaces, read_by_member
 from rllib.models.groups.mixer import MonotonicMixer
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import MODEL_DEFAULTS, OF_MEMORIES
 from rllib.models.policy_spec import PolicySpec
 from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
@@ -108,7 +108,7 @@ class QMixConfig(OffPolicyConfig):
                     f"model={{{name!r}: {given[name]!r}}} is not available here: a group's replay holds single steps, "
                     "not sequences.",
                     ("model",),
-                    (self.with_defaults("use_lstm", "use_gru", "use_attention"),),
+                    (self.with_defaults(*OF_MEMORIES),),
                     "Leave it out, and let observations hold what matters of the last steps.",
                 )
         for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std", "use_sde"):

@@ -69,7 +69,7 @@ from rllib.losses.sac import (
 from rllib.losses.sac_variants import categorical, tqc
 from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
-from rllib.models.model_settings import MEMORIES
+from rllib.models.model_settings import OF_MEMORIES
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import of_only_policy
@@ -149,14 +149,14 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
             "model",
             when=lambda config: config.limits_costs and config.replays_sequences,
             why="a critic of costs has no memory",
-            remedies=[{"cost_limit": None}, lambda config: config.with_defaults(*MEMORIES)],
+            remedies=[{"cost_limit": None}, lambda config: config.with_defaults(*OF_MEMORIES)],
         ),
         conflict(
             "num_atoms",
             "model",
             when=lambda config: config.num_atoms > 1 and config.replays_sequences,
             why="distributions of returns have no memory",
-            remedies=[{"num_atoms": 1}, lambda config: config.with_defaults(*MEMORIES)],
+            remedies=[{"num_atoms": 1}, lambda config: config.with_defaults(*OF_MEMORIES)],
         ),
         conflict(
             "v_min",

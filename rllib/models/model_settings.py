@@ -69,6 +69,8 @@ PREVIOUS_STEP = (
     *("lstm_use_prev_action", "lstm_use_prev_reward"),
     *("attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
 )
+# What a network without a memory leaves at its default.
+OF_MEMORIES = (*MEMORIES, *PREVIOUS_STEP)
 
 # ---------------------------------------------------------------------- types and rules
 
@@ -111,6 +113,11 @@ def memories(settings: Mapping) -> list[str]:
     return [key for key in MEMORIES if settings[key]]
 
 
+def without_memories(settings: Mapping) -> dict[str, Any]:
+    """The remedy that leaves a network without a memory, and without what only a memory reads."""
+    return {key: MODEL_DEFAULTS[key] for key in OF_MEMORIES if settings[key]}
+
+
 def _without_memory(key: str, breaks: Callable[[Mapping], Any], why: str) -> Conflict:
     """A key that does not go with a memory."""
     return conflict(
@@ -118,7 +125,7 @@ def _without_memory(key: str, breaks: Callable[[Mapping], Any], why: str) -> Con
         *MEMORIES,
         when=lambda model: breaks(model) and memories(model),
         why=why,
-        remedies=[{key: DEFAULT}, lambda model: dict.fromkeys(memories(model), False)],
+        remedies=[{key: DEFAULT}, without_memories],
     )
 
 
@@ -165,7 +172,7 @@ _CONFLICTS = (
         when=lambda model: model.custom_model is not None and memories(model),
         why="a custom model has its own layers, and no memory is put behind them; it may have one itself "
         "(docs/guide/networks.md)",
-        remedies=[lambda model: dict.fromkeys(memories(model), False)],
+        remedies=[without_memories],
     ),
     *(
         conflict(

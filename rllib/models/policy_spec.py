@@ -146,6 +146,10 @@ class PolicySpec:
         """Number of columns of encoded observations; 0 if the network reads the rows as they are stored."""
         return 0 if self.encoder.as_stored else self.encoder.size + 1
 
+    def without_value(self, **changes) -> "PolicySpec":
+        """The same network without a value and its layers, with further changes of attributes."""
+        return dataclasses.replace(self, critic=False, vf_share_layers=True, vf_hiddens=None, **changes)
+
     def layout(self) -> Layout:
         """Layout of the parameters in the flat vector."""
         if self.residual:

@@ -161,6 +161,24 @@ def test_a_restored_run_goes_on_exactly(name, tmp_path):
         assert results[0]["info"] == results[1]["info"]
 
 
+@pytest.mark.parametrize("name", ["TD3", "DQN"])
+def test_a_restored_run_reports_the_newest_update_of_each_network(name, tmp_path):
+    """An iteration in which an actor is delayed, or in which no update is due, reports the one before."""
+    config = small(name).environment({"TD3": BoundedAction, "DQN": ConstantReward}[name])
+    late = {"TD3": {"policy_delay": 3}, "DQN": {"training_intensity": 0.5}}[name]
+    config.training(**late, store_buffer_in_checkpoints=True, num_steps_sampled_before_learning_starts=0)
+    config.rollouts(rollout_fragment_length=1).reporting(min_sample_timesteps_per_iteration=0)
+    config.reporting(min_train_timesteps_per_iteration=0)
+    with config.build() as algo, config.build() as other:
+        stats = {}
+        while not stats.get("actor_loss" if name == "TD3" else "mean_q"):
+            stats = algo.train()["info"]["learner"].get("default_policy", {}).get("learner_stats", {})
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        results = [each.train()["info"]["learner"] for each in (algo, other)]
+        assert results[0] == results[1]
+        assert results[0]["default_policy"]["learner_stats"].keys() == stats.keys()
+
+
 class Actions(gymnasium.Env):
     """Takes actions of a given space alone, eight in an episode, and rewards each with 1."""
 

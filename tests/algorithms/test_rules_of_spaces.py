@@ -25,6 +25,7 @@ PARTS = spaces.Tuple([CHOICES, CHOICES])
 LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 5}
 CONV = {"conv_filters": [[4, [4, 4], 2]]}
 NARROW = {"fcnet_hiddens": [8]}
+OF_VALUE = {"vf_hiddens": [8], "vf_share_layers": False}
 
 
 class Drawn(gym.Env):
@@ -71,11 +72,15 @@ CASES = [
     ("PPO", IMAGE, CHOICES, {"model": CONV, "learner": "numpy"}, "learner"),
     ("PPO", VECTOR, CHOICES, {"learner": "numpy", "torch_autocast": "bfloat16"}, "torch_autocast"),
     ("TRPO", VECTOR, CHOICES, {"model": LSTM}, "model"),
+    ("TRPO", VECTOR, CHOICES, {"model": {**LSTM, "lstm_use_prev_action": True}}, "model"),
     ("TRPO", VECTOR, CHOICES, {"model": {"vf_share_layers": True}}, "model"),
     ("DQN", VECTOR, BOUNDED, {}, "env"),
     ("PQN", VECTOR, BOUNDED, {}, "env"),
     ("PQN", VECTOR, CHOICES, {"model": {**LSTM, "layer_norm": False}}, "model"),
     ("DQN", VECTOR, CHOICES, {"model": LSTM}, "model"),
+    ("DQN", VECTOR, CHOICES, {"model": OF_VALUE}, "model"),
+    ("PQN", VECTOR, CHOICES, {"model": OF_VALUE}, "model"),
+    ("SAC", VECTOR, BOUNDED, {"model": OF_VALUE}, "model"),
     ("DQN", VECTOR, CHOICES, {"replay_buffer_config": {"frame_stack_axis": 0}}, "replay_buffer_config"),
     ("DQN", VECTOR, CHOICES, {"replay_buffer_config": {"capacity": 10**13}}, "replay_buffer_config"),
     ("DQN", VECTOR, CHOICES, {"replay_buffer_config": {"type": "HindsightReplayBuffer"}}, "replay_buffer_config"),

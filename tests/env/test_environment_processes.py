@@ -16,12 +16,14 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from rllib import PPOConfig
+from rllib.config.conflicts import SettingsError
 from rllib.env import make_stream, resolve
 from rllib.env.factories.vectorized import AsyncFactory
 from rllib.env.streams.process import EnvironmentProcess
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, ProbeFailure
+from tests.generated import worlds
 
 FAILS_IN = 1
 # An hour: nobody waits for it.
@@ -189,6 +191,41 @@ def test_errors_of_constructors_are_raised_with_their_traceback():
     notes = "\n".join(caught.value.__notes__)
     assert "environment 0 of rollout worker 2 (test_errors" in notes and "env_config={'key': 1}" in notes
     assert 'raise ProbeFailure("no such file")' in notes
+
+
+def test_an_error_of_a_constructor_is_that_of_each_question():
+    """An AttributeError, too, which getattr() with a default would take for the answer; nothing waits for another."""
+
+    class Lacks(CountingEnv):
+        def __init__(self, config):
+            self.absent  # noqa: B018
+
+    made = EnvironmentProcess(lambda: Lacks({}), "an environment", "Lacks")
+    try:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="absent"):
+                getattr(made, "agent_iter", None)
+            with pytest.raises(RuntimeError, match="absent"):
+                made.observation_space  # noqa: B018
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("door", [worlds.parallel, worlds.aec])
+def test_environments_of_pettingzoo_have_methods_in_place_of_spaces(door):
+    world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}
+    config = PPOConfig().environment(door, env_config=world).training(train_batch_size=12, sgd_minibatch_size=6)
+    config.rollouts(num_rollout_workers=0, gym_env_vectorize_mode="async").training(model={"fcnet_hiddens": [4]})
+    with config.build() as algorithm:
+        assert algorithm.train()["episode_len_mean"] == (3 if door is worlds.parallel else 6)
+
+
+def test_an_environment_with_its_own_loop_is_refused():
+    world = {"observation": "numbers", "action": "choice", "length": 3}
+    config = PPOConfig().environment(worlds.External, env_config=world)
+    with pytest.raises(SettingsError, match="drives its own loop") as caught:
+        config.rollouts(num_rollout_workers=0, gym_env_vectorize_mode="async").build()
+    assert {"gym_env_vectorize_mode": "sync"} in caught.value.mistakes[0].remedies
 
 
 def test_an_error_that_cannot_be_pickled_is_told_all_the_same():

@@ -5,12 +5,14 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from rllib import PPOConfig
 from rllib.env.factories.adapter import ActionRow
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.models.observations.flat_spaces import flat_leaves
 from tests.envs import ProbeEnv, in_vector
+from tests.generated import worlds
 
 BOTH = PreviousStep(action=True, reward=True)
 
@@ -76,3 +78,16 @@ def test_a_dict_gets_more_keys():
     assert set(BOTH.added_to({"a": 1}, np.zeros(2), 3.0)) == {"a", "prev_actions", "prev_rewards"}
     with pytest.raises(ValueError, match="cannot get"):
         BOTH.space(spaces.Dict({"prev_actions": spaces.Discrete(2)}), spaces.Discrete(2))
+
+
+def test_tensors_are_arrays_before_something_is_added_to_them():
+    world = {"observation": "dict", "action": "choice", "length": 3, "autoreset": "SAME_STEP"}
+    model = {"fcnet_hiddens": [4], "use_lstm": True, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    sampled = []
+    for door in (worlds.vector, worlds.tensors):
+        config = PPOConfig().environment(door, env_config=world).training(model=model)
+        config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=8)
+        with config.training(train_batch_size=16, sgd_minibatch_size=8).debugging(seed=0).build() as algorithm:
+            sampled.append(algorithm.workers.local_worker().sample()[0])
+    for name in ("obs", "actions", "rewards", "truncateds"):
+        np.testing.assert_array_equal(sampled[0][name], sampled[1][name])

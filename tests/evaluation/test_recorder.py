@@ -110,6 +110,25 @@ def test_resets_of_vector_environments_are_no_steps(tmp_path, mode):
     assert 40 < len(dataset) <= 60
 
 
+class Still(CountingEnv):
+    """Each observation is that of a reset; episodes are truncated."""
+
+    def reset(self, **keywords):
+        seen, info = super().reset(**keywords)
+        return np.zeros_like(seen), info
+
+    def step(self, action):
+        seen, reward, terminated, truncated, info = super().step(action)
+        return np.zeros_like(seen), reward, False, terminated or truncated, info
+
+
+@pytest.mark.parametrize("format_", ["npz", "json", "parquet"])
+def test_a_final_observation_like_that_of_a_reset_is_known(tmp_path, format_):
+    dataset = recorded(config(tmp_path, Still, format_=format_), check=False)
+    assert dataset.columns["truncateds"].sum() >= 10 and dataset.has_next.all()
+    assert not any("next episode" in notice for notice in dataset.notices)
+
+
 def test_an_episode_ends_where_its_environment_fails(tmp_path):
     made = config(tmp_path, RaisingEnv, envs=1).environment(env_config={"step": 15})
     made.fault_tolerance(restart_failed_sub_environments=True)

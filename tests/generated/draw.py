@@ -63,6 +63,8 @@ def draw(seed: int) -> Draw:
         settings[name] = value_in(rng, name, config, world)
     if "first" in (settings.get("policies") or ()):
         settings["policy_mapping_fn"] = rng.choice([{"agent_*": "first"}, {"agent_0": "first", "agent_*": "second"}])
+    if world.get("mask") == "observation":
+        settings.pop("env_to_module_connector", None)  # it flattens the mask, which is one no more
     if world["kind"] == "client":
         settings["num_rollout_workers"] = 0  # the server of the only client
     return {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
@@ -123,6 +125,8 @@ def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
             world |= {"agents": 2, "style": "all"}
     if kind == "data":
         world["data"] = {"form": rng.choice(["json", "parquet", "npz", "arrays"]), "episodes": rng.choice([6, 12])}
+        if world["data"]["form"] == "arrays":
+            world["data"]["says_next"] = rng.random() < 0.5
         if config.mixes_data and rng.random() < 0.3:
             world["data"]["share"] = 0.5
     if kind == "single" and rng.random() < 0.04:
@@ -200,6 +204,8 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
     if name == "exploration_config":
         kinds = [kind for kind in config.exploration_kinds if kind in KINDS]
         return values.exploration(rng, kinds, KINDS, config.needs_probabilities)
+    if name == "policies" and rng.random() < 0.4:
+        return {"first": _own_settings(rng, config, world), "second": {}}
     if name == "output":
         return {"directory": "steps"}
     if name in SMALL and SMALL[name] and (name in COSTLY or rng.random() < 0.9):
@@ -209,6 +215,14 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
     if name in values.TABLES:
         return rng.choice(values.TABLES[name])
     return value_of(rng, setting)
+
+
+def _own_settings(rng: random.Random, config, world: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in which a policy differs from its run."""
+    names = sorted(name for name, each in config.settings.items() if each.of_policy and is_drawn(each))
+    return {
+        name: value_in(rng, name, config, world) for name in rng.sample(names, min(len(names), rng.choice([1, 2, 3])))
+    }
 
 
 def _memory_chance(config) -> float:

@@ -15,6 +15,8 @@ from tests.generated.draw import Draw
 
 # A draw that takes longer hangs (seconds), on a machine whose cores are free.
 HANGS_S = 60.0
+# A short name, for sockets; on a file system in memory, where files are there at once, if there is one.
+_IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
 # Draws after which a process is replaced all the same: what a long one gathers is no fault of a draw.
 MOST_DRAWS = 500
 
@@ -31,7 +33,7 @@ class Runner:
         self.hangs_s, self._preload = hangs_s, preload
         self._context = multiprocessing.get_context("spawn")
         self._process = self._connection = None
-        self._directory = tempfile.TemporaryDirectory(prefix="gn", dir="/tmp", ignore_cleanup_errors=True)
+        self._directory = tempfile.TemporaryDirectory(prefix="gn", dir=_IN_MEMORY, ignore_cleanup_errors=True)
         self._stacks = Path(self._directory.name, "stacks")
         self._draws = 0
 
@@ -55,7 +57,7 @@ class Runner:
                 return self._connection.recv()
             kind, message = "hang", f"it has not ended within {limit:.0f} s"
             with contextlib.suppress(OSError):
-                os.kill(self._process.pid, signal.SIGUSR1)
+                os.kill(self._process.pid, signal.SIGUSR2)
                 self._process.join(5)
         except (EOFError, ConnectionError):
             self._process.join(5)
@@ -112,7 +114,7 @@ def _serve(connection, directory: str, preload: bool) -> None:
     tempfile.tempdir = None
     stacks = open(Path(directory, "stacks"), "w")  # noqa: SIM115 - open as long as the process
     faulthandler.enable(stacks, all_threads=True)
-    faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
+    faulthandler.register(signal.SIGUSR2, stacks, all_threads=True)
     # Here alone, since it takes seconds; what is loaded is left out of each draw's garbage collection.
     if preload:
         import torch._dynamo  # noqa: F401

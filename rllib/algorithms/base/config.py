@@ -30,6 +30,7 @@ from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.models.model_settings import OF_MEMORIES
 from rllib.models.policy_spec import PolicySpec
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.storage.local_path import local_path
@@ -446,6 +447,18 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         default = {"exploration_config": dict(self.default_exploration)}
         return self.no_memory(reason, policy.spec, default) if reason else None
 
+    @of_network()
+    def _check_value_layers(self, policy: NewPolicy):
+        """`vf_hiddens` of `model` are for a network with a value."""
+        given = self.model.get("vf_hiddens")
+        if given is None or policy.spec.critic:
+            return None
+        return Mistake(
+            f"model={{'vf_hiddens': {given}}}: the network of {self.algorithm_name} has no value for these layers.",
+            ("model",),
+            ({"model": {"vf_hiddens": None}},),
+        )
+
     def no_memory(self, reason: str, spec: PolicySpec, instead: Remedy | None = None) -> Mistake:
         """What is wrong with a network that has a memory, where none can be.
 
@@ -455,7 +468,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             instead: what ends the mistake where the network keeps its memory; None: nothing does.
         """
         is_own = getattr(spec, "model", None) is not None
-        remedy = self.with_defaults("use_lstm", "use_gru", "use_attention", *(("custom_model",) if is_own else ()))
+        remedy = self.with_defaults(*OF_MEMORIES, *(("custom_model",) if is_own else ()))
         advice = (
             "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "
             "such as PPO or IMPALA."

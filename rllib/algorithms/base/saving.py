@@ -471,6 +471,11 @@ class Saving:
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
 
 
+def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:
+    """The statistics that are single numbers, as algorithm_state may hold them."""
+    return {name: float(value) for name, value in stats.items() if isinstance(value, int | float | np.number)}
+
+
 def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
     """Compares the "spec" of a policy.json with a policy's own.
 

@@ -227,7 +227,7 @@ class Evolution(Algorithm):
 
     def make_policy_spec(self, observation_space, action_space, config: EvolutionConfig) -> PolicySpec:
         """One tower: there is no critic, so no layers are spent on it."""
-        model = {**config.model, "vf_share_layers": True}
+        model = {**config.model, "vf_share_layers": True, "vf_hiddens": None}
         read = {name: config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
         return policy_spec(observation_space, action_space, model, **read)
 

@@ -23,6 +23,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.recorded.data import learned_rewards
+from rllib.algorithms.base.saving import numbers_in
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
@@ -479,11 +480,15 @@ class OffPolicy(SamplingAhead):
     def algorithm_state(self) -> dict[str, Any]:
         owed = {policy_id: each.owed for policy_id, each in self.replays.items() if isinstance(each, MixedReplay)}
         state = {"updates_owed": dict(self._updates_owed), "replay_empty_at": dict(self._empty_at)}
+        # An iteration without an update of a network, as that of a delayed actor, reports those of the newest one.
+        state["stats"] = {policy_id: numbers_in(stats) for policy_id, stats in self._stats.items()}
         return {**state, "rows_owed": owed} if owed else state
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._updates_owed |= state["updates_owed"]
         self._empty_at |= state.get("replay_empty_at", {})
+        saved = state.get("stats", {})  # earlier checkpoints have none
+        self._stats |= {policy_id: saved[policy_id] for policy_id in self._stats.keys() & saved.keys()}
         for policy_id, owed in state.get("rows_owed", {}).items():
             if isinstance(self.replays.get(policy_id), MixedReplay):
                 self.replays[policy_id].owed = owed

@@ -56,7 +56,7 @@ from rllib.models.model_settings import (
     ACTIVATION_NAMES,
     MEMORIES,
     MODEL_DEFAULTS,
-    PREVIOUS_STEP,
+    OF_MEMORIES,
     ModelSettings,
     residual_blocks,
 )
@@ -84,7 +84,7 @@ _CRITIC_SETTINGS = (
     *(*_CONVOLUTIONS, *_CELL, "custom_model", "custom_model_config"),
 )
 # Settings of a memory that are the same for actor and critics, so that they are not in the settings of one of them.
-_OF_BOTH = (*MEMORIES, "max_seq_len", *PREVIOUS_STEP)
+_OF_BOTH = (*OF_MEMORIES, "max_seq_len")
 # Statistics of the observations that networks normalise by.
 OBSERVED_FILE = "observed.safetensors"
 
@@ -307,7 +307,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     def _memory_problem(self) -> Mistake | None:
         """Settings that do not go with a memory."""
-        without = self.with_defaults(*MEMORIES, of=("model",))
+        without = self.with_defaults(*OF_MEMORIES, of=("model",))
         if self.without_memory:
             return Mistake(
                 f"model: {self.algorithm_name} cannot train networks with a memory: {self.without_memory}.",
@@ -511,7 +511,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
                 f"{self.algorithm_name}'s critics have a memory of vectors, but {env!r} has images as observations: "
                 f"{space}.",
                 ("model",),
-                (self.with_defaults(*MEMORIES),),
+                (self.with_defaults(*OF_MEMORIES),),
                 "Use PPO or R2D2, which remember images; leave out 'use_lstm' and 'use_gru'; or wrap the environment "
                 "so that it returns vectors.",
             )
@@ -635,7 +635,7 @@ class OffPolicyActorCritic(SequenceReplay):
             model: settings that the algorithm decides.
         """
         spec = self._described_network(observation_space, action_space, config, **model)
-        return dataclasses.replace(spec, critic=False, vf_share_layers=True)
+        return spec.without_value()
 
     def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
         """Describes the networks of a policy's critics, which read an observation and an action."""

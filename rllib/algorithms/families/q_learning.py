@@ -35,7 +35,7 @@ from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import MEMORIES
+from rllib.models.model_settings import MEMORIES, OF_MEMORIES
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
@@ -225,7 +225,7 @@ class QLearningConfig(OffPolicyConfig):
                 "implicit_quantiles=True is for networks without a memory and without a custom model, but model has "
                 f"{asked[0]!r}.",
                 ("implicit_quantiles", "model"),
-                ({"implicit_quantiles": False}, self.with_defaults(*keys)),
+                ({"implicit_quantiles": False}, self.with_defaults(*OF_MEMORIES, "custom_model")),
             )
         return None
 
@@ -305,12 +305,9 @@ class QLearning(OffPolicy):
         else:
             activations = (*spec.activations, *("relu",) * len(config.hiddens))
             layers = {"hiddens": (*spec.hiddens, *config.hiddens), "activations": activations}
-        return dataclasses.replace(
-            spec,
+        return spec.without_value(
             distribution=values,
             **layers,
-            critic=False,
-            vf_share_layers=True,
             noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
             sigma0=config.sigma0,
             implicit=ImplicitQuantiles(atoms, config.num_cosines, len(config.hiddens)) if implicit else None,

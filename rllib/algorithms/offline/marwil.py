@@ -11,7 +11,6 @@ added (use_gae=True, RLlib's name), or nothing (False).
 weights of e^-15 then, so that nothing is imitated until the value fits. The rate is the first thing to raise, to 1e-2.
 """
 
-import dataclasses
 import logging
 from typing import Annotated, Any, ClassVar, Self
 
@@ -90,7 +89,7 @@ class MARWIL(Algorithm):
 
     def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> PolicySpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
-        return spec if self._learns_values else dataclasses.replace(spec, critic=False, vf_share_layers=True)
+        return spec if self._learns_values else spec.without_value()
 
     def make_loss(self, policy_id: str) -> BehaviorCloning | ExponentiallyWeighted:
         config, distribution = self.config_of(policy_id), self.policies[policy_id].distribution

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from rllib.config.conflicts import Unfit
 from rllib.env.agents import is_external, is_multi_agent
 from rllib.env.factories.make import make_environment, stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
@@ -20,6 +21,8 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.goals import Goals, check_computed, require_goals
 from rllib.env.spaces.supported import mismatch
 from rllib.env.streams.base import EnvironmentStream, StepBuffers
+from rllib.env.streams.process import EnvironmentProcess
+from rllib.env.streams.sync import close_all
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
 from rllib.sample_batch import Column
@@ -83,12 +86,25 @@ def examine_environment(
         Exception: whatever the environment raises, with its own traceback and a note.
     """
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
-    if is_external(made):
+    try:
+        drives_itself, has_several = is_external(made), is_multi_agent(made)
+    except BaseException:  # of a constructor that runs in the environment's own process
+        close_all([made])
+        raise
+    if drives_itself and isinstance(made, EnvironmentProcess):
+        close_all([made])
+        raise Unfit(
+            f"gym_env_vectorize_mode='async', but {factory.name} drives its own loop, whose calls are answered in the "
+            "process of the worker.",
+            'Use gym_env_vectorize_mode="sync", and more workers for more of them.',
+            {"gym_env_vectorize_mode": "sync"},
+        )
+    if drives_itself:
         from rllib.env.external.examine import examine_external
 
         observed, acted, agents = examine_external(made, factory.name)
         return Examined(observed, acted, agents=agents, is_external=True)
-    if is_multi_agent(made):
+    if has_several:
         from rllib.env.multi_agent.examine import examine_agents
 
         return Examined(None, None, agents=examine_agents(made, factory.name, check, action_mask_key))

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from rllib.config.conflicts import Unfit
 from rllib.did_you_mean import nearest
 from rllib.env.agents import agent_interface
 from rllib.env.factories.registry import EnvContext, WrappingFactory
@@ -97,29 +98,41 @@ class WrappedFactory(WrappingFactory):
         """One new environment.
 
         Raises:
-            ValueError: if it is a vector, or none of gymnasium's and a wrapper is.
+            Unfit: if it is a vector, or none of gymnasium's and a wrapper is, or has several agents and no wrapper
+                of gymnasium's can be put around it.
             as EnvWrapper.
         """
         env = self.factory.make(context)
         if isinstance(env, VectorEnv):
             env.close()
-            raise ValueError(
-                f"env_wrappers go around single environments, but {self.name} makes a vector of {env.num_envs}. "
-                "Wrap it where it is made."
+            raise Unfit(
+                f"env_wrappers go around single environments, but {self.name} makes a vector of {env.num_envs}.",
+                "Wrap it where it is made.",
+                {"env_wrappers": None},
             )
         env = as_gymnasium(env)
         for wrapper in self.wrappers:
             env = _wrappable(env, wrapper)
             if wrapper.is_of_gymnasium and not isinstance(env, gymnasium.Env):
                 env.close()
-                raise ValueError(
+                raise Unfit(
                     f"env_wrappers has {wrapper}, which goes around environments of gymnasium, but {self.name} makes "
-                    f"{env_name(env)}, which is none. Wrap it where it is made, or leave the wrapper out."
+                    f"{env_name(env)}, which is none.",
+                    "Wrap it where it is made, or leave the wrapper out.",
+                    {"env_wrappers": None},
                 )
             try:
                 env = wrapper(env)
-            except Exception:
+            except Exception as error:
                 env.close()
+                # Around several agents go those alone that read no spaces, as TimeLimit.
+                if wrapper.is_of_gymnasium and env.observation_space is None:
+                    raise Unfit(
+                        f"env_wrappers has {wrapper}, which could not be put around {env_name(env)}, which has no "
+                        f"space of all agents' observations: {error!r:.200}.",
+                        "Wrap it where it is made, or leave the wrapper out.",
+                        {"env_wrappers": None},
+                    ) from error
                 raise
         return env
 

@@ -29,6 +29,7 @@ CLOSE_TIMEOUT_S = 5.0
 STACK_TIMEOUT_S = 0.5
 PACKET_BYTES = 32 * 1024  # larger values go through a file in memory
 _IN_FILE = b"f"  # never the first byte of a pickle
+_METHOD = "method"  # in place of a space: the environment has a method of this name
 
 
 class EnvironmentProcess:
@@ -79,11 +80,15 @@ class EnvironmentProcess:
 
     @property
     def observation_space(self):
-        return self._made()[0]
+        return self._space("observation_space", self._made()[0])
 
     @property
     def action_space(self):
-        return self._made()[1]
+        return self._space("action_space", self._made()[1])
+
+    def _space(self, name: str, space):
+        """The space, or the method of this name that PettingZoo's environments have instead."""
+        return partial(self._call_method, name) if space == _METHOD else space
 
     @property
     def unwrapped(self) -> "EnvironmentProcess":
@@ -161,7 +166,14 @@ class EnvironmentProcess:
 
     def _made(self) -> tuple:
         if self._spaces is None:
-            self.class_name, *self._spaces = _value_of(self._receive(timeout_s=None))
+            try:
+                self.class_name, *self._spaces = _value_of(self._receive(timeout_s=None))
+            except AttributeError as error:  # it would say that this object lacks an attribute, which callers try
+                self._failure = RuntimeError(f"AttributeError: {error}")
+                raise self._failure from error
+            except Exception as error:
+                self._failure = self._failure or error  # the answer came, and there is no other
+                raise
         return self._spaces
 
     def _result(self, call: str, argument):
@@ -361,7 +373,8 @@ def _serve(make: Callable[[], Any], channel: _Channel) -> None:
     def first():
         nonlocal env
         env = make()
-        return type(getattr(env, "unwrapped", env)).__name__, env.observation_space, env.action_space
+        spaces = (_METHOD if callable(each) else each for each in (env.observation_space, env.action_space))
+        return type(getattr(env, "unwrapped", env)).__name__, *spaces
 
     _reply(channel, first)
     while env is not None and (message := channel.receive()) is not None:

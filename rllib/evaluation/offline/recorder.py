@@ -17,7 +17,7 @@ from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
 from rllib.offline.records import T
-from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED
+from rllib.offline.writing.metadata import ENVIRONMENT, HAS_NEXT, NORMALIZED
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED, RollingWriter
 from rllib.sample_batch import SampleBatch
 
@@ -202,6 +202,7 @@ class StepRecorder:
             sb.REWARDS: rewards,
             sb.TERMINATEDS: terminateds,
             sb.TRUNCATEDS: truncateds,
+            HAS_NEXT: np.ones(truncateds.shape, bool),  # a reader cannot tell a final observation like a reset's
         }
         if sb.ACTION_DIST_INPUTS in fragment.columns:
             columns[sb.ACTION_DIST_INPUTS] = fragment[sb.ACTION_DIST_INPUTS]

@@ -86,7 +86,7 @@ def test_tensors_are_arrays_before_something_is_added_to_them():
     sampled = []
     for door in (worlds.vector, worlds.tensors):
         config = PPOConfig().environment(door, env_config=world).training(model=model)
-        config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=8)
+        config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=8, tensor_rollouts=False)
         with config.training(train_batch_size=16, sgd_minibatch_size=8).debugging(seed=0).build() as algorithm:
             sampled.append(algorithm.workers.local_worker().sample()[0])
     for name in ("obs", "actions", "rewards", "truncateds"):

@@ -4,10 +4,11 @@ In a draw, which is JSON, {"named": NAME} stands for a member of NAMED.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rllib import DefaultCallbacks
+from rllib.config.sections import Setting
 from rllib.exploration.explorers import Exploration
 from rllib.models.dense.initializers import INITIALIZERS
 from tests.generated.worlds import CONTINUOUS, HAS_IMAGE
@@ -234,46 +235,39 @@ _FIXED_OF_MODEL = {
 }
 
 
-def replay(rng: random.Random, defaults: Mapping[str, Any], has_goals: bool) -> dict[str, Any]:
+ValueOf = Callable[[random.Random, Setting], Any]
+
+
+def replay(rng: random.Random, keys: Mapping[str, Setting], has_goals: bool, value_of: ValueOf) -> dict[str, Any]:
     """Settings of a small replay; `has_goals`: rows have further goals."""
     settings: dict[str, Any] = {"capacity": rng.choice([40, 100, 1000])}
     if has_goals:
         settings |= {"type": "HerReplayBuffer", "n_sampled_goal": rng.choice([1, 2])}
     elif rng.random() < 0.7:
         settings["type"] = rng.choice(["ReplayBuffer", "PrioritizedReplayBuffer", "EpisodeReplayBuffer"])
-    of_goals = set() if has_goals or rng.random() < 0.03 else {"n_sampled_goal", "goal_selection_strategy"}
-    for name in rng.sample(sorted(defaults.keys() - settings.keys() - of_goals), rng.choice([0, 0, 1, 2])):
-        settings[name] = _of_default(rng, defaults[name], _OF_REPLAY.get(name))
+    # The default type stays where none is drawn.
+    fixed = {"type"} | (set() if has_goals or rng.random() < 0.03 else {"n_sampled_goal", "goal_selection_strategy"})
+    for name in rng.sample(sorted(keys.keys() - settings.keys() - fixed), rng.choice([0, 0, 1, 2])):
+        settings[name] = rng.choice(["memory", "disk"]) if name == "storage" else value_of(rng, keys[name])
     return settings
 
 
-_OF_REPLAY: dict[str, tuple] = {
-    "type": ("ReplayBuffer", "PrioritizedReplayBuffer"),
-    "storage": ("memory", "disk"),
-    "frame_stack_axis": (None, -1),
-    "storage_unit": ("timesteps", "sequences"),
-    "goal_selection_strategy": ("future", "final", "episode"),
-    "replay_sequence_length": (1, 4),
-    "replay_burn_in": (0, 1, 3),
-    "prioritized_replay_beta": (0.4, 1.0, [[0, 0.4], [100, 1.0]]),
-}
-
-
 def exploration(
-    rng: random.Random, kinds: list[str], described: Mapping[str, type[Exploration]], needs_probabilities: bool
+    rng: random.Random,
+    kinds: list[str],
+    described: Mapping[str, type[Exploration]],
+    needs_probabilities: bool,
+    value_of: ValueOf,
 ) -> dict:
     """An exploration_config of one of these kinds, with a few settings of its type."""
     kind = rng.choice(kinds)
     settings: dict[str, Any] = {"type": kind} | _SMALL_EXPLORATION.get(kind, {})
     if needs_probabilities and kind == "StochasticSampling" and rng.random() < 0.95:
         return settings  # actions drawn by anything else would be refused
-    fields = dict(zip(described[kind].__struct_fields__[::-1], described[kind].__struct_defaults__[::-1]))
-    for name in rng.sample(
-        sorted(fields.keys() - settings.keys()), min(len(fields.keys() - settings.keys()), rng.choice([0, 1, 2]))
-    ):
-        value = fields[name]
-        if isinstance(value, int | float) or name in _OF_EXPLORATION:
-            settings[name] = _of_default(rng, value, _OF_EXPLORATION.get(name))
+    keys = described[kind].keys().settings
+    others = sorted(keys.keys() - settings.keys() - _FIXED_OF_EXPLORATION)
+    for name in rng.sample(others, min(len(others), rng.choice([0, 1, 2]))):
+        settings[name] = rng.choice(_OF_EXPLORATION[name]) if name in _OF_EXPLORATION else value_of(rng, keys[name])
     return settings
 
 
@@ -284,11 +278,14 @@ _SMALL_EXPLORATION: dict[str, dict] = {
         "inverse_net_hiddens": [8], "forward_net_hiddens": [8],
     },
 }  # fmt: skip
+# Long enough for a run to be within them, and after.
 _OF_EXPLORATION: dict[str, tuple] = {
-    "initial_epsilon": (1.0, 0.5), "final_epsilon": (0.0, 0.1), "epsilon_timesteps": (0, 30, 1000),
-    "random_timesteps": (0, 10, 30), "temperature": (0.5, 2.0), "gamma": (0.9, 1.0), "lambda_": (0.0, 1.0),
-    "lr": (1e-3,),
+    "epsilon_timesteps": (0, 30, 1000), "random_timesteps": (0, 10, 30), "scale_timesteps": (1, 30, 1000),
 }  # fmt: skip
+# Dicts and lists.
+_FIXED_OF_EXPLORATION = {
+    *("sub_exploration", "distill_net_config", "feature_net_config", "inverse_net_hiddens", "forward_net_hiddens"),
+}
 
 
 def _of_default(rng: random.Random, default, table: tuple | None):

@@ -591,7 +591,7 @@ def test_whole_episodes_and_evaluations_are_played_in_processes():
 
 
 def test_a_bound_needs_processes():
-    with pytest.raises(ValueError, match=r'sub_environment_timeout_s=5 bounds.*gym_env_vectorize_mode="async"'):
+    with pytest.raises(ValueError, match=r"sub_environment_timeout_s=5\.0 needs gym_env_vectorize_mode='async'"):
         config(timeout_s=5.0).rollouts(gym_env_vectorize_mode="sync").build()
     with pytest.raises(ValueError, match="sub_environment_timeout_s=0"):
         config(timeout_s=0.0).build()

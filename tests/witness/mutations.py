@@ -587,6 +587,11 @@ def deltas_merged_twice(take_in, algorithm, report, *batch):
         algorithm._return_scales[policy_id].merge(delta)
 
 
+@mutates(Algorithm, "_removed_since", "policy of an id that is used again, sampling ahead")
+def rows_of_a_removed_policy_kept(_removed_since, _algorithm, _report):
+    return []
+
+
 @mutates(cost_advantages, "gae", "costs")
 def costs_discounted_by_the_gamma_of_rewards(compute, *given):
     *columns, gamma, lambda_ = given

@@ -200,7 +200,7 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
         return values.model(rng, MODEL_DEFAULTS, world, memory=_memory_chance(config))
     if name == "replay_buffer_config":
         has_goals = world["observation"] == "goal" and rng.random() < 0.7
-        return values.replay(rng, config.replay_defaults, has_goals)
+        return values.replay(rng, setting.default, has_goals)
     if name == "exploration_config":
         kinds = [kind for kind in config.exploration_kinds if kind in KINDS]
         return values.exploration(rng, kinds, KINDS, config.needs_probabilities)

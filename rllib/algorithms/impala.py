@@ -391,13 +391,16 @@ class IMPALA(Algorithm):
         answers = self.workers.fleet.take(timeout_s)
         for answer in answers:
             fragment, report = answer.value
-            self._take_in(report)
+            self._take_in(report, fragment)
             self._keep(fragment)
         return len(answers)
 
     def _keep(self, fragment: SampleBatch | MultiAgentBatch) -> None:
+        # Of a policy that is alone, it is the same.
+        counts_agents = self.config.count_steps_by == "agent_steps"
+        steps = fragment.agent_steps() if counts_agents else fragment.env_steps()
         for policy_id, rows in self.by_policy(fragment).items():
-            self._queues[policy_id].put(PolicyFragment(rows, fragment.env_steps()))
+            self._queues[policy_id].put(PolicyFragment(rows, fragment.env_steps(), steps))
 
     def _ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""

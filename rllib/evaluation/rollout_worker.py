@@ -48,6 +48,8 @@ class SampleReport:
         return_deltas: the same for discounted returns; empty where rewards are not scaled by them.
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
+        policy_numbers: policy id -> number of the policy that acted under it (AgentSettings.numbers); empty where there
+            is one agent.
         untrained_episodes: episodes of external environments with training_enabled=False.
         rows_too_old: steps of clients that were dropped, since the weights that acted are too old; None where no client
             acts by itself.
@@ -66,6 +68,7 @@ class SampleReport:
     return_deltas: dict[str, Any] = field(default_factory=dict)
     agent_steps: dict[str, int] = field(default_factory=dict)
     agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
+    policy_numbers: dict[str, int] = field(default_factory=dict)
     untrained_episodes: list[Episode] = field(default_factory=list)
     rows_too_old: int | None = None
     traffic: Traffic | None = None

@@ -7,7 +7,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib.algorithms.a2c import A2CConfig
+from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
+from rllib.algorithms.crossq import CrossQConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.league import Every, League
@@ -307,12 +309,14 @@ KINDS = {
     "R2D2": (R2D2Config, {**REPLAY, "training_intensity": 1, "model": {"use_lstm": True, "lstm_cell_size": 4}}, {}),
     "SAC with scaled rewards": (SACConfig, {**REPLAY, "scale_rewards": True}, {}),
     "TD3": (TD3Config, REPLAY, {}),
+    "CrossQ": (CrossQConfig, REPLAY, {}),
 }
+CONTINUOUS = (SACConfig, TD3Config, CrossQConfig)
 
 
 def changing(name):
     config_class, training, others = KINDS[name]
-    config = config_class().environment(Steps, env_config={"continuous": config_class in (SACConfig, TD3Config)})
+    config = config_class().environment(Steps, env_config={"continuous": config_class in CONTINUOUS})
     config.environment(**{key: value for key, value in others.items() if key == "normalize_returns"})
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=1, rollout_fragment_length=20)
     config.multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
@@ -354,6 +358,71 @@ def test_policies_that_come_later_learn_and_their_run_goes_on_exactly(name, tmp_
             # Numbers of policies, which key their random streams, go on as well.
             made = [each.add_policy("later").weights.tolist() for each in (algo, restored)]
             assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_frozen_policy_acts_and_learns_after_a_restore(name, tmp_path):
+    """Its learner, its temperature and what its networks normalise by are in no checkpoint meanwhile."""
+    with changing(name) as algo:
+        algo.train()
+        algo.set_policies_to_train(["p"])
+        frozen = all_weights(algo)["z"]
+        algo.train()
+        assert all_weights(algo)["z"] == frozen
+        path = algo.save(tmp_path)
+    with type(algo).from_checkpoint(path, policies_to_train=["p", "z"]) as again:
+        assert all_weights(again)["z"] == frozen
+        again.train()
+        again.train()
+        assert all_weights(again)["z"] != frozen
+
+
+ON_THE_WAY = {
+    "IMPALA": (IMPALAConfig, ON_POLICY, {}),
+    "DQN that samples ahead": (DQNConfig, REPLAY, {"sample_async": True}),
+    "Ape-X": (ApexDQNConfig, REPLAY, {}),
+}
+
+
+FILTERED, SCALED = {"observation_filter": "MeanStdFilter"}, {"normalize_returns": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("IMPALA", FILTERED),
+        ("IMPALA", SCALED),
+        ("DQN that samples ahead", FILTERED),
+        ("DQN that samples ahead", {}),
+        ("Ape-X", FILTERED),
+    ],
+)
+def test_samples_on_the_way_are_of_the_policy_that_acted(name, seen):
+    """A policy is removed while its last fragments arrive; then another one has its id, and another network."""
+    config_class, training, rollouts = ON_THE_WAY[name]
+    config = config_class().environment(Steps, env_config={"continuous": False})
+    if "normalize_returns" in seen:
+        config.environment(**seen)
+    else:
+        config.rollouts(**seen)
+    config.rollouts(num_rollout_workers=1, rollout_fragment_length=20, **rollouts)
+    config.multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40)
+    with config.training(**training, model={"fcnet_hiddens": [8]}).build() as algo:
+        algo.train()
+        algo.remove_policy("z", policy_mapping_fn="p")
+        algo.train()
+        algo.add_policy("z", policy_mapping_fn={"a": "p", "b": "z"})
+        algo.train()
+        algo.remove_policy("z", policy_mapping_fn="p")
+        new = algo.add_policy("z", policy_mapping_fn={"b": "p", "a": "z"}, config={"model": {"fcnet_hiddens": [4]}})
+        if name == "DQN that samples ahead":  # the next fragment was asked for before
+            algo.training_step()
+            assert len(algo.replays["z"]) == 0
+            assert "observation_filter" not in seen or new.filter.get_state()["count"] == 0
+        for _ in range(4):
+            result = algo.train()
+        assert result["info"]["learner"].keys() == {"p", "z"}
 
 
 @pytest.mark.parametrize("name", ["PPO", "SAC with scaled rewards"])

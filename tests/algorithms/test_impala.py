@@ -20,6 +20,7 @@ from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.envs import CountingEnv
 from tests.gpu import needs_gpu
+from tests.multi_agent import BasicMultiAgent
 
 # The networks here are so small that a second thread only waits.
 torch.set_num_threads(1)
@@ -377,3 +378,19 @@ def test_impala_with_one_synchronous_actor_is_a2c(opt_type):
             train(algo, 20)
             weights.append(algo.policy.weights.copy())
     np.testing.assert_allclose(*weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("count_steps_by", ["env_steps", "agent_steps"])
+@pytest.mark.parametrize("policies", ["shared", "own"])
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+def test_a_train_batch_of_several_agents_fills_by_steps(config_class, policies, count_steps_by):
+    """As that of PPO does: 40 steps of two agents are 80 rows, or 40 rows are 20 steps."""
+    config = config_class().environment(BasicMultiAgent).multi_agent(policies=policies, count_steps_by=count_steps_by)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=10)
+    config.training(train_batch_size=40, model={"fcnet_hiddens": [8]})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40)
+    with config.build() as algo:
+        result = algo.train()
+        assert result["num_env_steps_trained"] == (40 if count_steps_by == "env_steps" else 20)
+        assert result["num_agent_steps_trained"] == 2 * result["num_env_steps_trained"]
+        assert algo.num_updates == len(algo.policies)

@@ -160,6 +160,23 @@ def policies(tmp_path, algorithm="PPO", parts=1, **settings) -> None:
         check_counters(last, THREE, steps, owners)
 
 
+def renewed_policy(tmp_path, algorithm: str, **settings) -> None:
+    """A policy with the id of one that was removed, and other agents; fragments of the former are on the way."""
+    more = REPLAYED if algorithm == "DQN" else {}
+    config = by_policy(config_of(algorithm, Several, THREE, workers=1, **more, **settings), even_or_odd)
+    with config.build() as trainer:
+        trainer.train()
+        trainer.remove_policy("odd", policy_mapping_fn="even")
+        trainer.add_policy("odd", policy_mapping_fn={"0": "odd", "*": "even"})
+        with reading(trainer) as read:
+            for _ in range(3):
+                trainer.train()
+    found = {
+        decoded(seen)[2] for each, columns in [*read.learned, *read.stored] if each == "odd" for seen in columns[sb.OBS]
+    }
+    assert found == {0}, f"the policy gets rows of the agents {sorted(found)}"
+
+
 # Settings of algorithms that learn from the newest steps.
 NEWEST = {
     "PPO": PPO,
@@ -600,6 +617,10 @@ CASES: dict[str, Callable] = {
     "replays of ApexDQN": functools.partial(replayed_rows, algorithm="ApexDQN", num_replay_buffer_shards=1),
     "policies": policies,
     "policies in replays": functools.partial(policies, algorithm="DQN", n_step=3),
+    "policy of an id that is used again": functools.partial(renewed_policy, algorithm="IMPALA"),
+    "policy of an id that is used again, sampling ahead": functools.partial(
+        renewed_policy, algorithm="DQN", rollouts={"sample_async": True}
+    ),
     **{f"{kind} on policy": functools.partial(memory, kind=kind) for kind in MEMORIES},
     "gru of several agents": functools.partial(memory, door=Several),
     "gru and V-trace": functools.partial(memory, algorithm="IMPALA"),

@@ -581,10 +581,15 @@ def return_goes_on_after_an_end(count, scale, rewards, ended, valid, starts):
 
 
 @mutates(Algorithm, "_take_in", "normalized returns")
-def deltas_merged_twice(take_in, algorithm, report):
-    take_in(algorithm, report)
+def deltas_merged_twice(take_in, algorithm, report, *batch):
+    take_in(algorithm, report, *batch)
     for policy_id, delta in report.return_deltas.items():
         algorithm._return_scales[policy_id].merge(delta)
+
+
+@mutates(Algorithm, "_removed_since", "policy of an id that is used again, sampling ahead")
+def rows_of_a_removed_policy_kept(_removed_since, _algorithm, _report):
+    return []
 
 
 @mutates(cost_advantages, "gae", "costs")

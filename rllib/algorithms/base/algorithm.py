@@ -608,7 +608,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             while steps < num_steps or not transitions:
                 rounds.append([])
                 for batch, report in self._sample_round():
-                    self._take_in(report)
+                    self._take_in(report, batch)
                     rounds[-1].append(batch)
                     steps += report.rows
                     transitions += report.env_steps
@@ -619,15 +619,29 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """One fragment of each worker, sampled with the newest weights."""
         return self.workers.sample(self.snapshots())
 
-    def _take_in(self, report: SampleReport) -> None:
-        """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
+    def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
+        """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen.
+
+        Policies may have been removed, and others may have taken their ids, since the worker was asked: what theirs
+        have seen is dropped, and their rows are dropped from the batch.
+        """
         with spans.span("take in"):
             self.metrics.add_sample(report)
+            for policy_id in self._removed_since(report):
+                for by_policy in (report.filter_deltas, report.return_deltas, batch.policy_batches):
+                    by_policy.pop(policy_id, None)
             for policy_id, delta in report.filter_deltas.items():
                 if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
                     self.policies[policy_id].filter.merge(delta)
             for policy_id, delta in report.return_deltas.items():
                 self._return_scales[policy_id].merge(delta)
+
+    def _removed_since(self, report: SampleReport) -> list[str]:
+        """Ids of the policies that acted in a report's fragment and are no longer in the run."""
+        if self.agents is None:
+            return []
+        present = self.agents.settings.numbers
+        return [policy_id for policy_id, number in report.policy_numbers.items() if present.get(policy_id) != number]
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""

@@ -363,8 +363,7 @@ class Saving:
                 raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
             check_policy(state[f"{saved}policy.json"], policy.spec)
             policy.set_state(state[f"{saved}weights.safetensors"])
-            # Of several policies, one may not have learned before.
-            if policy_id in self.learners and (len(self.policies) == 1 or f"{saved}learner.safetensors" in state):
+            if policy_id in self.learners and self.has_learned(policy_id, state):
                 self.learners[policy_id].set_state(state[f"{saved}learner.safetensors"])
         # A checkpoint's policy has the numbers of the data that it was trained on, which may be other data.
         if any(
@@ -443,6 +442,10 @@ class Saving:
             saved = {next(iter(self.policies)): saved}
         for policy_id in saved.keys() & self.policies.keys():
             self.learner_rng(policy_id).bit_generator.state = saved[policy_id]
+
+    def has_learned(self, policy_id: str, state: dict[str, Any]) -> bool:
+        """Whether a policy learned in the run of a checkpoint; where several agents act, it may have been frozen."""
+        return self.agents is None or f"policies/{policy_id}/learner.safetensors" in state
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""

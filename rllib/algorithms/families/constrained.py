@@ -21,7 +21,7 @@ from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import at_least, between, only_with, section
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.sample_batch import Column
+from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
 
 # Key of the environments' infos in Safety-Gymnasium.
 COST = "cost"
@@ -182,8 +182,8 @@ class Constrained(Algorithm):
             )
         super().setup()
 
-    def _take_in(self, report: SampleReport) -> None:
-        super()._take_in(report)
+    def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
+        super()._take_in(report, batch)
         if self._lagrangian is not None:
             self._episode_costs += [episode.episode_cost for episode in report.episodes]
 

@@ -236,7 +236,7 @@ class DistributedReplay(OffPolicy):
             if answer.index not in counted:
                 report.episodes = []
             before = self.timesteps
-            self._take_in(report)
+            self._take_in(report, batch)
             if answer.index in self._sent:
                 self._sent[answer.index].steps += max(report.rows - self._steps_of_a_fragment, 0)
             fragments.append(Fragment(self.by_policy(batch), self.timesteps - before))

@@ -13,21 +13,23 @@ class PolicyFragment(NamedTuple):
     Attributes:
         rows: of the policy.
         env_steps: steps of the environments that they were made in; as many as rows where there is one agent.
+        steps: those by which a train batch fills: of the environments, or of all agents by count_steps_by.
     """
 
     rows: SampleBatch
     env_steps: int
+    steps: int
 
 
 class FragmentQueue:
     """Fragments of one policy in the order in which they arrived, each with the ones that are replayed beside it.
 
     Args:
-        batch_size: rows of a train batch, at least; it is made of whole fragments.
+        batch_size: steps of a train batch, at least; it is made of whole fragments.
         replay: old fragments, of which some are mixed in.
 
     Attributes:
-        num_steps: rows that wait.
+        num_steps: steps that wait.
     """
 
     def __init__(self, batch_size: int, replay: FragmentReplay[PolicyFragment]):
@@ -44,14 +46,14 @@ class FragmentQueue:
         """Appends a new fragment, and those that are replayed beside it."""
         for each in self._replay.mixed(fragment):
             self._fragments.append(each)
-            self.num_steps += each.rows.env_steps()
+            self.num_steps += each.steps
 
     def pop_batch(self) -> list[PolicyFragment]:
         """Removes the fragments of one train batch, the oldest ones; the queue has to be full."""
         fragments, steps = [], 0
         while steps < self._batch_size:
             fragments.append(self._fragments.popleft())
-            steps += fragments[-1].rows.env_steps()
+            steps += fragments[-1].steps
         self.num_steps -= steps
         return fragments
 

@@ -176,7 +176,8 @@ class ChoosingSlots(ActingSlots):
         self._place, self._rngs, self._exploration = place, rngs, exploration
         self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
         self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
-        nothing = np.zeros_like(policy.noise(np.random.default_rng(), num_slots))
+        # Not by policy.noise, which explores as the policy did when it learned, where it explores no more.
+        nothing = np.zeros_like(policy.distribution.noise(np.random.default_rng(), num_slots, **exploration))
         self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
         # Number of noises used, of NOISE_STEPS that are drawn for a slot at once.
         self._used = np.full(num_slots, NOISE_STEPS)

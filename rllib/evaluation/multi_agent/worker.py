@@ -322,6 +322,7 @@ class MultiAgentWorker(Worker):
         samples = self._joined(batches, report)
         self.callbacks.on_sample_end(worker=self, samples=samples)
         report.logged = pop_logged(self.callbacks)
+        report.policy_numbers = dict(self._seating.numbers)
         return samples, report
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:

@@ -45,6 +45,10 @@ _LEAST_TIMEOUT_S = 20.0
 _CONNECT_S, _LOOK_S = 2.0, 0.5
 _NEVER_MS = 2**30
 _MOST_BYTES = 64 << 20
+# What the server takes: characters of ids and names, and the size of a reward.
+_LONGEST_NAME, _LARGEST_REWARD = 128, 1e9
+# Names that stand for no agent.
+_ALL, _COMMON = "__all__", "__common__"
 
 
 class EpisodeLost(Exception):
@@ -132,6 +136,7 @@ class PolicyClient:
                 "action_space": _space_text(action_space),
             }
         self._several = False
+        self._agents = None  # that have spaces, where each has its own
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
         if is_local:
@@ -173,11 +178,13 @@ class PolicyClient:
             its id.
 
         Raises:
-            ValueError: if the server refuses it: too many episodes are under way, the id was used before, or the server
-                has another protocol or other spaces.
+            ValueError: if the id is no string of at most 128 characters, or the server refuses the episode: too many
+                are under way, the id was used before, or the server has another protocol or other spaces.
             RunEnded, ConnectionError: as for `get_action`.
         """
-        episode_id = episode_id or uuid.uuid4().hex
+        if episode_id is None or episode_id == "":
+            episode_id = uuid.uuid4().hex
+        _check_name(episode_id, "an episode's id")
         if self._local is not None:
             self._local.begin(episode_id, training_enabled)
         else:
@@ -204,12 +211,16 @@ class PolicyClient:
                 are over.
             ConnectionError: if the server cannot be reached for retry_s.
         """
-        if self._local is not None:
-            if isinstance(episode_id, list):
-                return {each: self.get_action(each, observation[each]) for each in episode_id}
-            return self._locally(self._local.act, episode_id, observation)
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
+        if isinstance(episode_id, list):
+            _check_list(ids, seen)
+        if self._local is not None:
+            if not isinstance(episode_id, list):
+                return self._locally(self._local.act, episode_id, observation)
+            for each in ids:  # all of them, before one has acted
+                self._local.check(each, seen[each], self._of(each))
+            return {each: self._locally(self._local.act, each, seen[each]) for each in ids}
         answer = self._post("/v1/act", {"items": [self._item(each, seen[each]) for each in ids]})
         for each in ids:
             self._acted(each)
@@ -232,17 +243,27 @@ class PolicyClient:
             episode_id: of a running episode.
             reward: a number; with several agents a dict by agent.
             info: what the simulator says beside it.
-            multiagent_done_dict, truncated_dict: agents that have ended, and why.
+            multiagent_done_dict, truncated_dict: agents that have ended, and why; "__all__" is left out.
 
         Raises:
-            ValueError: if a reward is no finite number, the info cannot be sent, or an agent is no string; nothing is
-                taken in then.
+            ValueError: if a reward is no finite number of at most 1e9, the info cannot be sent, or an agent is unknown
+                or no string; nothing is taken in then.
         """
         given = self._of(episode_id)
-        self._check_agents(reward, info, multiagent_done_dict, truncated_dict)
+        ended = {}
+        for name, flags in (("dones", multiagent_done_dict), ("truncateds", truncated_dict)):
+            if not isinstance(flags or {}, dict):
+                raise ValueError(f"{name} are a dict by agent, but got {flags!r:.80}")
+            # Loops hand over what their environment returns; end_episode says that all have ended.
+            ended[name] = {agent: bool(flag) for agent, flag in (flags or {}).items() if agent != _ALL}
+        if self._several:
+            for name, by_agent in (("rewards", reward), ("infos", info or {})):
+                if not isinstance(by_agent, dict):
+                    raise ValueError(f"with several agents, {name} are a dict by agent, but got {by_agent!r:.80}")
+        self._check_agents(reward, info, *ended.values())
         if info:
             self._connection.encode(info)
-        if isinstance(reward, dict):
+        if self._several:
             before = given.get("reward", {})
             sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
             given["reward"] = {**before, **sums}
@@ -250,9 +271,9 @@ class PolicyClient:
             given["reward"] = self._sum(episode_id, given.get("reward", 0.0), reward)
         if info:
             given["info"] = info
-        for name, flags in (("dones", multiagent_done_dict), ("truncateds", truncated_dict)):
+        for name, flags in ended.items():
             if flags:
-                given.setdefault(name, {}).update((agent, bool(flag)) for agent, flag in flags.items())
+                given.setdefault(name, {}).update(flags)
 
     def end_episode(self, episode_id, observation, *, truncated=False):
         """Ends an episode.
@@ -318,19 +339,19 @@ class PolicyClient:
     def _sum(self, episode_id, before, reward):
         try:
             total = before + float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             total = math.nan
-        if not math.isfinite(total):
+        if not abs(total) <= _LARGEST_REWARD:  # the server would refuse each further request of the episode
             raise ValueError(
-                f"a reward must be a finite number, but after step {self._num_actions[episode_id]} of episode "
-                f"{episode_id} it is {reward!r}"
+                f"a reward must be a finite number, of at most {_LARGEST_REWARD:g} in size, but after step "
+                f"{self._num_actions[episode_id]} of episode {episode_id} it is {reward!r:.80}"
             )
         return total
 
     def _check_agents(self, *values):
         for value in values if self._several else ():
             if isinstance(value, dict):
-                _check_names(value)
+                _check_agents(value, self._agents)
 
     def _item(self, episode_id, observation):
         self._check_agents(observation)
@@ -356,7 +377,10 @@ class PolicyClient:
             )
         self._several = spec["several_agents"]
         spaces = spec["action_space"]
-        spaces = {None: spaces} if "type" in spaces else spaces
+        if "type" in spaces:
+            spaces = {None: spaces}
+        elif self._several:
+            self._agents = list(spaces)
         self._dtype = {
             agent: space.get("dtype", "int64") if space["type"] in ("Box", "MultiDiscrete", "MultiBinary") else None
             for agent, space in spaces.items()
@@ -515,12 +539,13 @@ class _HTTPConnection:
         """A body as it is sent.
 
         Raises:
-            ValueError: for a number that is not finite.
+            ValueError: for a number that is not finite, and for a text that is no unicode.
         """
         try:
-            return json.dumps(body, default=_plain, allow_nan=False).encode()
+            text = json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False)
         except ValueError:
             raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
+        return text.encode()
 
     def send(self, method, path, data):
         """Sends a request; `receive` gives its answer.
@@ -684,14 +709,44 @@ def _packed(value):
     return _plain(value)
 
 
-def _check_names(agents):
-    """Raises ValueError for agents that are no strings: as keys of JSON they would become strings."""
+def _check_agents(agents, known):
+    """Raises ValueError for agents that the server refuses, or that become strings as keys of JSON.
+
+    Args:
+        agents: their names.
+        known: of them, those that there are; None: any may appear.
+    """
     for agent in agents:
         if not isinstance(agent, str):
             raise ValueError(
                 f"the agents of a client are strings, but one is {agent!r} ({type(agent).__name__}): name it "
                 f"{str(agent)!r}"
             )
+        if agent in (_ALL, _COMMON):
+            raise ValueError(f"{agent!r} stands for no agent")
+        if known is not None and agent not in known:
+            raise ValueError(f"there is no agent {agent!r:.80}; there are {', '.join(map(repr, known))}")
+        _check_name(agent, "the name of an agent")
+
+
+def _check_name(name, what):
+    """Raises ValueError for a name that the server refuses."""
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        raise ValueError(f"{what} is a string of at most {_LONGEST_NAME} characters, but got {name!r:.200}")
+    name.encode()  # halves of surrogate pairs raise a ValueError
+
+
+def _check_list(ids, observations):
+    """Raises ValueError for what is no list of different episodes with a dict of their observations."""
+    if not ids or len(set(ids)) < len(ids):
+        raise ValueError("a list of episodes has at least one, and each of them once")
+    if not isinstance(observations, dict):
+        raise ValueError(
+            "with a list of episodes, observations are a dict by episode id, {id: observation}, but got a "
+            f"{type(observations).__name__}"
+        )
+    if missing := [each for each in ids if each not in observations]:
+        raise ValueError(f"there is no observation of episode {missing[0]:.80}")
 
 
 def _space_text(space):
@@ -700,7 +755,7 @@ def _space_text(space):
     if isinstance(space, str):
         return space
     if isinstance(space, dict):
-        _check_names(space)
+        _check_agents(space, None)
         return {agent: _space_text(each) for agent, each in space.items()}
     if kind == "Box":
         low, high = _bounds_text(space.low), _bounds_text(space.high)

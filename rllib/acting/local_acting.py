@@ -329,6 +329,11 @@ class LocalActing:
         given.clear()
         place.log(observation, reward, info, action)
 
+    def check(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> None:
+        """Raises what `act` raises for these arguments, and takes nothing in."""
+        self._checked(episode_id, observation, given)
+        self._copy.check_legal(observation)
+
     def has(self, episode_id: str) -> bool:
         """Whether an episode is under way."""
         return episode_id in self._places

@@ -114,7 +114,13 @@ def export_policy(
             the policy does. Nothing is written then.
         ImportError: if the extra onnx is missing.
         OSError: if the file cannot be written.
+        TypeError: for anything else than an algorithm.
     """
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(
+            f"export_policy takes an algorithm, but got a {type(algorithm).__name__}. Algorithm.from_checkpoint(PATH) "
+            "makes one of a checkpoint; rllib export PATH exports a checkpoint from the shell."
+        )
     if format not in FORMATS:
         raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
     form = FORMATS[format]
@@ -148,7 +154,13 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
 
     Raises:
         OSError: if the file cannot be written.
+        TypeError: for anything else than a policy.
     """
+    if not isinstance(policy, Policy):
+        raise TypeError(
+            f"export_weights takes a policy, but got a {type(policy).__name__}. algorithm.get_policy() has it, and "
+            "Algorithm.from_checkpoint(PATH) makes an algorithm of a checkpoint."
+        )
     path = _with_suffix(path, WEIGHTS_SUFFIX)
     arrays = {**policy.parameters(), **policy.get_state()}
     del arrays[WEIGHTS]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from functools import partial
 from uuid import uuid4
 
@@ -329,7 +330,7 @@ def part(**changes):
         (part(logged=[2]), 400, "indices of 2 observations"),
         (part(infos=[[5, {}]]), 400, "indices of 2 observations"),
         (part(end="over"), 422, "Invalid enum value"),
-        (part(version="new"), 422, "Expected `int`"),
+        (part(version="new"), 422, "Expected `int |"),
         (part(observations={"$array": ["O", [1], b"x"]}), 422, "is none of"),
         ({"parts": 2 * part()["parts"]}, 422, "one part in a request"),
         ({"rows": []}, 422, "unknown field `rows`"),
@@ -419,12 +420,9 @@ def test_wrong_values_are_refused_in_the_client():
         for wrong in (np.zeros(3), np.array([0, np.nan]), "left"):
             with pytest.raises(ValueError, match="observation"):
                 client.get_action(episode, wrong)
-        with pytest.raises(ValueError, match="must be a finite number"):
-            client.log_returns(episode, float("nan"))
-        client.log_returns(episode, 1e39)
-        with pytest.raises(ValueError, match="must be a finite number"):
-            client.get_action(episode, np.zeros(2))
-        client.log_returns(episode, -1e39)
+        for wrong in (float("nan"), 1e39, 10**400, {"a": 1.0}, None):
+            with pytest.raises(ValueError, match="must be a finite number"):
+                client.log_returns(episode, wrong)
         with pytest.raises(ValueError, match="lies above"):
             client.log_action(episode, np.zeros(2), 9)
         for _ in range(9):
@@ -436,6 +434,45 @@ def test_wrong_values_are_refused_in_the_client():
         waits.join(30)
         assert not waits.is_alive()
         client.close()
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", ZEROMQ])
+@pytest.mark.parametrize("inference", ["remote", "local"])
+def test_a_refused_call_of_a_client_changes_nothing(inference, listen):
+    with build(fragment=8, listen=listen) as algorithm:
+        client = PolicyClient(url_of(algorithm), inference)
+        samples = []
+        waits = threading.Thread(target=lambda: samples.append(algorithm.sample(8)), daemon=True)
+        waits.start()
+        for wrong in (5, "x" * 129, "\ud83d"):
+            with pytest.raises(ValueError):
+                client.start_episode(wrong)
+        first, second = client.start_episode(), client.start_episode()
+        right = {first: np.full(2, 1.0), second: np.full(2, 2.0)}
+        wrong_lists = [
+            ([first, second], {**right, second: np.zeros(5)}),  # the first could act
+            ([first, second], list(right.values())),
+            ([first, second], {first: right[first]}),
+            ([first, first], right),
+            ([first, "unknown"], {**right, "unknown": right[first]}),
+            ([], {}),
+        ]
+        infos = [{1: 2}, "text", [1], {"a": {"b": np.float32(1)}}]
+        for info in infos:
+            for ids, observations in wrong_lists:
+                with pytest.raises(ValueError):
+                    client.get_action(ids, observations)
+            with pytest.raises(ValueError):
+                client.log_returns(first, 1.0, {"a": "\ud83d"})
+            client.log_returns(first, 1.0, info)
+            client.get_action([first, second], right)
+        client.end_episode(first, right[first])
+        client.end_episode(second, right[second])
+        client.close()
+        waits.join(30)
+        assert not waits.is_alive()
+        counts = Counter(samples[0][sb.OBS][:, 0].tolist())
+        assert counts == {1.0: len(infos), 2.0: len(infos)}
 
 
 class Apart:

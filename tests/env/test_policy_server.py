@@ -26,10 +26,13 @@ from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import exchange, policy_server
+from rllib.env.external.forms import LONGEST_NAME
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy
+from rllib.env.multi_agent.agent_spaces import RESERVED
+from rllib.env.spaces.supported import LARGEST
 from rllib.web import guard
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
@@ -563,6 +566,39 @@ def test_several_agents_and_arrays_of_actions(transport):
         client.end_episode(episode, {"a": np.zeros(2)})
         step = server.turns[-1].step
         assert step.rewards == {"a": 2.0, "b": 3.0} and step.terminateds == {"b": True, "__all__": True}
+
+
+@pytest.mark.parametrize("has_spaces_by_agent", [False, True])
+def test_what_a_client_of_several_agents_refuses_changes_nothing(transport, has_spaces_by_agent):
+    spaces = tuple(dict.fromkeys("ab", space) for space in (CHOICE, BOX)) if has_spaces_by_agent else (CHOICE, BOX)
+    seen = dict.fromkeys("ab", np.zeros(2))
+    wrong = [
+        (1.0,),
+        (None,),
+        ({"a": 1.0, "b": np.inf},),
+        ({"a": 1.0, "b": 1e10},),
+        ({"a": 1.0, "__common__": 1.0},),
+        ({"a": 1.0, "x" * 129: 1.0},),
+        ({"a": 1.0}, 5),
+        ({"a": 1.0}, None, True),
+        ({"a": 1.0}, None, {"b": True, 0: True}),
+    ]
+    wrong += [({"a": 1.0, "c": 1.0},), ({"a": 1.0}, {"c": {}}), ({"a": 1.0}, None, {"c": True})] * has_spaces_by_agent
+    with Served(PolicyServerOfAgents, spaces, transport=transport) as server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        client.get_action(episode, seen)
+        for each in wrong:
+            with pytest.raises(ValueError):
+                client.log_returns(episode, *each)
+        client.log_returns(episode, {"a": 2.0}, {"a": {}}, {"b": True, "__all__": False})
+        client.get_action(episode, {"a": np.zeros(2)})
+        step = server.turns[-1].step
+        assert step.rewards == {"a": 2.0} and step.terminateds == {"b": True, "__all__": False}
+
+
+def test_a_client_knows_the_limits_of_the_server():
+    assert (rllib.client._LONGEST_NAME, rllib.client._LARGEST_REWARD) == (LONGEST_NAME, LARGEST)
+    assert {rllib.client._ALL, rllib.client._COMMON} == set(RESERVED)
 
 
 @pytest.fixture(scope="module")

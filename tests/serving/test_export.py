@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config
+from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config, load_policy
 from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
@@ -335,6 +335,18 @@ def test_what_cannot_be_exported_is_named(tmp_path):
             ExportedPolicy(algo, "default_policy")
         with pytest.raises(ExportError, match="format must be one of torch, onnx, but got 'tflite'"):
             export_policy(algo, tmp_path / "policy", "tflite")
+
+
+def test_other_things_than_algorithms_and_policies_are_refused(tmp_path):
+    with PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]}).build() as algo:
+        checkpoint = algo.save(tmp_path / "checkpoint")
+        for wrong in (load_policy(checkpoint), str(checkpoint), algo.get_policy()):
+            with pytest.raises(TypeError, match=r"export_policy takes an algorithm.*from_checkpoint"):
+                export_policy(wrong, tmp_path / "policy")
+        for wrong in (load_policy(checkpoint), str(checkpoint), algo):
+            with pytest.raises(TypeError, match=r"export_weights takes a policy.*get_policy"):
+                export_weights(wrong, tmp_path / "weights")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):

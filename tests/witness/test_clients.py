@@ -29,6 +29,7 @@ AXES = {
     "logs": (False, True),
     "has_untrained": (False, True),
     "kept": (1, 7),
+    "errs": (False, True),
 }
 # There is no local inference for several agents.
 RULES = (("door", ("several",), {"inference": ("remote",)}),)
@@ -43,7 +44,8 @@ def run(case, tmp_path, scripts=0):
         scripts: number of the set of scripts, below 60.
     """
     config, family = settings({**case, "envs": 1})
-    manner = Manner(case["logs"], case["has_untrained"], case["clients"], case["places"], raises=True)
+    how = {"raises": True, "errs": case["errs"]}
+    manner = Manner(case["logs"], case["has_untrained"], case["clients"], case["places"], **how)
     config.environment(observation_space=OBSERVATION_SPACE, action_space=ACTION_SPACE)
     config.external(listen=case["address"], max_lag_updates=None)
     config.reporting(metrics_num_episodes_for_smoothing=100_000, min_sample_timesteps_per_iteration=40)

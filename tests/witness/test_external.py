@@ -26,6 +26,7 @@ AXES = {
     "logs": (False, True),
     "has_untrained": (False, True),
     "asks_for_none": (False, True),
+    "errs": (False, True),
 }
 
 
@@ -38,9 +39,8 @@ def run(case, tmp_path, scripts=0):
         scripts: number of the set of scripts, below 30.
     """
     config, family = settings({**case, "envs": 1})
-    manner = Manner(
-        case["logs"], case["has_untrained"], case["loops"], case["places"], case["asks_for_none"], raises=True
-    )
+    how = {"asks_for_none": case["asks_for_none"], "raises": True, "errs": case["errs"]}
+    manner = Manner(case["logs"], case["has_untrained"], case["loops"], case["places"], **how)
     config.reporting(metrics_num_episodes_for_smoothing=100_000, min_sample_timesteps_per_iteration=40)
     if case["algorithm"] in OFF_POLICY:
         config.training(training_intensity=0.5)  # updates are not looked at

@@ -317,8 +317,9 @@ class ExternalEnv(threading.Thread):
                 self._ended.popitem(last=False)
 
     def _add_rewards(self, episode: _Episode, rewards: Mapping[AgentID, SupportsFloat], infos: Mapping) -> None:
-        for agent, reward in rewards.items():
-            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + self._finite(episode, agent, reward)
+        numbers = {agent: self._finite(episode, agent, reward) for agent, reward in rewards.items()}
+        for agent, number in numbers.items():  # all of them are right
+            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + number
         episode.infos.update(infos)
 
     @staticmethod
@@ -429,8 +430,15 @@ class ExternalMultiAgentEnv(ExternalEnv):
             info_dict: agent -> what the environment says beside it.
             multiagent_done_dict: agents that have ended; they may have a final observation in the next call.
             truncated_dict: agents that have ended for a reason outside of the task.
+
+        Raises:
+            ValueError: if there is no such episode, or a reward is not finite, or too large, or what is given is no
+                dict by agent; nothing is taken in then.
         """
         episode = self._found(episode_id)
+        for each in (reward_dict, info_dict or {}, multiagent_done_dict or {}, truncated_dict or {}):
+            if not isinstance(each, Mapping):
+                raise ValueError(f"rewards, infos and ends of agents are dicts by agent, but one is {each!r:.80}")
         self._add_rewards(episode, reward_dict, info_dict or {})
         episode.terminateds.update(multiagent_done_dict or {})
         episode.truncateds.update(truncated_dict or {})

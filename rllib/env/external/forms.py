@@ -130,7 +130,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
     is_first: bool = False
     training_enabled: bool = True
     logged: list[Whole] = []
-    infos: list[tuple[Whole, dict[str, Any]]] = []
+    infos: list[tuple[Whole, Any]] = []
     end: Literal["terminated", "truncated"] | None = None
 
     def __post_init__(self):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from tests.witness.checks import Step
 from tests.witness.doors.scripted import Player, ScriptedCrashError
@@ -18,6 +19,9 @@ from tests.witness.script import ACTION_REWARD, CRASHED, TRUNCATED, Episode, Eve
 
 # Reward before the first action of an episode; it counts in the episode's return, and belongs to no row.
 EARLY_REWARD = 1024.0
+# Rewards that are refused, of one agent and of several: nothing of them is taken in.
+WRONG_REWARDS = (float("nan"), 1e10, 10**400, None, {"0": 1.0})
+WRONG_REWARDS_OF_AGENTS = (1.0, None, {"0": 1.0, "1": float("inf")}, {"0": 1.0, "1": 1e10})
 # Serials of one environment's places; its first serial is a multiple of this.
 MOST_PLACES = 32
 
@@ -33,6 +37,7 @@ class Manner:
         num_places: episodes that each plays at once.
         asks_for_none: whether a step in which no agent acts or ends is a turn of its own, with no observation.
         raises: whether the script's crash ends the whole loop; if not, its episode alone is given up.
+        errs: whether rewards and observations that are refused come before the right ones.
     """
 
     logs: bool = False
@@ -41,6 +46,7 @@ class Manner:
     num_places: int = 1
     asks_for_none: bool = False
     raises: bool = False
+    errs: bool = False
 
     def _drawn(self, *name: int) -> float:
         return float(np.random.default_rng((*name, 5)).random())
@@ -122,6 +128,15 @@ def _place(loop, family: Family, serial: int, manner: Manner, first: int) -> Ite
                 raise
 
 
+def _err(loop, episode_id: str, rewards: tuple, observation) -> None:
+    """Makes mistakes, each of which is refused."""
+    for reward in rewards:
+        with pytest.raises(ValueError):
+            loop.log_returns(episode_id, reward)
+    with pytest.raises(ValueError):
+        loop.get_action(episode_id, observation)
+
+
 def _single(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[None]:
     serial, number = player.serial, player.number
     if manner.has_early_reward(serial, number):
@@ -134,6 +149,8 @@ def _single(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[N
             loop.log_action(episode_id, seen, action)
         yield
         event = player.step([0])
+        if manner.errs:
+            _err(loop, episode_id, WRONG_REWARDS, np.zeros(99))
         loop.log_returns(episode_id, event.rewards[0] - 1)  # in parts
         loop.log_returns(episode_id, 1 + ACTION_REWARD * action)
         if event.end:
@@ -163,6 +180,8 @@ def _several(loop, episode_id: str, player: Player, manner: Manner) -> Iterator[
         rewards = {str(agent): reward for agent, reward in event.rewards.items()}
         for agent, action in actions.items():
             rewards[agent] = rewards.get(agent, 0.0) + ACTION_REWARD * int(action)
+        if manner.errs:
+            _err(loop, episode_id, WRONG_REWARDS_OF_AGENTS, {"0": np.zeros(99)})
         loop.log_returns(
             episode_id,
             rewards,

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import numbers
 import re
 import shlex
 import signal
@@ -146,6 +147,18 @@ def told(error: Exception) -> str:
     return error.text(in_words)
 
 
+def typed_settings(settings: Mapping[str, Any]) -> str:
+    """Settings as one types them in a shell, KEY=VALUE; what cannot be typed is shown as Python shows it."""
+    return _assignments({name: _typed_or_shown(value) for name, value in settings.items()})
+
+
+def _typed_or_shown(value: Any) -> str:
+    try:
+        return _as_yaml(value)
+    except ValueError:
+        return repr(value)
+
+
 def _form_of_command() -> Callable[[Mapping[str, str]], str] | None:
     """How the command that runs takes settings; None if it takes none, or no command runs."""
     context = click.get_current_context(silent=True)
@@ -211,10 +224,12 @@ def _as_yaml(value: Any) -> str:
     match value:
         case None | bool():
             return {True: "true", False: "false", None: "null"}[value]
-        case int() | float():
-            return repr(value)
+        case numbers.Integral():
+            return repr(int(value))  # numpy's own have other forms
+        case numbers.Real():
+            return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(text := repr(float(value)), text)
         case str():
-            return value if _is_plain(value) else repr(value)
+            return value if _is_plain(value) else _quoted(value)
         case list() | tuple():
             return f"[{', '.join(map(_as_yaml, value))}]"
         case dict():
@@ -222,6 +237,14 @@ def _as_yaml(value: Any) -> str:
     if value is ...:
         return "..."
     raise ValueError(f"{value!r:.80} cannot be typed")
+
+
+def _quoted(text: str) -> str:
+    import yaml  # `rllib --help` imports this module
+
+    if "\\" not in repr(text):
+        return repr(text)
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")
 
 
 def _is_plain(text: str) -> bool:

@@ -204,13 +204,35 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     "multiagent": frozenset({"replay_mode"}),
 }
 # Keys of a dict setting that are settings of their own, as they were in Ray 1.13 and 2.0: setting -> key -> setting.
+# The setting is also in KEYS_WITHOUT_EFFECT.
 MOVED_OUT: Mapping[str, Mapping[str, str]] = {
     "replay_buffer_config": {
         **dict.fromkeys(("min_size_for_sampling", "learning_starts"), "num_steps_sampled_before_learning_starts"),
         **dict.fromkeys(("zero_init_states", "replay_zero_init_states"), "zero_init_states"),
     },
 }
-# Such a dict -> the settings that it has when it is read.
+# Keys that Ray's dicts hold, where the dict setting has no such key here: setting -> key -> values that ask for nothing
+# here. Any other value is refused as an unknown key.
+KEYS_WITHOUT_EFFECT: Mapping[str, Mapping[str, tuple]] = {
+    "replay_buffer_config": {
+        "_enable_replay_buffer_api": (True, False),
+        # -1 is Ray's mark of a key that is no longer there.
+        "prioritized_replay": (-1,),
+        "replay_batch_size": (-1,),
+        "replay_mode": ("independent",),
+        "replay_burn_in": (0,),
+        "replay_zero_init_states": (True,),
+        "storage_unit": ("timesteps",),
+        "no_local_replay_buffer": (False,),
+        "replay_buffer_shards_colocated_with_driver": (True,),
+    },
+    "q_model_config": {"post_fcnet_hiddens": ([],), "post_fcnet_activation": (None, "relu")},
+}
+# Keys of a dict setting whose values were another form of other keys: setting -> key -> value -> those keys.
+KEYS_TODAY: Mapping[str, Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "replay_buffer_config": {"prioritized_replay": VALUE_CHANGES["prioritized_replay"]},
+}
+# Dict of DICTS_OF_SETTINGS -> the settings that it has when it is read.
 READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
     "multiagent": ("policies", "policy_mapping_fn", "policies_to_train", "count_steps_by"),
 }
@@ -568,6 +590,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "optimize_memory_usage": Unavailable(
         (False,), "a replay stores every observation once; use replay_buffer_config={'frame_stack_axis': -1} for stacks"
     ),
+    "burnin_len": Unavailable((0,), "BC and MARWIL alone have it, as burn_in"),
     "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
     "alive_bonus_offset": Unavailable((0,), "ARS has .training(offset=...), which is subtracted from rewards"),
 }
@@ -578,7 +601,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("lr",),
     "n_envs": ("num_envs_per_worker",),
     "num_envs": ("num_envs_per_worker",),
-    "n_steps": ("n_step", "rollout_fragment_length"),
+    # Of each environment there, of all together here.
+    "n_steps": ("n_step", "train_batch_size"),
     "num_steps": ("rollout_fragment_length",),
     "batch_size": ("sgd_minibatch_size", "train_batch_size"),
     "n_epochs": ("num_sgd_iter",),

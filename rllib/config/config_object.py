@@ -48,7 +48,8 @@ class ConfigObject(Settings):
     # Names of other eras that mean something else for this class than aliases.py says: the setting, and what makes its
     # value of theirs. They can be set in any section, and not be read.
     own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
-    # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
+    # Values that ask this class for nothing: of unavailable names, where these are others than aliases.py says, and of
+    # settings, which keep what they have.
     harmless: ClassVar[Mapping[str, tuple]] = {}
 
     # Rules of this class about several settings; those of the bases hold as well.
@@ -428,7 +429,7 @@ class ConfigObject(Settings):
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
             translated = aliases.value_today(canonical, translated)
-            if translated is aliases.NOTHING:
+            if translated is aliases.NOTHING or self._is_harmless(canonical, translated):
                 continue
             setting = self.settings.get(canonical)
             if setting is None:
@@ -487,12 +488,26 @@ class ConfigObject(Settings):
                 for inner in passed_over & value.keys():
                     aliases.tell_once(f"{name}.{inner}", f"{name}[{inner!r}] has no effect here", logging.WARNING)
                 yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
-            elif name in aliases.MOVED_OUT and isinstance(value, Mapping):
-                moved = aliases.MOVED_OUT[name]
+            elif name in aliases.KEYS_WITHOUT_EFFECT and isinstance(value, Mapping):
+                moved, value = aliases.MOVED_OUT.get(name, {}), self._keys_today(name, value)
                 yield from ((None, moved[key], item) for key, item in value.items() if key in moved)
                 yield section_name, name, {key: item for key, item in value.items() if key not in moved}
             else:
                 yield section_name, name, value
+
+    def _keys_today(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A dict setting's keys by their names here, without those of Ray that ask for nothing."""
+        default = self.settings[name].default if name in self.settings else {}
+        idle, today = aliases.KEYS_WITHOUT_EFFECT.get(name, {}), aliases.KEYS_TODAY.get(name, {})
+        kept: dict[str, Any] = {}
+        for key, value in given.items():
+            if key in default:
+                kept[key] = value
+            elif any(_is_same(value, each) for each in idle.get(key, ())):
+                aliases.tell_once(f"{name}.{key}", f"{name}[{key!r}]={value!r} has no effect here")
+            else:
+                kept.update(today[key](value) if key in today else {key: value})
+        return kept
 
     def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
         own = aliases.SECTION_ALIASES.get(section_name, section_name)
@@ -501,6 +516,13 @@ class ConfigObject(Settings):
             return None
         right = f".{setting.section}({setting.name}=...)"
         return f"{name} is a setting of .{setting.section}(), not of .{section_name}(). Use {right}."
+
+    def _is_harmless(self, name: str, value) -> bool:
+        """Whether a setting's value, which it cannot have, asks for nothing."""
+        is_idle = name in self.settings and any(_is_same(value, each) for each in self.harmless.get(name, ()))
+        if is_idle:
+            aliases.tell_once(f"{name}={value!r}", f"{name}={value!r} has no effect: {name} keeps its value")
+        return is_idle
 
     def _is_part(self, name: str) -> bool:
         """Whether the name is another era's for a part of a setting, or for its value in another form."""

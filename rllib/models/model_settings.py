@@ -30,6 +30,16 @@ NOT_AVAILABLE = {
         for kwargs in ("", "_kwargs")
         if part != "fcnet"
     },
+    # Of MODEL_DEFAULTS since Ray 2.10.
+    **{
+        f"{of}_initializer{config}": (None, {})
+        for of in (
+            *("fcnet_weights", "fcnet_bias", "post_fcnet_weights", "post_fcnet_bias", "lstm_weights", "lstm_bias"),
+            *("conv_kernel", "conv_bias", "conv_transpose_kernel", "conv_transpose_bias"),
+        )
+        for config in ("", "_config")
+        if config or not of.startswith("fcnet")
+    },
     "head_fcnet_use_layernorm": (False,),  # layer_norm is of all hidden layers
     "log_std_clip_param": (20.0,),
     "fusionnet_hiddens": ([256, 256],),
@@ -397,7 +407,8 @@ class ModelSettings(NestedSettings, setting="model"):
                         "convolutions, LSTMs, GRUs and attention. Set fcnet_hiddens or conv_filters."
                     )
             elif key == "lstm_use_prev_action_reward":
-                own["lstm_use_prev_action"] = own["lstm_use_prev_reward"] = value
+                if value != -1:  # Ray's mark of a key that is no longer there
+                    own["lstm_use_prev_action"] = own["lstm_use_prev_reward"] = value
             elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
                 continue
             elif key not in cls.settings and hasattr(given.get("custom_model"), "policy_description"):

@@ -251,7 +251,7 @@ def test_names_of_other_libraries_are_refused_with_ours_in_every_algorithm(name)
 FOREIGN_WORDS = [
     (DQNConfig, "n_steps", 3, "Did you mean .training(n_step=...)?"),
     (SACConfig, "n_steps", 3, "Did you mean .training(n_step=...)?"),
-    (PPOConfig, "n_steps", 3, "Did you mean .rollouts(rollout_fragment_length=...)?"),
+    (PPOConfig, "n_steps", 3, "Did you mean .training(train_batch_size=...)?"),
     (PPOConfig, "clip_range_vf", 0.2, "Did you mean .training(vf_clip_param=...)?"),
     (SACConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
     (CrossQConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
@@ -592,3 +592,50 @@ def test_a_dict_of_another_algorithm_is_refused_where_it_asks_for_something():
 def test_a_key_of_the_users_own_is_refused_with_the_places_for_it():
     with pytest.raises(TypeError, match=r"has no setting 'zebra'.*env_config, or into a config class of yours"):
         PPOConfig().update_from_dict({"zebra": 3})
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: type(config).__name__)
+def test_keys_of_rays_dicts_that_ask_for_nothing_are_taken(config):
+    before = config.to_dict()
+    for name, keys in aliases.KEYS_WITHOUT_EFFECT.items():
+        for key, values in keys.items() if name in config.settings else ():
+            for value in values if key not in config.settings[name].default else ():
+                assert config.update_from_dict({name: {key: value}}).to_dict() == before, (name, key, value)
+
+
+def test_keys_of_rays_replay_that_ask_for_something_act_or_are_refused():
+    written = {"_enable_replay_buffer_api": True, "type": "MultiAgentPrioritizedReplayBuffer", "capacity": 500}
+    for is_prioritized, kind in ((True, "PrioritizedReplayBuffer"), (False, "ReplayBuffer")):
+        config = DQNConfig().environment("CartPole-v1")
+        config.training(replay_buffer_config={**written, "prioritized_replay": is_prioritized}).validate()
+        assert (config.replay_buffer_config["type"], config.replay_buffer_config["capacity"]) == (kind, 500)
+    for key, value in {"replay_mode": "lockstep", "replay_burn_in": 4, "storage_unit": "fragments"}.items():
+        with pytest.raises(ValueError, match=key):
+            DQNConfig().environment("CartPole-v1").training(replay_buffer_config={key: value}).validate()
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: type(config).__name__)
+def test_no_rate_for_all_networks_leaves_it_where_they_have_rates_of_their_own(config):
+    """Ray's SAC refuses any other lr than None in the new API stack."""
+    given = type(config)().update_from_dict({"lr": None})
+    if "actor_lr" in config.settings:
+        assert given.lr == config.lr
+        given.lr = 0.5
+        given.lr = None
+        assert given.lr == 0.5
+    elif "lr" in config.settings:
+        assert given.settings["lr"].mistake(given.lr)
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: type(config).__name__)
+def test_own_aliases_set_a_setting(config):
+    for name, (setting, change) in type(config).own_aliases.items():
+        assert setting in config.settings and callable(change), name
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "setting"), [("BC", "burnin_len", "burn_in"), ("MARWIL", "burnin_len", "burn_in"),
+                                        ("IQL", "weight_temp", "beta")],
+)  # fmt: skip
+def test_an_own_alias_sets_its_setting(algorithm, given, setting):
+    assert get_algorithm_config(algorithm).training(**{given: 3})[setting] == 3

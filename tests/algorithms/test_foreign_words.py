@@ -9,7 +9,7 @@ from rllib.config.aliases import ELSEWHERE
 # Words of Stable-Baselines3 whose nearest name here is another thing -> the setting that is meant.
 MEANT = [
     *((name, "n_steps", "n_step") for name in ("DQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ")),
-    ("PPO", "n_steps", "rollout_fragment_length"),
+    ("PPO", "n_steps", "train_batch_size"),
     ("PPO", "clip_range_vf", "vf_clip_param"),
     ("PPO", "clip_range", "clip_param"),
     ("PPO", "ent_coef", "entropy_coeff"),

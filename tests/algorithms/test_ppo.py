@@ -289,6 +289,12 @@ def test_another_network_is_not_restored(tmp_path):
     relu = config(model={"fcnet_hiddens": [16], "fcnet_activation": "relu"})
     with relu.build() as other, pytest.raises(ValueError, match="differs from this one in activation"):
         other.restore(path)
+    # Who has called from_checkpoint is not told to.
+    with pytest.raises(
+        ValueError, match=r"own network.*leave out the settings that change them \(env, model"
+    ) as raised:
+        Algorithm.from_checkpoint(path, {"model": {"fcnet_hiddens": [8]}})
+    assert "from_checkpoint" not in str(raised.value)
 
 
 def test_a_stopped_algorithm_can_still_be_saved_and_evaluated(tmp_path, monkeypatch):

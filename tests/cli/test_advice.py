@@ -4,11 +4,14 @@ import re
 import shlex
 
 import click
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rllib import BCConfig, PPOConfig
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.cli.failures import as_typed, told
+from rllib.cli.failures import as_typed, told, typed_settings
 from rllib.cli.values import parse_assignments, parse_mapping
 from rllib.config.conflicts import Mistake, SettingsError, asks
 from rllib.offline.dataset import Dataset
@@ -101,6 +104,20 @@ def test_objects_in_a_remedy_are_said_as_a_program_writes_them():
     error = config.error(Mistake("a=1 is wrong.", ("callbacks_class",), ({"callbacks_class": int},)))
     with click.Context(click.Command("train")):
         assert told(error) == "AlgorithmConfig: a=1 is wrong. Use .callbacks(<class 'int'>)."
+
+
+PLAIN = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats(allow_nan=False) | st.text(max_size=6)
+KEYS = st.from_regex(r"[a-z_]{1,5}", fullmatch=True)
+
+
+@given(st.recursive(PLAIN, lambda items: st.lists(items, max_size=3) | st.dictionaries(KEYS, items, max_size=3)))
+def test_settings_as_they_are_typed_are_read_as_they_were(value):
+    assert parse_assignments(shlex.split(typed_settings({"x": value})), "") == {"x": value}
+
+
+def test_numbers_of_numpy_are_typed_as_plain_ones():
+    settings = {"lr": np.float64(1e-05), "n": np.int64(3), "f": [np.float32(0.5)]}
+    assert typed_settings(settings) == "lr=1e-05 n=3 'f=[0.5]'"
 
 
 def test_every_section_is_known():

@@ -1,6 +1,8 @@
 """`rllib tune`, in a process of its own."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 from rllib.cli import command as rllib_command
 from rllib.cli.folders import Folders
 from rllib.cli.spec import is_search, load_spec
+from rllib.cli.values import parse_assignments
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
@@ -177,14 +180,17 @@ def test_a_failure_is_told_in_a_line(tmp_path):
 def test_a_file(tmp_path):
     (tmp_path / "search.yaml").write_text(
         "algorithm: PPO\nenv: CartPole-v1\nconfig: {num_rollout_workers: 0, train_batch_size: 200, num_sgd_iter: 1}\n"
-        "search: {lr: [1e-3, 1e-4], model.fcnet_hiddens: '[8,8],[16]'}\nstop: {training_iteration: 1}\nname: y\n"
+        "search: {lr: [1e-3, 1e-4], model.fcnet_hiddens: '[8,8],[8,4]'}\nstop: {training_iteration: 1}\nname: y\n"
     )
     found = rllib_tune(tmp_path, "-f", "search.yaml", "-q")
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("results") and "settings    lr=" in found.stdout
+    assert found.stdout.startswith("results")
+    (typed,) = re.findall(r"^settings +(.*)$", found.stdout, re.MULTILINE)
+    best = parse_assignments(shlex.split(typed), "")
+    assert best["lr"] in (1e-3, 1e-4) and best["model"]["fcnet_hiddens"] in ([8, 8], [8, 4])
     trials = ExperimentAnalysis(tmp_path / "results" / "y").trials
     chosen = [(trial.config["lr"], trial.config["model"]["fcnet_hiddens"]) for trial in trials]
-    assert sorted(chosen) == [(1e-4, [8, 8]), (1e-4, [16]), (1e-3, [8, 8]), (1e-3, [16])]
+    assert sorted(chosen) == [(1e-4, [8, 4]), (1e-4, [8, 8]), (1e-3, [8, 4]), (1e-3, [8, 8])]
 
 
 @pytest.mark.parametrize(

@@ -780,3 +780,16 @@ def test_a_scheduler_and_a_searcher_may_have_different_metrics(run):
     analysis = run(two_metrics, search_alg=searcher, scheduler=scheduler)
     assert (searcher.metric, searcher.mode) == ("loss", "min") and (scheduler.metric, scheduler.mode) == ("gain", "max")
     assert (analysis.default_metric, analysis.default_mode) == ("gain", "max")
+
+
+@pytest.mark.parametrize("mistaken", [{"metric": "losss", "mode": "min"}, {"stop": {"losss": 1}}])
+def test_an_experiment_that_raises_leaves_no_file_open(mistaken):
+    def endless(config):
+        while True:
+            tune.report(loss=1.0)
+
+    with pytest.raises(ValueError, match="losss"):
+        tune.run(endless, config={"a": tune.grid_search([1, 2])}, name="mistaken", verbose=0, **mistaken)
+    opened = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if number.isdigit()
+              and os.path.exists(f"/proc/self/fd/{number}")]  # fmt: skip
+    assert not [path for path in opened if "mistaken" in path]

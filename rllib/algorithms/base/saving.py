@@ -491,5 +491,6 @@ def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
         raise ValueError(
             f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
             f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
-            "Use Algorithm.from_checkpoint, or the same settings."
+            "A checkpoint continues with its own network, in environments with the same spaces: leave out the settings "
+            "that change them (env, model, ...)."
         )

@@ -95,6 +95,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     network_settings_names: ClassVar[tuple[str, ...]] = ("model", *_NETWORKS)
     # Whether actor and critics read images, whether actions may be choices, and what to use for actions it cannot take.
     reads_images: ClassVar[bool] = False
+    # In Ray's new API stack it says that actor_lr, critic_lr and alpha_lr are given.
+    harmless: ClassVar[Mapping[str, tuple]] = {"lr": (None,)}
     takes_choices: ClassVar[bool] = False
     for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
     # Why there are no residual blocks, where there are none, a clause.

@@ -25,7 +25,7 @@ VALUE = "value"
 class IQLConfig(WeightedCloningConfig):
     """Settings of IQL."""
 
-    own_aliases: ClassVar[dict] = {"weight_temp": "beta"}
+    own_aliases: ClassVar[dict] = {"weight_temp": ("beta", lambda weight: weight)}  # d3rlpy's
 
     @section
     def offline_data(self, *, normalize_observations=True) -> Self: ...

@@ -37,7 +37,7 @@ class MARWILConfig(AlgorithmConfig):
 
     learns_from_data: ClassVar[bool] = True
     needs_data: ClassVar[bool] = True
-    own_aliases: ClassVar[dict] = {"burnin_len": "burn_in"}  # of RLlib from 2.10 on
+    own_aliases: ClassVar[dict] = {"burnin_len": ("burn_in", lambda steps: steps)}  # of RLlib from 2.10 on
 
     @property
     def has_memory(self) -> bool:

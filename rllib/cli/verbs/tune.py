@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input
+from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, typed_settings, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
@@ -148,7 +148,7 @@ def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         meant = [
-            f"{key}={value}"
+            shlex.quote(f"{key}={value}")
             for key, value in config.items()
             if isinstance(value, str) and ("," in value or value.partition(":")[0] in _RANGES)
         ]
@@ -312,7 +312,7 @@ def _show_front(analysis: ExperimentAnalysis, flag: str) -> None:
 
 def _chosen_settings(trial: Trial) -> str:
     """Settings that the search has chosen, as one types them."""
-    return " ".join(f"{key.replace('/', '.')}={value}" for key, value in trial.evaluated_params.items())
+    return typed_settings({key.replace("/", "."): value for key, value in trial.evaluated_params.items()})
 
 
 def _short(path: str) -> str:

@@ -384,7 +384,7 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     numbers = numbered(inside(results, name, "the experiment's directory"))  # NAME, NAME_2, ...
     path = next(path for path in numbers if _is_free(path, spec))
     if spec.name and path != inside(results, name, "the experiment's directory"):
-        logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
+        logger.warning("%s exists already, so this experiment goes to %s, which resume=True continues from now on",
                        results / name, path)  # fmt: skip
     records = {"config": for_header(space), **settings}
     if code := [f"{key}: {name}" for key, record in records.items() for name in code_in(record)]:

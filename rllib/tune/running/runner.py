@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ class TrialRunner:
             finally:
                 self.is_running = False
                 self._pool.close()
+                self._close_files()
                 self.directory.close()
         if self.interrupted:
             raise KeyboardInterrupt
@@ -173,6 +175,12 @@ class TrialRunner:
         if files := self._files.pop(trial.trial_id, None):
             files.close()
         self._pool.leave(trial, in_order)
+
+    def _close_files(self) -> None:
+        """Closes the files of trials that an error has left running."""
+        with ExitStack() as stack:
+            while self._files:
+                stack.callback(self._files.popitem()[1].close)
 
     def status(self) -> dict[str, Any]:
         """State of the experiment for reporters, beside the trials."""

@@ -1,8 +1,18 @@
 """Ray RLlib's and Ray Tune's numbers."""
 
+import importlib
 import itertools
+import json
 
 import numpy as np
+
+
+def written_dicts(settings):
+    """JSON of some of an algorithm's default settings, as Ray writes them into params.json."""
+    module = importlib.import_module(f"ray.rllib.algorithms.{settings['algorithm'].lower()}")
+    config = vars(getattr(module, f"{settings['algorithm']}Config")())
+    chosen = {name: value for name, value in config.items() if name in settings["names"]}
+    return {"json": np.array(json.dumps(chosen))}
 
 
 def vtrace(settings, log_rhos, discounts, rewards, values, bootstrap):

@@ -290,5 +290,5 @@ def test_an_iteration_from_recorded_data_has_the_updates_that_were_asked_for(nam
 
 def test_updates_of_an_iteration_are_refused_where_there_are_samples():
     config = small("SAC").offline_data(dataset_num_iters_per_learner=3)
-    with pytest.raises(ValueError, match="dataset_num_iters_per_learner=3 counts updates from recorded data alone"):
+    with pytest.raises(ValueError, match=r"dataset_num_iters_per_learner=3.* updates from recorded data alone"):
         config.validate()

@@ -216,7 +216,7 @@ REFUSED = {
         lambda: config("SAC", {CARTPOLE: 0.5, "sampler": 0.5}, replay_buffer_config={"storage": "gpu"}).resources(
             num_gpus=1
         ),
-        "input_ is a mixture of 2",
+        "input_ is a mixture of several",
     ),
     "goals": (
         lambda: config("DQN", replay_buffer_config={"type": "HindsightReplayBuffer"}),

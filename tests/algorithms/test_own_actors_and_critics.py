@@ -419,7 +419,7 @@ class Remembers(Actor):
         (SACConfig, {"policy_model_config": {"custom_model": "nowhere"}}, "policy_model_config: .*no registered name"),
         (SACConfig, {"q_model_config": {"custom_model": 5}}, "q_model_config: .*must be a class"),
         (SACConfig, {"q_model_config": {"custom_model": Critic, "use_lstm": True}}, "q_model_config=.* may have"),
-        (TD3Config, {"policy_model_config": {"custom_model": Actor, "use_sde": True}}, "'use_sde' has no effect on it"),
+        (TD3Config, {"policy_model_config": {"custom_model": Actor, "use_sde": True}}, "use_sde=True and custom_"),
         (SACConfig, {"policy_model_config": {"custom_model": Remembers}}, "the custom model Remembers has a memory"),
         (SACConfig, {"q_model_config": {"custom_model": Remembers}}, "the custom critic Remembers .* has a memory"),
         (SACConfig, {"learner": "numpy", **SIDES["critics"]}, "Use learner='torch'"),

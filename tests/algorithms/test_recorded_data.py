@@ -256,7 +256,7 @@ def test_recorded_choices_are_worth_more_by_a_margin(data):
         batch = algorithm.replay.sample(20, np.random.default_rng(0))
         if isinstance(data, dict):
             assert batch[sb.RECORDED].tolist() == [1] * 10 + [0] * 10
-    with pytest.raises(ValueError, match=r"margin_weight=1 is for recorded actions"):
+    with pytest.raises(ValueError, match=r"margin_weight=1.0 and input_=.*recorded actions"):
         config("DQN", "sampler", margin_weight=1.0).build()
 
 

@@ -300,11 +300,11 @@ SIMPLE = {"model": {"network": "simba", "fcnet_hiddens": [16]}}
 @pytest.mark.parametrize(
     ("kind", "env", "training", "message"),
     [
-        (SACConfig, Reach, {"model": {"network": "simba3"}}, "must be one of simba, simbav2, xqc, flashsac, or"),
-        (SACConfig, Reach, {"model": {"network": "simba", "fcnet_hiddens": [8, 16]}}, "Use equal widths"),
-        (SACConfig, Reach, {"model": {**SIMPLE["model"], "layer_norm": True}}, "without layer_norm=True"),
-        (SACConfig, Reach, {"model": {**SIMPLE["model"], "use_sde": True}}, "without use_sde=True"),
-        (SACConfig, Reach, {"model": {**SIMPLE["model"], "use_lstm": True}}, "without use_lstm=True"),
+        (SACConfig, Reach, {"model": {"network": "simba3"}}, "network='simba3' must be 'simba' or 'simbav2'"),
+        (SACConfig, Reach, {"model": {"network": "simba", "fcnet_hiddens": [8, 16]}}, "all have one width"),
+        (SACConfig, Reach, {"model": {**SIMPLE["model"], "layer_norm": True}}, "layer_norm=True and network="),
+        (SACConfig, Reach, {"model": {**SIMPLE["model"], "use_sde": True}}, "use_sde=True and network="),
+        (SACConfig, Reach, {"model": {**SIMPLE["model"], "use_lstm": True}}, "use_lstm=True and network="),
         (
             SACConfig,
             Reach,

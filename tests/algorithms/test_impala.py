@@ -67,7 +67,7 @@ class TestSettings:
             ),
             ({"train_batch_size": 30}, "rollout_fragment_length=50 and train_batch_size=30"),
             ({"opt_type": "adagrad"}, "opt_type"),
-            ({"model": {"fcnet_hidens": [4]}, "train_batch_size": 0}, "2 mistakes(.|\n)*unknown model.*fcnet_hiddens"),
+            ({"model": {"fcnet_hidens": [4]}, "train_batch_size": 0}, "2 mistakes(.|\n)*model(.|\n)*fcnet_hiddens"),
             ({"vtrace_clip_rho": 1.0}, "vtrace_clip_rho_threshold"),
         ],
     )

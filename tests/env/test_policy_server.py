@@ -667,6 +667,13 @@ def test_a_client_gives_up_in_the_end(transport):
         PolicyClient(url, retry_s=0.3).start_episode()
 
 
+def test_a_client_that_speaks_http_to_zeromq_says_so():
+    with Served(transport="tcp") as server:
+        client = PolicyClient(server.env.url.replace("tcp://", "http://"), retry_s=0)
+        with pytest.raises(ConnectionError, match="does not speak HTTP; is it tcp://"):
+            client.start_episode()
+
+
 @pytest.mark.parametrize(
     "error, raised", [(exchange.EpisodeLost("gone"), EpisodeLost), (exchange.RunEnded("gone"), RunEnded)]
 )

@@ -420,8 +420,10 @@ class PolicyClient:
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 if time.monotonic() - began > self._retry_s:
+                    no_http = isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError)
+                    why = "what listens there does not speak HTTP; is it tcp://HOST:PORT?" if no_http else error
                     raise ConnectionError(
-                        f"the policy server at {self._address} could not be reached for {self._retry_s:.0f} s: {error}"
+                        f"the policy server at {self._address} could not be reached for {self._retry_s:.0f} s: {why}"
                     ) from error
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -645,6 +645,7 @@ def test_a_client_waits_for_a_server_that_comes_back(transport):
     server = Served(transport=transport)
     with PolicyClient(server.env.url, retry_s=20) as client:
         client.start_episode()
+        client._connection.close()  # without the last answer, as of a server that was killed
         server.close()
         started = threading.Event()
 
@@ -665,6 +666,13 @@ def test_a_client_gives_up_in_the_end(transport):
         url = server.env.url
     with pytest.raises(ConnectionError, match=r"could not be reached for 0 s"):
         PolicyClient(url, retry_s=0.3).start_episode()
+
+
+def test_a_client_that_speaks_http_to_zeromq_says_so():
+    with Served(transport="tcp") as server:
+        client = PolicyClient(server.env.url.replace("tcp://", "http://"), retry_s=0)
+        with pytest.raises(ConnectionError, match="does not speak HTTP; is it tcp://"):
+            client.start_episode()
 
 
 @pytest.mark.parametrize(

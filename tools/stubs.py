@@ -13,7 +13,6 @@ module (settings, lazy names) and from its source (everything else that is publi
 import ast
 import importlib
 import json
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,13 +84,8 @@ def _stub(module: ModuleType, source: ast.Module) -> str:
 
 def _lazy_imports(module: ModuleType) -> Iterator[str]:
     """What the package loads on first use."""
-    for name in sorted(vars(module).get("_LAZY", ())):
-        value = getattr(module, name)
-        home = getattr(value, "__module__", None) or next(
-            other for other, loaded in sys.modules.items()
-            if other.startswith(f"{module.__name__}.") and vars(loaded).get(name) is value
-        )  # fmt: skip
-        yield f"from {home} import {getattr(value, '__name__', name)} as {name}"
+    for name, home in sorted(vars(module).get("_LAZY", {}).items()):
+        yield f"from {home} import {name} as {name}"
 
 
 def _imports(statements: list[ast.stmt], used: set[str]) -> list[str]:

@@ -483,7 +483,7 @@ class SAC(Constrained, OffPolicyActorCritic):
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
         for policy_id, temperature in self.temperatures.items():
-            if self.has_learned(policy_id, state):
+            if self._has_learned(policy_id, state):
                 temperature.set_state(state[file_of(policy_id, TEMPERATURE_FILE)])
 
 

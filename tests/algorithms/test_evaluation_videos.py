@@ -76,7 +76,7 @@ def test_an_environment_that_does_not_draw_itself_is_refused_by_build(tmp_path):
 
 
 def test_videos_need_evaluations(tmp_path):
-    with pytest.raises(ValueError, match="evaluation_videos=2 records episodes after evaluations, but there are none"):
+    with pytest.raises(ValueError, match="evaluation_videos=2 needs evaluation_interval"):
         config(tmp_path).evaluation(evaluation_interval=None).build()
 
 

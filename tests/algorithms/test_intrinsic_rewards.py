@@ -192,13 +192,13 @@ def test_a_checkpoint_goes_on_exactly(name, tmp_path):
     ("exploration", "message"),
     [
         ({"type": "RND", "embed_dim": 0}, "embed_dim=0 must be an integer >= 1"),
-        ({"type": "RND", "intrinsic_reward_coeff": -1}, "must be a finite number >= 0"),
+        ({"type": "RND", "intrinsic_reward_coeff": -1}, "must be a number >= 0 and finite"),
         ({"type": "RND", "nonepisodic_returns": 1}, "must be True or False"),
         ({"type": "RND", "distill_net_config": {"use_lstm": True}}, "None or a dict of fcnet_hiddens"),
-        ({"type": "RND", "eta": 1.0}, "RND takes lr, gamma, .* not eta"),
-        ({"type": "Curiosity", "beta": 1.5}, "within 0 ... 1"),
+        ({"type": "RND", "eta": 1.0}, "there is no 'eta'"),
+        ({"type": "Curiosity", "beta": 1.5}, ">= 0 and <= 1"),
         ({"type": "Curiosity", "forward_net_hiddens": 64}, "a list of integers"),
-        ({"type": "Curiosity", "inverse_net_activation": "softplus"}, "one of tanh, relu"),
+        ({"type": "Curiosity", "inverse_net_activation": "softplus"}, "must be 'tanh' or 'relu'"),
         ({"type": "Curiosity", "sub_exploration": {"type": "EpsilonGreedy"}}, "StochasticSampling"),
     ],
 )

@@ -181,7 +181,7 @@ def test_defaults():
         (PQNConfig().rollouts(rollout_fragment_length=200), "train_batch_size=512 must be a multiple"),
         (PQNConfig().training(model={"layer_nrm": True}), "layer_nrm"),
         (PQNConfig().exploration(exploration_config={"type": "StochasticSampling"}), "explores by EpsilonGreedy"),
-        (PQNConfig().exploration(exploration_config={"epsilon_timesteps": float("inf")}), "never ends"),
+        (PQNConfig().exploration(exploration_config={"epsilon_timesteps": float("inf")}), "must be an integer"),
     ],
 )
 def test_what_does_not_fit_is_refused(config, message):

@@ -169,20 +169,19 @@ def memory_of(algorithm):
     ("algorithm", "training", "reason"),
     [
         (DQN, {}, "a replay keeps single rows"),
-        (DQN, {"noisy": True}, "layers with noise in their weights"),
         (PQN, {}, "QLambda computes"),
         (ES, {"noise_size": 10_000}, "it perturbs fully connected networks"),
     ],
 )
 def test_what_cannot_use_a_memory_is_refused(algorithm, training, reason):
     settings = AlgorithmConfig(algo_class=memory_of(algorithm)).environment(Recall).training(**training)
-    with pytest.raises(ValueError, match=f"Recurrent.* cannot train a policy with a memory: {reason}"):
+    with pytest.raises(ValueError, match=f"cannot train a policy with a memory: {reason}"):
         settings.build()
 
 
 def test_parameter_noise_cannot_perturb_a_memory():
     settings = AlgorithmConfig(algo_class=memory_of(PQN)).environment(Recall)
-    with pytest.raises(ValueError, match="cannot train a policy with a memory: ParameterNoise"):
+    with pytest.raises(ValueError, match="cannot train a policy with a memory"):
         settings.exploration(exploration_config={"type": "ParameterNoise"}).build()
 
 

@@ -94,7 +94,7 @@ def test_a_worker_killed_while_it_samples_ahead_is_replaced():
 
 def test_sampling_ahead_needs_workers():
     for name in CONFIGS:
-        with pytest.raises(ValueError, match="sample_async=True needs workers that sample meanwhile"):
+        with pytest.raises(ValueError, match="sample_async=True needs num_rollout_workers"):
             build(name, num_workers=0)
 
 

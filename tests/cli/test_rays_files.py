@@ -47,7 +47,8 @@ def mistakes(name, tmp_path):
         config = get_algorithm_config(keys["algorithm"]).environment("CartPole-v1")
         drawn = [key for key, value in settings.items() if isinstance(value, dict) and "grid_search" in value]
         config.update_from_dict({key: value for key, value in settings.items() if key not in (*drawn, "env")})
-        return [each for each in config.mistakes() if not NO_GPU.search(each)]
+        found = [f"{each.problem} {each.advice or each.remedies}" for each in config.mistakes()]
+        return [each for each in found if not NO_GPU.search(each)]
     except (ValueError, TypeError) as error:
         return [str(error)]
 

@@ -111,7 +111,7 @@ def test_whole_episodes_of_a_vector_environment_are_refused_at_build(config):
     env = BoundedAction if config is SACConfig else InfiniteHorizon
     made = config().environment(in_vector(env, AutoresetMode.SAME_STEP))
     made.rollouts(num_rollout_workers=0, num_envs_per_worker=2, batch_mode="complete_episodes")
-    with pytest.raises(ValueError, match=r'VectorEnv.*batch_mode="truncate_episodes"'):
+    with pytest.raises(ValueError, match=r"VectorEnv.*batch_mode='truncate_episodes'"):
         made.build()
 
 

@@ -84,7 +84,7 @@ def test_both_learners_take_the_new_advantages(learner):
 
 
 def test_what_it_does_not_go_with():
-    with pytest.raises(ValueError, match="needs a critic, whose values change"):
+    with pytest.raises(ValueError, match="needs use_critic"):
         config(recompute_advantages=True, use_gae=False, use_critic=False).build()
     with pytest.raises(ValueError, match="does not go with a policy that has a memory"):
         config(recompute_advantages=True).training(model={"use_lstm": True}).build()

@@ -80,6 +80,6 @@ def test_what_does_not_go_together_is_refused():
     config = DQNConfig().environment("CartPole-v1").training(munchausen_alpha=0.9)
     with pytest.raises(ValueError, match="double_q=False"):
         config.validate()
-    with pytest.raises(ValueError, match="num_atoms=51 are points of a support"):
+    with pytest.raises(ValueError, match="num_atoms are points of a support"):
         config.training(double_q=False, num_atoms=51).validate()
     config.training(num_atoms=1).validate()

@@ -372,7 +372,7 @@ def test_a_policy_that_learned_on_more_cores_acts_here(monkeypatch, tmp_path):
 
 def test_measured_cores_are_those_of_this_process():
     config = PPOConfig().environment("CartPole-v1").learners(num_cpus_per_learner="measured", num_learners=2)
-    with pytest.raises(ValueError, match="num_learners=2 processes learn"):
+    with pytest.raises(ValueError, match="num_learners=2: cores of this process"):
         config.build()
     assert wiring.resource_request(config.learners(num_learners=0))["cpu"] == 1
 

@@ -219,7 +219,7 @@ def full(path):
     path.symlink_to("/dev/full")
 
 
-@pytest.mark.parametrize("file", [".params.json.tmp", "params.pkl", "result.json"])
+@pytest.mark.parametrize("file", [".params.json.tmp", ".params.pkl.tmp", "result.json"])
 def test_a_full_disk_keeps_what_there_is_and_can_be_resumed(run, tmp_path, file):
     def with_full_disk(trial):
         if trial.index == 2:

@@ -694,6 +694,7 @@ def loops_outside(tmp_path, **case) -> None:
         "logs": True,
         "has_untrained": True,
         "asks_for_none": False,
+        "errs": False,
     }
     test_external.run(usual | case, tmp_path)
 

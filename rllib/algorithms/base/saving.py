@@ -363,7 +363,7 @@ class Saving:
                 raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
             check_policy(state[f"{saved}policy.json"], policy.spec)
             policy.set_state(state[f"{saved}weights.safetensors"])
-            if policy_id in self.learners and self.has_learned(policy_id, state):
+            if policy_id in self.learners and self._has_learned(policy_id, state):
                 self.learners[policy_id].set_state(state[f"{saved}learner.safetensors"])
         # A checkpoint's policy has the numbers of the data that it was trained on, which may be other data.
         if any(
@@ -443,7 +443,7 @@ class Saving:
         for policy_id in saved.keys() & self.policies.keys():
             self.learner_rng(policy_id).bit_generator.state = saved[policy_id]
 
-    def has_learned(self, policy_id: str, state: dict[str, Any]) -> bool:
+    def _has_learned(self, policy_id: str, state: dict[str, Any]) -> bool:
         """Whether a policy learned in the run of a checkpoint; where several agents act, it may have been frozen."""
         return self.agents is None or f"policies/{policy_id}/learner.safetensors" in state
 

@@ -861,5 +861,5 @@ class OffPolicyActorCritic(SequenceReplay):
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
         for policy_id, observed in self._observed.items():
-            if self.has_learned(policy_id, state):
+            if self._has_learned(policy_id, state):
                 observed.moments.set_state(state[file_of(policy_id, OBSERVED_FILE)])

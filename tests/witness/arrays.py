@@ -79,14 +79,16 @@ def covering(axes, seed=0, *, strength=2, rules=(), costly=MappingProxyType({}))
 def parameters(cases, axis):
     """The cases as parameters of a test.
 
-    A case with processes of workers takes some twenty times as much CPU as another: such cases are slow, but for the
-    first one with each value of an axis.
+    A case with processes, of workers or of environments, takes some twenty times as much CPU as another: such cases are
+    slow, but for the first one with each value of an axis, and the first with environments in processes and each end.
     """
     made, seen = [], set()
     for case in cases:
-        is_slow = case["workers"] > 0 and case[axis] in seen
-        if case["workers"]:
-            seen.add(case[axis])
+        kind = case[axis] if case["workers"] else None
+        if not case["workers"] and case["door"] == "processes":
+            kind = "processes", case["ends"]
+        is_slow = kind is not None and kind in seen
+        seen.add(kind)
         name = "-".join(map(str, case.values())).replace(" ", "_")
         made.append(pytest.param(case, id=name, marks=[pytest.mark.slow] if is_slow else []))
     return made

@@ -94,7 +94,7 @@ def test_capital_letters_of_gymnasiums_names_are_taken():
     [
         ("vector_entry_point", {"env": "MountainCar-v0"}, "MountainCar-v0 has none .CartPole-v0, CartPole-v1 have one"),
         ("vector_entry_point", {"env": TellsItsProcess}, "TellsItsProcess has none"),
-        ("vector_entry_point", {"batch_mode": "complete_episodes"}, "none of them goes on alone"),
+        ("vector_entry_point", {"batch_mode": "complete_episodes"}, "none of them continues alone"),
         ("parallel", {}, "gym_env_vectorize_mode='parallel'"),
     ],
 )

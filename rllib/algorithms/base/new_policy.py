@@ -14,15 +14,13 @@ as Unfit, and becomes a mistake there, or in `naming_settings`.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from gymnasium import Space
 
+from rllib.config.config_object import ConfigObject
 from rllib.config.conflicts import Mistake, RuleRow, Unfit, rule_of
 from rllib.models.policy_spec import PolicySpec
-
-if TYPE_CHECKING:
-    from rllib.algorithms.base.config import AlgorithmConfig
 
 F = TypeVar("F", bound=Callable)
 
@@ -43,7 +41,7 @@ class NewPolicy:
     policy_id: str
     observation_space: Space
     action_space: Space
-    run: "AlgorithmConfig"
+    run: ConfigObject
     own: Mapping[str, Any]
     num_agents: int | None = None
     spec: PolicySpec | None = None
@@ -70,7 +68,7 @@ def _marked(names: tuple[str, ...], needs_network: bool) -> Callable[[F], F]:
     return mark
 
 
-def broken_rules(config: "AlgorithmConfig", policy: NewPolicy, needs_network: bool) -> Iterator[Mistake]:
+def broken_rules(config: ConfigObject, policy: NewPolicy, needs_network: bool) -> Iterator[Mistake]:
     """What is wrong with a policy by the rules of its config's class.
 
     Args:
@@ -107,7 +105,7 @@ def rows_of_policies(cls: type) -> list[RuleRow]:
 
 
 @contextlib.contextmanager
-def naming_settings(config: "AlgorithmConfig") -> Iterator[None]:
+def naming_settings(config: ConfigObject) -> Iterator[None]:
     """Raises what a replay, a learner or another part finds unfit as a SettingsError of this config."""
     try:
         yield

@@ -67,7 +67,7 @@ def _in_run(
 def with_settings(
     config: AlgorithmConfig, policy_id: str, each: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], ...]:
-    """Remedies that give a policy settings of its own, in the place of others; none unless `policies` has its spec.
+    """Remedies that give a policy settings of its own, instead of others; none unless `policies` has its spec.
 
     Args:
         config: of the run.

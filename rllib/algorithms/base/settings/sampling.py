@@ -165,7 +165,7 @@ class SamplingConfig(ConfigObject):
         conflict(
             ("gym_env_vectorize_mode", "vector_entry_point"),
             ("batch_mode", "complete_episodes"),
-            why="all environments of a worker are stepped at once, and none of them goes on alone",
+            why="all environments of a worker are stepped at once, and none of them continues alone",
             remedies=[{"gym_env_vectorize_mode": "sync"}, {"batch_mode": "truncate_episodes"}],
         ),
         needs(

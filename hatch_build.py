@@ -1,6 +1,5 @@
 """Makes the stubs of the package, rllib-stubs/, whenever it is built or installed (see tools/stubs.py)."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class StubsHook(BuildHookInterface):
     def initialize(self, version, build_data):
         root = Path(self.root)
-        path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
         # An sdist brings the stubs along, so that a wheel is made of it without the sources of the tools.
         if (root / "tools" / "stubs.py").exists():
-            program = [sys.executable, str(root / "tools" / "stubs.py")]
-            subprocess.run(program, check=True, env={**os.environ, "PYTHONPATH": path})
+            # As a module of the current folder: where an editable install names this folder in a .pth file, pip takes
+            # it out of PYTHONPATH for the build.
+            subprocess.run([sys.executable, "-m", "tools.stubs"], check=True, cwd=root)

@@ -1,5 +1,7 @@
 """Action masks, from the environment to the learner and back: the best legal actions are taken, and no illegal ones."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -22,6 +24,14 @@ from rllib import (
     PQNConfig,
     SACConfig,
 )
+from rllib.config.conflicts import SettingsError
+from rllib.core import (
+    FlattenObservations,
+    MultiAgentObservationPreprocessor,
+    PrevActionsPrevRewards,
+    SingleAgentObservationPreprocessor,
+)
+from rllib.env import MultiAgentEnv
 from tests.envs import MaskedProbe, in_vector
 
 MODEL = {"fcnet_hiddens": [16]}
@@ -408,6 +418,85 @@ class TestBadMasks:
     def test_a_mask_that_is_not_used(self):
         with build(PPOConfig()) as algo, pytest.raises(ValueError, match="as a part of the observation alone"):
             algo.compute_single_action(observation(1), action_mask=[1, 1, 1])
+
+
+class MaskedAgents(MultiAgentEnv):
+    """Two agents, each in a MaskedProbe of its own."""
+
+    possible_agents: ClassVar[list[str]] = ["first", "second"]
+
+    def __init__(self, config=None):
+        self.probes = {agent: MaskedProbe() for agent in self.possible_agents}
+        self.observation_spaces = {agent: probe.observation_space for agent, probe in self.probes.items()}
+        self.action_spaces = {agent: probe.action_space for agent, probe in self.probes.items()}
+
+    def reset(self, *, seed=None, options=None):
+        return {agent: probe.reset(seed=seed)[0] for agent, probe in self.probes.items()}, {}
+
+    def step(self, actions):
+        taken = {agent: self.probes[agent].step(action) for agent, action in actions.items()}
+        observations, rewards, ended, cut, infos = ({a: each[i] for a, each in taken.items()} for i in range(5))
+        return observations, rewards, {**ended, "__all__": all(ended.values())}, {**cut, "__all__": False}, infos
+
+
+class WithoutMask(MultiAgentObservationPreprocessor):
+    """Agents' observations without their masks."""
+
+    def recompute_output_observation_space(self, input_observation_space, input_action_space):
+        return Dict({agent: space["observations"] for agent, space in input_observation_space.spaces.items()})
+
+    def preprocess(self, observations, episode):
+        return {agent: seen["observations"] for agent, seen in observations.items()}
+
+
+def flattened(env, spaces, device):
+    return FlattenObservations()
+
+
+def nested(env, spaces, device):
+    return PrevActionsPrevRewards()
+
+
+class TestLostMasks:
+    """What changes observations keeps their mask, or is refused with settings that train."""
+
+    @pytest.mark.parametrize(
+        ("env", "setting", "value"),
+        [
+            (MaskedProbe, "env_to_module_connector", flattened),
+            (MaskedProbe, "env_to_module_connector", nested),
+            (MaskedProbe, "env_wrappers", ["FlattenObservation"]),
+            (MaskedProbe, "env_wrappers", [{"FilterObservation": {"filter_keys": ["observations"]}}]),
+            (MaskedAgents, "env_to_module_connector", lambda *args: WithoutMask()),
+        ],
+    )
+    @pytest.mark.parametrize("mode", ["sync", "async"])
+    def test_they_are_refused(self, env, setting, value, mode):
+        config = config_of(PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32), env)
+        config.rollouts(gym_env_vectorize_mode=mode).apply({setting: value})
+        with pytest.raises(SettingsError, match="'action_mask'") as caught:
+            config.copy().build()
+        (mistake,) = caught.value.mistakes
+        first, off = mistake.remedies
+        assert (first, off) == ({setting: None}, {"action_mask_key": None})
+        with config.copy().apply(first).build() as algo:  # MaskedProbe raises for an illegal action
+            algo.train()
+            assert all(policy.is_masked for policy in algo.policies.values())
+
+    def test_a_connector_that_keeps_them(self):
+        class Doubled(SingleAgentObservationPreprocessor):
+            def preprocess(self, observation, episode):
+                return {**observation, "observations": observation["observations"] * 1}
+
+        with config_of(PPOConfig()).env_runners(env_to_module_connector=lambda *args: Doubled()).build() as algo:
+            algo.train()
+            assert algo.policy.is_masked
+
+    def test_numbers_under_the_key_that_are_none(self):
+        config = config_of(PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32), action_mask_key=None)
+        config.env_runners(env_to_module_connector=flattened)
+        with config.build() as algo:
+            assert algo.observation_space.shape == (5,)
 
 
 def test_without_the_key_a_mask_is_read_as_numbers():

@@ -63,8 +63,6 @@ def draw(seed: int) -> Draw:
         settings[name] = value_in(rng, name, config, world)
     if "first" in (settings.get("policies") or ()):
         settings["policy_mapping_fn"] = rng.choice([{"agent_*": "first"}, {"agent_0": "first", "agent_*": "second"}])
-    if world.get("mask") == "observation":
-        settings.pop("env_to_module_connector", None)  # it flattens the mask, which is one no more
     if world["kind"] == "client":
         settings["num_rollout_workers"] = 0  # the server of the only client
     return {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}

@@ -1,7 +1,7 @@
 """From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from rllib.config.conflicts import Mistake
 from rllib.config.setting_types import shortened
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, examine_environment
+from rllib.env.checkup.lost_masks import refuse_lost_mask
 from rllib.env.factories.adapters import adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
@@ -124,7 +125,13 @@ def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
         return factory
     from rllib.core.connectors.connected_env import ConnectedFactory
 
-    return ConnectedFactory(factory, *connectors)
+    return ConnectedFactory(factory, *connectors, _keeps_mask(config, "env_to_module_connector"))
+
+
+def _keeps_mask(config: AlgorithmConfig, setting: str) -> Callable[[Any, Any], None]:
+    """Function that refuses wrappers which leave out the mask in an environment's own observations."""
+    mask_key = config.action_mask_key if config.action_mask_from == "observation" else None
+    return partial(refuse_lost_mask, mask_key, setting)
 
 
 def _wrapped(config: AlgorithmConfig) -> EnvFactory:
@@ -140,7 +147,7 @@ def _wrapped(config: AlgorithmConfig) -> EnvFactory:
                     ({"preprocessor_pref": None}, {"env_wrappers": None}),
                 )
             )
-        factory = WrappedFactory(factory, wrappers)
+        factory = WrappedFactory(factory, wrappers, _keeps_mask(config, "env_wrappers"))
     if mode == "vector_entry_point" and not is_game:
         factory = by_entry_point(factory)
     if not is_game:

@@ -40,21 +40,26 @@ class ConnectedFactory(WrappingFactory):
     Attributes:
         env_to_module: makes the pieces that observations pass; None: there are none.
         module_to_env: makes the pieces that actions pass; None: there are none.
+        check: function (environment, the same with connectors) that raises where these do not fit; None: all do.
     """
 
     env_to_module: MakePieces | None
     module_to_env: MakePieces | None
+    check: Callable[[Any, Any], None] | None = None
 
     def make(self, context: EnvContext) -> Any:
         """One new environment.
 
         Raises:
             ValueError: if it is a vector or none of gymnasium's, or has several agents and a piece that changes
-                observations.
+                observations; or by the check.
         """
         env = as_gymnasium(self.factory.make(context))
         try:
-            return self._connected(env)
+            connected = self._connected(env)
+            if self.check is not None:
+                self.check(env, connected)
+            return connected
         except Exception:
             env.close()
             raise

@@ -90,16 +90,22 @@ class EnvWrapper:
 
 @dataclass(frozen=True)
 class WrappedFactory(WrappingFactory):
-    """A factory that puts wrappers around another factory's environments, the first of them innermost."""
+    """A factory that puts wrappers around another factory's environments, the first of them innermost.
+
+    Attributes:
+        wrappers: innermost first.
+        check: function (environment, the same in the wrappers) that raises where these do not fit; None: all do.
+    """
 
     wrappers: tuple[EnvWrapper, ...]
+    check: Callable[[Any, Any], None] | None = None
 
     def make(self, context: EnvContext) -> gymnasium.Env:
         """One new environment.
 
         Raises:
             Unfit: if it is a vector, or none of gymnasium's and a wrapper is, or has several agents and no wrapper
-                of gymnasium's can be put around it.
+                of gymnasium's can be put around it; or by the check.
             as EnvWrapper.
         """
         env = self.factory.make(context)
@@ -110,7 +116,7 @@ class WrappedFactory(WrappingFactory):
                 "Wrap it where it is made.",
                 {"env_wrappers": None},
             )
-        env = as_gymnasium(env)
+        env = bare = as_gymnasium(env)
         for wrapper in self.wrappers:
             env = _wrappable(env, wrapper)
             if wrapper.is_of_gymnasium and not isinstance(env, gymnasium.Env):
@@ -134,6 +140,12 @@ class WrappedFactory(WrappingFactory):
                         {"env_wrappers": None},
                     ) from error
                 raise
+        try:
+            if self.check is not None:
+                self.check(bare, env)
+        except Exception:
+            env.close()
+            raise
         return env
 
 

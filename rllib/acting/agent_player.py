@@ -52,7 +52,6 @@ class AgentPlayer:
         hand_written: policy id -> factory of the object that acts in place of a network.
         explore: sample the actions.
         policies: agent -> policy id, in place of the mapping's answer; agents that are left out keep it.
-        as_seen: adds to an agent's observation what its policy reads beside it.
     """
 
     def __init__(
@@ -63,9 +62,7 @@ class AgentPlayer:
         *,
         explore: bool = False,
         policies: Mapping[AgentID, str] | None = None,
-        as_seen: Callable[[AgentID, Any], Any] = lambda agent, observation: observation,
     ):
-        self._as_seen = as_seen
         self._algo, self._policy_of, self._explore = algo, policy_of, explore
         self._hand_written = {policy_id: make() for policy_id, make in hand_written.items()}
         self._given = dict(policies or {})
@@ -89,7 +86,7 @@ class AgentPlayer:
             if policy_id in self._hand_written:
                 player = _HandWrittenPlayer(policy_id, self._hand_written[policy_id])
             else:
-                player = Player(self._algo, explore=self._explore, policy_id=policy_id)
+                player = Player(self._algo, explore=self._explore, policy_id=policy_id, agent_id=agent)
             self._players[agent] = player
         return player
 
@@ -113,8 +110,6 @@ class AgentPlayer:
         actions = {}
         for agent, observation in observations.items():
             player = self._player_of(agent)
-            if isinstance(player, Player):
-                observation = self._as_seen(agent, observation)
             actions[agent] = player.act(observation, (rewards or {}).get(agent), (action_masks or {}).get(agent))
         return actions
 

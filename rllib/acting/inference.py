@@ -13,8 +13,8 @@ from rllib.acting.agent_player import PlayedEpisode
 from rllib.acting.player import Player
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.factories.adapters import ADAPTERS
-from rllib.env.factories.critic_keys import CriticKeys
 from rllib.env.factories.masks import ActionMask
+from rllib.env.multi_agent.agent_parts import AgentParts
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.batches import rows_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
@@ -33,7 +33,9 @@ A = TypeVar("A", bound=Adapter)
 C = TypeVar("C")
 
 # The adapters' items in checkpoints, where there are none.
-_NO_ADAPTERS: dict[str, Any] = {"ignored_keys": [], "critic_keys": [], "told": None, "augmentation": None}
+_NO_ADAPTERS: dict[str, Any] = {
+    "ignored_keys": [], "critic_keys": [], "told": None, "augmentation": None, "agents": None,
+}  # fmt: skip
 
 
 def under_plain_names(mixin: type[C]) -> type[C]:
@@ -69,7 +71,7 @@ class ActingSettings:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ActingSettings":
         """The settings among the items of `data`."""
-        found = [(kind, data.get(kind.json_name)) for kind in ADAPTERS]
+        found = [(kind, data.get(kind.json_name)) for kind in (*ADAPTERS, AgentParts)]
         adapters = tuple(kind.from_json(given) for kind, given in found if given)
         return cls(data["normalize_actions"], data["clip_actions"], adapters, data["explore"])
 
@@ -115,7 +117,8 @@ class Acting:
             full_fetch: return the state and what the network computed as well.
             action_mask: of the legal actions, where the environment gives masks in the info or by a method.
             policy_id: of the policy that acts; None: the only one, or that of the agent.
-            agent_id: the agent, where several act: the mapping says by which policy.
+            agent_id: the agent, where several act: the mapping says by which policy, and a policy may read it
+                (agent_id_in_observation).
             of_rllib: info, timestep and episode, which have no effect; unsquash_action and clip_action, as the config
                 has them.
 
@@ -132,10 +135,9 @@ class Acting:
             self._check_of_rllib(of_rllib)
         states = None if state is None else [state]
         policy_id = self._acting_policy(policy_id, agent_id)
-        if self._hand_written(policy_id) is None:
-            observation = self._as_policies_see(agent_id, observation)
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
         inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
+        inputs |= {"agent_ids": agent_id}
         how |= {name: None if value is None else [value] for name, value in inputs.items()}
         answer = self.compute_actions([observation], states, **how)
         if state is None and not full_fetch:
@@ -228,6 +230,7 @@ class Acting:
         prev_reward: Sequence | Mapping | None = None,
         full_fetch: bool = False,
         action_masks: Sequence | Mapping | None = None,
+        agent_ids: Sequence[Hashable] | None = None,
         policy_id: str | None = None,
     ) -> Any:
         """Actions for several observations; see `compute_single_action`.
@@ -240,6 +243,7 @@ class Acting:
             state: a state for each of them, in the same form.
             explore, full_fetch, policy_id: as for `compute_single_action`.
             prev_action, prev_reward, action_masks: one for each of them, in the same form.
+            agent_ids: the agent of each observation of a sequence, for a policy that reads it.
 
         Returns:
             actions: an array (for Tuple and Dict spaces a list), or a dict by agent. If a state is given or with
@@ -252,6 +256,7 @@ class Acting:
         policy_id = self._acting_policy(policy_id)
         agents = list(observations) if isinstance(observations, Mapping) else None
         if agents is not None:
+            agent_ids = agents
             observations = [observations[agent] for agent in agents]
             per_agent = state, prev_action, prev_reward, action_masks
             state, prev_action, prev_reward, action_masks = (
@@ -261,7 +266,7 @@ class Acting:
         if (chooser := self._hand_written(policy_id)) is not None:
             actions, states = choose(chooser, observations, state)
         else:
-            inputs = action_masks, prev_action, prev_reward
+            inputs = action_masks, prev_action, prev_reward, agent_ids
             actions, states = self._of_network(policy_id, observations, state, explore, fetches, *inputs)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
@@ -284,10 +289,6 @@ class Acting:
         """Function (agent, episode, worker) -> policy id; None where there is one agent."""
         return None
 
-    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
-        """An agent's observation with the further parts that its policy reads; the same where there are none."""
-        return observation
-
     def _acting_policy(self, policy_id: str | None, agent_id: Hashable = None) -> str:
         """The policy that a call means."""
         if policy_id is not None:
@@ -303,11 +304,9 @@ class Acting:
         actions, states, fetches = {}, {}, {}
         for agent, observation in observations.items():
             given = {name: values and [values[agent]] for name, values in inputs.items()}
+            given |= {"agent_ids": [agent], "policy_id": self._acting_policy(None, agent)}
             states_of = None if state is None else [state[agent]]
-            policy_id = self._acting_policy(None, agent)
-            by_hand = self._hand_written(policy_id) is not None
-            seen = observation if by_hand else self._as_policies_see(agent, observation)
-            answer = self.compute_actions([seen], states_of, policy_id=policy_id, **given, **how)
+            answer = self.compute_actions([observation], states_of, **given, **how)
             if state is None and not how["full_fetch"]:
                 actions[agent] = answer[0]
             else:
@@ -316,7 +315,12 @@ class Acting:
         return actions if not states else (actions, states, fetches)
 
     def make_player(
-        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str | None = None
+        self,
+        num_episodes: int | None = None,
+        *,
+        explore: bool = False,
+        policy_id: str | None = None,
+        agent_id: Hashable = None,
     ) -> Any:
         """Makes a Player, which acts in episodes and remembers states of a memory, previous actions and rewards.
 
@@ -326,8 +330,10 @@ class Acting:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
             explore: sample the actions; False takes the most likely ones.
             policy_id: of the policy that acts; None: the only one, or that of each agent.
+            agent_id: the agent that acts, for a policy that reads it.
         """
-        return Player(self, num_episodes, explore=explore, policy_id=policy_id or DEFAULT_POLICY)
+        policy_id = policy_id or DEFAULT_POLICY
+        return Player(self, num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Any:
         """The policy with this id; of one that is written by hand, the object that acts."""
@@ -373,7 +379,6 @@ class Inference:
         self.rng, self.settings = rng, settings
         self._adapters = settings.adapters
         self._takes_masks = settings.adapter(ActionMask) is not None
-        self._critic_keys = settings.adapter(CriticKeys)
         self._action_row = ActionRow(action_space)
         self._space = observation_space
         # Until the first warning: an observation that is a rounding error outside still gets its action.
@@ -392,6 +397,7 @@ class Inference:
         action_masks: Sequence | None = None,
         prev_actions: Sequence | None = None,
         prev_rewards: Sequence | None = None,
+        agent_ids: Sequence | None = None,
     ) -> tuple[Sequence, list[list[np.ndarray]]]:
         """One action for each observation.
 
@@ -405,6 +411,7 @@ class Inference:
             action_masks: a mask for each observation, where the environment does not give them in its observations.
             prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
                 where the policy reads them; None where an episode begins.
+            agent_ids: the agent of each observation, where the policy reads it.
 
         Returns:
             N actions, an array or, for Tuple and Dict, a list; and the state after each observation.
@@ -415,12 +422,12 @@ class Inference:
         """
         rows = self._rows_at_once(observations) if action_masks is None else None
         if rows is None:
-            given = states, prev_actions, prev_rewards, action_masks
+            given = states, prev_actions, prev_rewards, action_masks, agent_ids
             given = observations, *(_or_none(each, observations) for each in given)
             rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
         drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
-        if fetches and self._critic_keys and any(map(self._critic_keys.lacks, observations)):
+        if fetches and any(any(map(adapter.lacks, observations)) for adapter in self._adapters):
             fetches.pop(VF_PREDS, None)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
@@ -453,7 +460,7 @@ class Inference:
             stored = rows.astype(self._column.dtype, copy=False)
         return stored if stored.dtype.kind != "f" or np.isfinite(stored).all() else None
 
-    def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
+    def _row(self, observation, state, prev_action, prev_reward, action_mask, agent_id) -> np.ndarray:
         """The observation as batches store it."""
         for adapter in reversed(self._adapters):
             observation, action_mask = adapter.taken_apart(observation, action_mask)
@@ -463,7 +470,7 @@ class Inference:
                 "observation alone. Leave it out.",
                 "Or train with .environment(action_mask_from='info').",
             )
-        inputs = StepInputs(self._action_row, self._space, state, prev_action, prev_reward, action_mask)
+        inputs = StepInputs(self._action_row, self._space, state, prev_action, prev_reward, action_mask, agent_id)
         for adapter in self._adapters:
             observation = adapter.row(observation, inputs)
         problem = mismatch(self._space, observation, bounded=False)

@@ -1,6 +1,6 @@
 """A trained policy that acts in episodes, for deployment: it keeps its state between steps."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +33,7 @@ class Player:
         num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
         explore: sample the actions.
         policy_id: of the policy.
+        agent_id: the agent that acts, for a policy that reads it; None: there is one.
 
     Attributes:
         policy_id: the same.
@@ -45,13 +46,16 @@ class Player:
         *,
         explore: bool = False,
         policy_id: str = DEFAULT_POLICY,
+        agent_id: Hashable = None,
     ):
         if num_episodes is not None and num_episodes < 1:
             raise ValueError(f"num_episodes={num_episodes} must be at least 1, or None for one episode alone")
         self._algo, self._num_episodes, self.policy_id = algo, num_episodes, policy_id
-        self._how = {"explore": explore, "policy_id": policy_id, "full_fetch": True}
+        self._how: dict[str, Any] = {"explore": explore, "policy_id": policy_id, "full_fetch": True}
         self._policy = algo.get_policy(policy_id)
         count = num_episodes or 1
+        if agent_id is not None:
+            self._how["agent_ids"] = [agent_id] * count
         self._states: list[list[np.ndarray]] = [[]] * count
         self._prev_actions: list = [None] * count
         self.reset()

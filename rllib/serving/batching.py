@@ -165,7 +165,7 @@ def _joined(questions: Sequence[Question], explore: bool) -> Question:
     if len(questions) == 1:
         return questions[0]
     lists = []
-    for name in ("states", "masks", "prev_actions", "prev_rewards"):
+    for name in Question.LISTS:
         given = [getattr(question, name) for question in questions]
         if all(each is None for each in given):
             lists.append(None)

@@ -30,7 +30,7 @@ class Endpoint:
         self._batcher = Batcher(served, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
         policy = served.policy
         spaces = policy.observation_space, policy.action_space
-        self._messages = Messages(policy.get_initial_state(), *spaces, policy.previous_step)
+        self._messages = Messages(policy.get_initial_state(), *spaces, policy.previous_step, bool(policy.agent_ids))
         numbers = policy.policy.spec.encoder.size + policy.policy.state_size
         self._body_limit = max(LEAST_BODY_LIMIT, numbers * _BYTES_A_NUMBER * settings.max_batch)
 
@@ -64,6 +64,8 @@ class Endpoint:
             example["state"] = None
         if one.masks is not None:
             example["action_mask"] = plain(one.masks[0])
+        if one.agent_ids is not None:
+            example["agent_id"] = one.agent_ids[0]
         previous = [f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)]
         spec = {
             "observation_space": space_to_json(policy.observation_space),

@@ -11,6 +11,7 @@ from rllib.acting.inference import Acting, ActingSettings, Inference
 from rllib.env.factories.adapters import adapters_of
 from rllib.env.factories.masks import ActionMask
 from rllib.env.factories.previous_steps import PreviousStep
+from rllib.env.multi_agent.agent_parts import AgentParts
 from rllib.models.observations.masks import num_choices
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
@@ -126,6 +127,16 @@ class LoadedPolicy(Acting):
     def previous_step(self) -> PreviousStep | None:
         """The parts of the previous step that the policy reads; None if it reads none."""
         return self._inference.settings.adapter(PreviousStep)
+
+    @property
+    def agent_parts(self) -> AgentParts | None:
+        """The parts that were added to agents' observations in training; None where there are none."""
+        return self._inference.settings.adapter(AgentParts)
+
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        """Names of the agents, one of which the policy reads with each observation; empty if it reads none."""
+        return self.agent_parts.agents if self.agent_parts else ()
 
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         """Settings of the exploration when the checkpoint was written."""

@@ -14,7 +14,7 @@ from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, RAW, BadRequest, plain, re
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request: one observation with its state, mask and previous step, or several, in the plural.
+    """The body of a request: one observation with its state, mask, previous step and agent, or several, in the plural.
 
     Attributes:
         explore: sample the actions; otherwise the most likely ones are taken.
@@ -26,11 +26,13 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     action_mask: Any = None
     prev_action: Any = None
     prev_reward: float | None = None
+    agent_id: str | int | None = None
     observations: Any = UNSET
     states: Any = UNSET
     action_masks: Any = None
     prev_actions: Any = None
     prev_rewards: list[float | None] | None = None
+    agent_ids: list[str | int | None] | None = None
     explore: bool = False
     episode_id: str | None = None
     episode_ids: list[str | None] | None = None
@@ -42,27 +44,39 @@ class Question:
     Args:
         observations: N observations.
         explore: sample the actions.
-        states, masks, prev_actions, prev_rewards: N each, or None.
+        states, masks, prev_actions, prev_rewards, agent_ids: N each, or None.
         alone: whether the request had a single observation, whose answer is in the singular.
         episodes: N ids of episodes, or None.
     """
 
-    __slots__ = ("alone", "episodes", "explore", "masks", "observations", "prev_actions", "prev_rewards", "states")
+    # What there may be beside each observation, in the order of the arguments.
+    LISTS = ("states", "masks", "prev_actions", "prev_rewards", "agent_ids")
+    __slots__ = ("alone", "episodes", "explore", "observations", *LISTS)
 
-    def __init__(self, observations, explore=False, states=None, masks=None, prev_actions=None, prev_rewards=None):
+    def __init__(
+        self,
+        observations,
+        explore=False,
+        states=None,
+        masks=None,
+        prev_actions=None,
+        prev_rewards=None,
+        agent_ids=None,
+    ):
         self.observations, self.explore, self.states, self.masks = observations, explore, states, masks
-        self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
+        self.prev_actions, self.prev_rewards, self.agent_ids = prev_actions, prev_rewards, agent_ids
+        self.alone = False
         self.episodes: list[str | None] | None = None
 
     def part(self, first: int, last: int) -> "Question":
         """A separate question of the observations [first, last)."""
-        rest = (each and each[first:last] for each in (self.states, self.masks, *self.previous))
+        rest = (each and each[first:last] for each in self.lists)
         return Question(self.observations[first:last], self.explore, *rest)
 
     @property
-    def previous(self) -> tuple:
-        """Previous actions and previous rewards."""
-        return self.prev_actions, self.prev_rewards
+    def lists(self) -> tuple:
+        """What there is beside the observations, by the names of LISTS."""
+        return tuple(getattr(self, name) for name in self.LISTS)
 
 
 class Messages:
@@ -72,6 +86,7 @@ class Messages:
         initial_state: of the policy's memory; [] without one.
         observation_space, action_space: of the environment.
         previous_step: parts of the previous step that the policy reads; None: it reads none.
+        reads_agent: whether the policy reads the agent's id.
     """
 
     def __init__(
@@ -80,10 +95,12 @@ class Messages:
         observation_space,
         action_space,
         previous_step: PreviousStep | None = None,
+        reads_agent: bool = False,
     ):
         self._initial_state, self._space, self._action_space = list(initial_state), observation_space, action_space
         unread = [part for part in ("action", "reward") if not getattr(previous_step, part, False)]
         self._unread = [f"prev_{part}{plural}" for part in unread for plural in ("", "s")]
+        self._reads_agent = reads_agent
         self._from_json, self._from_msgpack = msgspec.json.Decoder(ActRequest), msgspec.msgpack.Decoder(ActRequest)
         self._to = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
@@ -112,12 +129,13 @@ class Messages:
         if (request.observation is UNSET) == (request.observations is UNSET):
             raise BadRequest(422, f"either observation or observations is needed. A request is {_FORM}")
         self._check_previous(request)
+        self._check_agents(request)
         if request.observation is not UNSET:
             return self._alone(request)
-        rest = request.action_masks, request.prev_actions, request.prev_rewards
+        rest = request.action_masks, request.prev_actions, request.prev_rewards, request.agent_ids
         states = request.states
         lists = {"observations": request.observations, "states": None if states is UNSET else states}
-        lists |= dict(zip(("action_masks", "prev_actions", "prev_rewards"), rest)) | {
+        lists |= dict(zip(("action_masks", "prev_actions", "prev_rewards", "agent_ids"), rest)) | {
             "episode_ids": request.episode_ids
         }
         if not isinstance(request.observations, list) or not request.observations:
@@ -138,9 +156,14 @@ class Messages:
             if given is not None and (not isinstance(given, list) or any(each is not None for each in given)):
                 raise BadRequest(422, f"this policy does not read the step before: leave out {name}, or give null")
 
+    def _check_agents(self, request: ActRequest) -> None:
+        for name in () if self._reads_agent else ("agent_id", "agent_ids"):
+            if getattr(request, name) is not None:
+                raise BadRequest(422, f"this policy does not read which agent acts: leave out {name}")
+
     def _alone(self, request: ActRequest) -> Question:
         state = request.state if request.state is UNSET else [self._state(request.state)]
-        rest = request.action_mask, request.prev_action, request.prev_reward
+        rest = request.action_mask, request.prev_action, request.prev_reward, request.agent_id
         rest = (None if each is None else [each] for each in rest)
         question = Question([request.observation], request.explore, self._states(state, 1), *rest)
         question.alone = True

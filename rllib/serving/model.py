@@ -147,7 +147,7 @@ class Model:
     def example_batch(self, policy: LoadedPolicy) -> Question:
         """A question of `max_batch` copies of the example."""
         one = example_of(policy)
-        fields = (one.observations, one.states, one.masks, *one.previous)
+        fields = (one.observations, *one.lists)
         observations, *rest = (each and each * self._settings.max_batch for each in fields)
         return Question(observations, False, *rest)
 
@@ -176,6 +176,7 @@ def _promises_of(policy: LoadedPolicy) -> dict[str, Any]:
         "fields of a request": [
             "observation",
             *(["action_mask"] if policy.reads_mask else ()),
+            *(["agent_id"] if policy.agent_ids else ()),
             *(f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)),
         ],
     }
@@ -194,6 +195,7 @@ def act(policy: LoadedPolicy, question: Question) -> tuple:
         prev_action=question.prev_actions,
         prev_reward=question.prev_rewards,
         action_masks=question.masks,
+        agent_ids=question.agent_ids,
     )
     return (answer, None) if question.states is None else answer[:2]
 
@@ -203,7 +205,9 @@ def example_of(policy: LoadedPolicy) -> Question:
     policy.observation_space.seed(0)
     state = policy.get_initial_state()
     masks = [policy.open_mask()] if policy.reads_mask else None
-    return Question([policy.observation_space.sample()], False, [state] if state else None, masks)
+    agents = list(policy.agent_ids[:1]) or None
+    states = [state] if state else None
+    return Question([policy.observation_space.sample()], False, states, masks, agent_ids=agents)
 
 
 def identity_of(path: Path) -> tuple:

@@ -372,7 +372,7 @@ class Trial:
             return
         policy_id = next(iter(algorithm.policies))
         loaded = load_policy(path, policy_id, load_user_code=True)
-        players = algorithm.make_player(policy_id=policy_id), loaded.make_player()
+        agent = None
         if self.world["kind"] in worlds.OF_AGENTS:
             world = worlds.Worlds({**self.world, "style": "all"})
             agent = _agent_of(algorithm, policy_id, world.possible_agents)
@@ -382,6 +382,7 @@ class Trial:
         else:
             world = worlds.World(self.world)
             space, observations = world.action_space, None
+        players = algorithm.make_player(policy_id=policy_id, agent_id=agent), loaded.make_player(agent_id=agent)
         reward = None
         for t in range(3):
             world.t = t
@@ -419,12 +420,7 @@ COUNTED = ("single", "agents", "group", "parallel", "aec")
 
 def _shows_more(config) -> bool:
     """Whether policies see something else than their environment shows, which a program would have to make of it."""
-    return bool(
-        config.agent_id_in_observation
-        or config.centralized_critic
-        or config.env_wrappers
-        or config.env_to_module_connector
-    )
+    return bool(config.env_wrappers or config.env_to_module_connector)
 
 
 def _agent_of(algorithm: Algorithm, policy_id: str, agents: list[str]) -> str | None:

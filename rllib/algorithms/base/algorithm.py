@@ -225,7 +225,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
         self._acting_rng = seeding.generator(self.seed, seeding.INFERENCE)
-        self._acting_settings = wiring.acting_settings(self.config)
+        self._acting_settings = wiring.acting_settings(self.config, self.agents)
         self._inferences = {
             policy_id: Inference(
                 *spaces, self._acting_settings, self._acting_rng, self.policies[policy_id].distribution

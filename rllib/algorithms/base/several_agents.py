@@ -185,17 +185,6 @@ class SeveralAgents(Acting):
     def _mapping(self) -> Callable[..., str] | None:
         return self.agents and self.agents.mapping
 
-    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
-        augmentation = self.agents and self.agents.environment.augmentation
-        if not augmentation:
-            return observation
-        if agent_id is None:
-            raise ValueError(
-                "policies read the agent's id, or parts for a centralised critic, beside the observation: say whose it "
-                "is, by agent_id=..., or give a dict by agent"
-            )
-        return augmentation.alone(agent_id, observation)
-
     def _hand_written(self, policy_id: str) -> Any:
         factory = self.agents and self.agents.settings.hand_written.get(policy_id)
         if not factory:
@@ -216,16 +205,17 @@ class SeveralAgents(Acting):
         *,
         explore: bool = False,
         policy_id: str | None = None,
+        agent_id: Hashable = None,
         policies: Mapping[Hashable, str] | None = None,
     ) -> Any:
         """Makes a Player, or where several agents act and no policy is named, an AgentPlayer of one episode.
 
         Args:
-            num_episodes, explore, policy_id: as for `Acting.make_player`.
+            num_episodes, explore, policy_id, agent_id: as for `Acting.make_player`.
             policies: agent -> policy id in place of the mapping's answer; agents that are left out keep it.
         """
         if self.agents is None or policy_id is not None:
-            return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
+            return super().make_player(num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)
         agents = self.agents
         return AgentPlayer(
             self,
@@ -233,7 +223,6 @@ class SeveralAgents(Acting):
             agents.settings.hand_written,
             explore=explore,
             policies=policies,
-            as_seen=self._as_policies_see,
         )
 
     @property

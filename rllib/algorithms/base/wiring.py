@@ -99,12 +99,13 @@ def time_limit_of(factory: EnvFactory | None) -> int | None:
     return getattr(getattr(factory, "spec", None), "max_episode_steps", None)
 
 
-def acting_settings(config: AlgorithmConfig) -> ActingSettings:
+def acting_settings(config: AlgorithmConfig, agents: "Agents | None") -> ActingSettings:
     """The conversions between the environment's observations and actions and those of the policy."""
+    augmentation = agents and agents.environment.augmentation
     return ActingSettings(
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
-        adapters=adapters_of(config),
+        adapters=(*adapters_of(config), *([augmentation.parts] if augmentation else ())),
         explore=config.explore,
     )
 

@@ -1,7 +1,7 @@
 """Interface of adapters, which change an environment's observations for the policy."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -64,6 +64,7 @@ class StepInputs:
         prev_action: the last action, as the environment took it.
         prev_reward: the reward of the last action.
         action_mask: the legal actions.
+        agent_id: of the agent that acts, where there are several.
     """
 
     action_row: ActionRow
@@ -72,6 +73,7 @@ class StepInputs:
     prev_action: Any = None
     prev_reward: float | None = None
     action_mask: Any = None
+    agent_id: Hashable = None
 
 
 class Adapter(ABC):
@@ -140,6 +142,10 @@ class Adapter(ABC):
             ValueError: if it is missing, or masks are not in infos.
         """
         return None
+
+    def lacks(self, observation: Any) -> bool:
+        """Whether an observation of the environment lacks what the value alone reads, so that it cannot be known."""
+        return False
 
     @abstractmethod
     def row(self, observation, inputs: StepInputs) -> Any:

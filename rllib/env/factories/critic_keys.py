@@ -64,7 +64,6 @@ class CriticKeys(Adapter):
         return env
 
     def lacks(self, observation: Any) -> bool:
-        """Whether an observation of the environment has no such key, so that its value cannot be known."""
         return isinstance(observation, Mapping) and not observation.keys() >= set(self.keys)
 
     def row(self, observation, inputs: StepInputs):

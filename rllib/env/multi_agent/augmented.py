@@ -7,11 +7,9 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib.env.multi_agent.adapt import ExtendedObservation
+from rllib.env.multi_agent.agent_parts import AGENT_ID, OBSERVATION, AgentParts
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE, MultiAgentEnv, StepResult
-
-# Keys of the Dict observations that the policies get. The critic's part is the last one in the order of a Dict space.
-AGENT_ID, OBSERVATION = "agent_id", "observation"
 
 
 class AugmentedEnv(MultiAgentEnv):
@@ -95,7 +93,7 @@ class Augmentation:
         self._one_hot = np.eye(len(self._agents), dtype=np.float32) if agent_ids else None
         self._widths = {agent: spaces.flatdim(space) for agent, space in own.items()}
         for agent, space in own.items():
-            _check_extendable(agent, space)
+            _check_extendable(agent, space, agent_ids)
         self._state_space = state_space
         self.spaces = {agent: self._space(agent) for agent in self._agents}
 
@@ -118,12 +116,11 @@ class Augmentation:
             flat = {agent: spaces.flatten(self._own[agent], seen) for agent, seen in observations.items()}
         return {agent: self._one(agent, seen, flat, state) for agent, seen in observations.items()}
 
-    def alone(self, agent: AgentID, observation: Any) -> Any:
-        """The observation of one agent in deployment: what the critic would read is zeros, since nobody asks it."""
-        state = None
-        if self.critic == "state":
-            state = spaces.unflatten(self._state_space, np.zeros(spaces.flatdim(self._state_space)))
-        return self._one(agent, observation, {}, state)
+    @property
+    def parts(self) -> AgentParts:
+        """What adds the parts to the observation of one agent outside of training."""
+        agents = () if self._one_hot is None else tuple(map(str, self._agents))
+        return AgentParts(agents, self.critic is not None)
 
     def _one(self, agent: AgentID, observation: Any, flat: Mapping[AgentID, np.ndarray], state: Any) -> dict[str, Any]:
         parts = dict(observation) if isinstance(self._own[agent], spaces.Dict) else {OBSERVATION: observation}
@@ -142,12 +139,17 @@ class Augmentation:
         return ExtendedObservation(parts, observation)
 
 
-def _check_extendable(agent: AgentID, space: Space) -> None:
+def _check_extendable(agent: AgentID, space: Space, agent_ids: bool) -> None:
     leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     if any(isinstance(leaf, spaces.Box) and len(leaf.shape) > 1 for leaf in leaves):
         raise ValueError(
             f"agent {agent!r} observes {space}: agent_id_in_observation and centralized_critic extend flat "
             "observations, not pictures. Leave them out, or let the environment give features."
+        )
+    if agent_ids and isinstance(space, spaces.Dict) and AGENT_ID in space.spaces:
+        raise ValueError(
+            f"agent {agent!r} observes the key {AGENT_ID!r}, which agent_id_in_observation would add. Rename it, or "
+            "leave agent_id_in_observation out."
         )
     if isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > ENV_STATE]):
         raise ValueError(

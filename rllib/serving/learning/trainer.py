@@ -205,3 +205,5 @@ def refuse(policy: "LoadedPolicy") -> None:
             raise CheckpointError(f"{where}: its {kind} may have {MOST_BYTES // 2} bytes, but have {size}")
     if policy.reads_mask or policy.previous_step is not None:
         raise CheckpointError(f"{where}: it reads a mask or the step before, beside the observation")
+    if policy.agent_parts is not None:
+        raise CheckpointError(f"{where}: it was one of several agents' (agent_id_in_observation, centralized_critic)")

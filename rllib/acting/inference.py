@@ -110,7 +110,8 @@ class Acting:
         Args:
             observation: as the environment gives it.
             state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
-                an episode, then the state that the previous call returned.
+                an episode (where several act, `get_policy(agent_id=agent)`), then the state that the previous call
+                returned.
             prev_action, prev_reward: the action before and its reward, for policies that read them
                 (lstm_use_prev_action, lstm_use_prev_reward); None with the first observation of an episode.
             explore: sample it; False takes the most likely one. By default the config's `explore`.
@@ -135,6 +136,8 @@ class Acting:
             self._check_of_rllib(of_rllib)
         states = None if state is None else [state]
         policy_id = self._acting_policy(policy_id, agent_id)
+        if state is None:
+            self._refuse_no_state(policy_id, self._first_state(policy_id))
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
         inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
         inputs |= {"agent_ids": agent_id}
@@ -255,6 +258,11 @@ class Acting:
             return self._actions_by_agent(observations, state, inputs, explore=explore, full_fetch=full_fetch)
         policy_id = self._acting_policy(policy_id)
         agents = list(observations) if isinstance(observations, Mapping) else None
+        first = self._first_state(policy_id)
+        if agents is not None:
+            self._refuse_agents_without_state(dict.fromkeys(agents, policy_id), state, first)
+        elif state is None:
+            self._refuse_no_state(policy_id, f"[{first} for _ in observations]")
         if agents is not None:
             agent_ids = agents
             observations = [observations[agent] for agent in agents]
@@ -295,16 +303,23 @@ class Acting:
             return policy_id
         if self._mapping is not None and agent_id is not None:
             return self._mapping(agent_id, PlayedEpisode(0), None)
-        if DEFAULT_POLICY not in self.policies and len(self.policies) == 1:
+        if DEFAULT_POLICY in self.policies or self._hand_written(DEFAULT_POLICY) is not None:
+            return DEFAULT_POLICY
+        if len(self.policies) == 1:
             return next(iter(self.policies))
-        return DEFAULT_POLICY
+        raise UnknownPolicyError(
+            f"it is not said which policy is meant: there are {', '.join(self.policies)}. Give policy_id=..., or "
+            "agent_id=... for the policy of an agent, to get_policy or compute_single_action."
+        )
 
     def _actions_by_agent(self, observations: Mapping, state: Mapping | None, inputs: Mapping, **how) -> Any:
         """`compute_actions` of a dict by agent, each by the agent's policy."""
         actions, states, fetches = {}, {}, {}
+        policies = {agent: self._acting_policy(None, agent) for agent in observations}
+        self._refuse_agents_without_state(policies, state, "algo.get_policy(agent_id=agent).get_initial_state()")
         for agent, observation in observations.items():
             given = {name: values and [values[agent]] for name, values in inputs.items()}
-            given |= {"agent_ids": [agent], "policy_id": self._acting_policy(None, agent)}
+            given |= {"agent_ids": [agent], "policy_id": policies[agent]}
             states_of = None if state is None else [state[agent]]
             answer = self.compute_actions([observation], states_of, **given, **how)
             if state is None and not how["full_fetch"]:
@@ -312,7 +327,42 @@ class Acting:
             else:
                 actions[agent], states[agent] = answer[0][0], answer[1][0]
                 fetches[agent] = {name: rows[0] for name, rows in answer[2].items()}
-        return actions if not states else (actions, states, fetches)
+        return actions if state is None and not how["full_fetch"] else (actions, states, fetches)
+
+    def _first_state(self, policy_id: str) -> str:
+        """What a program writes for the state of a policy before an episode."""
+        is_only = policy_id == DEFAULT_POLICY or len(self.policies) == 1
+        return f"algo.get_policy({'' if is_only else repr(policy_id)}).get_initial_state()"
+
+    def _refuse_no_state(self, policy_id: str, first: str, whose: str = "each observation needs a state") -> None:
+        """Raises a NoActionError if a policy has a memory, where no state was given.
+
+        Args:
+            policy_id: of the policy.
+            first: what a program writes for what was to be given.
+            whose: what lacks the state, a clause.
+        """
+        policy = self.policies.get(policy_id)
+        if policy is None or not policy.state_size or self._hand_written(policy_id) is not None:
+            return
+        raise NoActionError(
+            f"this policy has a memory: {whose}, a list with {_described(policy.get_initial_state())}, but got None.",
+            f"Give state={first} with the first observation of an episode, and then the state that the previous call "
+            "returned.",
+        )
+
+    def _refuse_agents_without_state(self, policies: Mapping[Hashable, str], state: Any, first: str) -> None:
+        """The same for observations by agent.
+
+        Args:
+            policies: agent -> id of its policy.
+            state: as it was given; of other agents as well, perhaps.
+            first: what a program writes for the state of `agent` before an episode.
+        """
+        for agent, policy_id in policies.items():
+            if state is None or agent not in state:
+                every = f"{{agent: {first} for agent in observations}}"
+                self._refuse_no_state(policy_id, every, f"agent {agent!r} needs a state")
 
     def make_player(
         self,
@@ -335,8 +385,18 @@ class Acting:
         policy_id = policy_id or DEFAULT_POLICY
         return Player(self, num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)
 
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Any:
-        """The policy with this id; of one that is written by hand, the object that acts."""
+    def get_policy(self, policy_id: str | None = None, *, agent_id: Hashable = None) -> Any:
+        """A policy; of one that is written by hand, the object that acts.
+
+        Args:
+            policy_id: its id; None: the only policy, or that of the agent.
+            agent_id: an agent, where several act.
+
+        Raises:
+            UnknownPolicyError: (a KeyError and ValueError) if there is no such policy, or it is not clear which is
+                meant.
+        """
+        policy_id = self._acting_policy(policy_id, agent_id)
         chooser = self._hand_written(policy_id)
         return self._network(policy_id) if chooser is None else chooser
 
@@ -490,7 +550,8 @@ def _or_none(values: Sequence | None, observations: Sequence) -> Sequence:
 
 def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray | None:
     """The states before `count` observations in one array [count, size]; None for a policy without a memory."""
-    shapes = [part.shape for part in policy.get_initial_state()]
+    initial = policy.get_initial_state()
+    shapes = [part.shape for part in initial]
     if states is None and not shapes:
         return None
     fit = isinstance(states, Sequence) and len(states) == count
@@ -501,9 +562,9 @@ def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray |
     if not shapes:
         raise ValueError(f"this policy has no memory, so its state is [], but got {states!r:.80}; explore is a keyword")
     raise NoActionError(
-        f"this policy has a memory: each observation needs a state, a list with {_described(shapes)}, "
+        f"this policy has a memory: each observation needs a state, a list with {_described(initial)}, "
         f"but got {states!r:.80}.",
-        "Give state=algo.get_policy().get_initial_state() with the first observation of an episode, and then the "
+        "Give what get_initial_state() of the policy returns with the first observation of an episode, and then the "
         "state that the previous call returned.",
     )
 
@@ -515,6 +576,6 @@ def _states(policy: Policy, memory: np.ndarray | None, count: int) -> list[list[
     return [list(parts) for parts in zip(*policy.state_parts(memory))]
 
 
-def _described(shapes: Sequence[tuple[int, ...]]) -> str:
-    listed = [str(list(shape)) for shape in shapes]
+def _described(state: Sequence[np.ndarray]) -> str:
+    listed = [str(list(part.shape)) for part in state]
     return f"an array of shape {listed[0]}" if len(listed) == 1 else f"arrays of shapes {', '.join(listed)}"

@@ -465,7 +465,7 @@ def _cost_statistics(costs: list[float]) -> dict[str, float]:
 
 
 def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:
-    """Returns by policy id, one for each agent of an episode as in Ray, and means by agent id.
+    """Returns by policy id, one for each agent of an episode as in Ray, and means by the agents' names.
 
     Both are empty for episodes of one agent.
     """
@@ -473,8 +473,9 @@ def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float
     for episode in episodes:
         for (agent_id, policy_id), value in episode.agent_returns.items():
             by_policy[policy_id].append(value)
-            returns[agent_id].append(value)
-            lengths[agent_id].append(episode.agent_lengths.get((agent_id, policy_id), 0))
+            # An episode of a checkpoint may have another id of the same name: JSON has no tuples.
+            returns[str(agent_id)].append(value)
+            lengths[str(agent_id)].append(episode.agent_lengths.get((agent_id, policy_id), 0))
     if not returns:
         return {}, {}
     return dict(by_policy), {"agent_reward_mean": _agent_means(returns), "agent_len_mean": _agent_means(lengths)}
@@ -483,8 +484,8 @@ def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float
 def _agent_means(values: Mapping[str, list[float]]) -> dict[str, float]:
     """Mean of each agent's values; beyond MOST_AGENTS, under "...", that of the values of all others."""
     agents = list(values)
-    means = {str(agent_id): _spread(values[agent_id])[0] for agent_id in agents[:MOST_AGENTS]}
-    if rest := list(chain.from_iterable(values[agent_id] for agent_id in agents[MOST_AGENTS:])):
+    means = {name: _spread(values[name])[0] for name in agents[:MOST_AGENTS]}
+    if rest := list(chain.from_iterable(values[name] for name in agents[MOST_AGENTS:])):
         _warn_once_of_agents()
         means[_OTHERS] = _spread(rest)[0]
     return means

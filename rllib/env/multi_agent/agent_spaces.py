@@ -41,22 +41,38 @@ def in_natural_order(agents: Iterable[AgentID]) -> list[AgentID]:
 class AgentOrder:
     """Positions of agents: the known ones first, then the others by first appearance.
 
-    Agents that appear in the same step are put into natural order, so that the order of a dict never matters.
+    Agents that appear in the same step are put into natural order, so that the order of a dict never matters. The name
+    of an agent is str(agent): by it results, checkpoints, tables of policies and commands know the agent.
 
     Args:
         known: agents in their order, from `known_agents`.
+
+    Raises:
+        ValueError: if two agents have the same name, such as 0 and "0"; so does `meet`.
     """
 
     def __init__(self, known: Iterable[AgentID] = ()):
         self._positions: dict[AgentID, int] = {}
+        self._by_name: dict[str, AgentID] = {}
         for agent in known:
-            self._positions.setdefault(agent, len(self._positions))
+            self._add(agent)
+
+    def _add(self, agent: AgentID) -> None:
+        if agent in self._positions:
+            return
+        other = self._by_name.setdefault(str(agent), agent)
+        if other != agent:
+            raise ValueError(
+                f"agents {other!r} and {agent!r} have the same name, {str(agent)!r}, by which results, checkpoints, "
+                "policies='own' and policy_mapping_fn know them. Rename one of them in the environment."
+            )
+        self._positions[agent] = len(self._positions)
 
     def meet(self, agents: Iterable[AgentID]) -> None:
         """Gives agents that have just been seen their positions, where they have none."""
         new = [agent for agent in agents if agent not in self._positions]
         for agent in in_natural_order(new) if len(new) > 1 else new:
-            self._positions[agent] = len(self._positions)
+            self._add(agent)
 
     def __getitem__(self, agent: AgentID) -> int:
         return self._positions[agent]

@@ -24,6 +24,9 @@ class ExaminedAgents:
         are_known: whether the environment says which agents may ever appear.
         spaces: agent -> observation space and action space.
         augmentation: further parts of the observations, where they have some.
+
+    Raises:
+        ValueError: if two agents have the same name (AgentOrder).
     """
 
     name: str
@@ -31,6 +34,9 @@ class ExaminedAgents:
     are_known: bool
     spaces: Mapping[AgentID, tuple[Space, Space]]
     augmentation: Augmentation | None = None
+
+    def __post_init__(self):
+        AgentOrder(self.agents)
 
 
 def examine_agents(env, name: str, check: bool = True, action_mask_key: str | None = None) -> ExaminedAgents:

@@ -116,6 +116,7 @@ class PolicyClient:
         parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
         if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or parts.port is None:
             raise ValueError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
+        self._given_address = address
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
         is_local = inference_mode == "local"
         acting = _local_acting() if is_local else None
@@ -139,6 +140,7 @@ class PolicyClient:
         self._agents = None  # that have spaces, where each has its own
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
+        self._is_closed = False
         if is_local:
             settings = {"update_interval": update_interval, "fragment_length": fragment_length, "seed": seed}
             self._local = self._acts_itself(acting, settings)
@@ -182,6 +184,7 @@ class PolicyClient:
                 are under way, the id was used before, or the server has another protocol or other spaces.
             RunEnded, ConnectionError: as for `get_action`.
         """
+        self._refuse_closed()
         if episode_id is None or episode_id == "":
             episode_id = uuid.uuid4().hex
         _check_name(episode_id, "an episode's id")
@@ -211,6 +214,7 @@ class PolicyClient:
                 are over.
             ConnectionError: if the server cannot be reached for retry_s.
         """
+        self._refuse_closed()
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
         if isinstance(episode_id, list):
@@ -229,6 +233,7 @@ class PolicyClient:
 
     def log_action(self, episode_id, observation, action):
         """Reports an action that somebody else has chosen; errors as for `get_action`."""
+        self._refuse_closed()
         if self._local is not None:
             self._locally(self._local.log, episode_id, observation, action)
             return
@@ -243,17 +248,25 @@ class PolicyClient:
             episode_id: of a running episode.
             reward: a number; with several agents a dict by agent.
             info: what the simulator says beside it.
-            multiagent_done_dict, truncated_dict: agents that have ended, and why; "__all__" is left out.
+            multiagent_done_dict, truncated_dict: agents that have ended, and why; "__all__" is left out. For several
+                agents alone.
 
         Raises:
-            ValueError: if a reward is no finite number of at most 1e9, the info cannot be sent, or an agent is unknown
-                or no string; nothing is taken in then.
+            ValueError: if a reward is no finite number of at most 1e9, the info cannot be sent, an agent is unknown or
+                no string, or agents are said to have ended where there is one; nothing is taken in then.
         """
+        self._refuse_closed()
         given = self._of(episode_id)
         ended = {}
         for name, flags in (("dones", multiagent_done_dict), ("truncateds", truncated_dict)):
             if not isinstance(flags or {}, dict):
                 raise ValueError(f"{name} are a dict by agent, but got {flags!r:.80}")
+            if flags and not self._several:
+                raise ValueError(
+                    f"{name}={flags!r:.80}: the server's episodes have one agent, and end with "
+                    "end_episode(episode_id, observation, truncated=...). Leave multiagent_done_dict and "
+                    "truncated_dict out."
+                )
             # Loops hand over what their environment returns; end_episode says that all have ended.
             ended[name] = {agent: bool(flag) for agent, flag in (flags or {}).items() if agent != _ALL}
         if self._several:
@@ -283,6 +296,7 @@ class PolicyClient:
             observation: the final one.
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
+        self._refuse_closed()
         if self._local is None:
             self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
             self._forget(episode_id)
@@ -295,14 +309,18 @@ class PolicyClient:
 
     def update_policy_weights(self):
         """Takes over the newest weights; does nothing with remote inference, where the server acts by them."""
+        self._refuse_closed()
         if self._local is not None:
             self._local.refresh()
 
     def close(self):
         """Sends the steps that are kept with local inference, and closes the connection.
 
-        The episodes that are under way are given up.
+        The episodes that are under way are given up. Every later call but `close` raises a RuntimeError.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             if self._local is not None:
                 self._local.close()
@@ -312,6 +330,13 @@ class PolicyClient:
             self._connection.close()
 
     # ------------------------------------------------------------------ requests
+
+    def _refuse_closed(self):
+        if self._is_closed:
+            raise RuntimeError(
+                "this client is closed, and its episodes are given up. Make another one: "
+                f"PolicyClient({self._given_address!r})."
+            )
 
     def _of(self, episode_id):
         if episode_id not in self._given:

@@ -92,6 +92,36 @@ def test_wrong_calls_are_named_in_the_loop(call, message):
         call(env)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ({"c": 1.0},),
+        ({"__all__": 1.0},),
+        ({"a": 1.0}, {"c": {}}),
+        ({"a": 1.0}, None, {"c": True}),
+        ({"a": 1.0}, None, True),
+        ({"a": 1.0}, None, {"__common__": True}),
+    ],
+)
+@pytest.mark.parametrize("by_agent", [True, False])
+def test_returns_of_agents_that_there_are_not_change_nothing(given, by_agent):
+    env = SilentAgents()
+    if by_agent:
+        env.action_space, env.observation_space = dict.fromkeys("ab", env.action_space), dict.fromkeys("ab", BOX)
+    elif "c" in str(given):
+        given = ({"a": 1.0}, None, "done")
+    env.answer({"a": 0, "b": 1}, {})
+    episode = env.start_episode("e")
+    env.get_action(episode, {"a": SEEN, "b": SEEN})
+    with pytest.raises(ValueError, match=r"there is no agent|stands for no agent|dicts by agent"):
+        env.log_returns(episode, *given)
+    env.log_returns(episode, {"b": 2.0}, {"__common__": {"x": 1}}, {"__all__": False}, truncated_dict={"__all__": True})
+    env.end_episode(episode, {"a": SEEN})
+    step = env.turns[1].step
+    assert step.rewards == {"b": 2.0}
+    assert (step.terminateds, step.truncateds) == ({"__all__": True}, {"__all__": False})
+
+
 def test_wrong_dicts_by_agent():
     env = SilentAgents()
     episode = env.start_episode()

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import inspect
 import json
 import pickle
 import shutil
@@ -160,6 +161,10 @@ def test_messagepack_with_arrays(served, transport):
         ("/v1/log", item(), 422, "needs the action"),
         ("/v1/log", item(action=3), 400, "action = 3 lies above"),
         ("/v1/act", {"items": 2 * item()["items"]}, 422, "one item of a request"),
+        ("/v1/act", item(dones={"agent0": True}), 422, "for several agents"),
+        ("/v1/act", item(truncateds={"a": False}), 422, "for several agents"),
+        ("/v1/end", item(dones={"__all__": True}), 422, "for several agents"),
+        ("/v1/log", item(action=1, dones={"__all__": True}), 422, "for several agents"),
         ("/v1/act", pickle.dumps({"items": []}), 400, "the body is not JSON"),
         ("/v1/act", b"[" * 100_000, 422, "Expected `object`"),
         ("/v1/nothing", {}, 404, "there is no /v1/nothing"),
@@ -594,6 +599,39 @@ def test_what_a_client_of_several_agents_refuses_changes_nothing(transport, has_
         client.get_action(episode, {"a": np.zeros(2)})
         step = server.turns[-1].step
         assert step.rewards == {"a": 2.0} and step.terminateds == {"b": True, "__all__": False}
+
+
+def test_a_closed_client_refuses_every_call(transport):
+    """Those that it has: a method that is added is found by its parameters' names."""
+    given = {"episode_id": "e", "observation": np.zeros(2), "action": 1, "reward": 1.0}
+    methods = inspect.getmembers(PolicyClient, inspect.isfunction)
+    public = {name: method for name, method in methods if not name.startswith("_") and name != "close"}
+    assert {"start_episode", "get_action", "log_action", "log_returns", "end_episode"} < public.keys()
+    with Served(transport=transport) as server:
+        client = PolicyClient(server.env.url)
+        client.get_action(client.start_episode("e"), np.zeros(2))
+        client.close()
+        requests = server.env._counter.requests
+        for name, method in public.items():
+            needed = list(inspect.signature(method).parameters.values())[1:]
+            arguments = {each.name: given[each.name] for each in needed if each.default is each.empty}
+            with pytest.raises(RuntimeError, match=r"this client is closed.*Make another one"):
+                getattr(client, name)(**arguments)
+        client.close()
+        assert server.env._counter.requests == requests
+
+
+@pytest.mark.parametrize("name", ["multiagent_done_dict", "truncated_dict"])
+@pytest.mark.parametrize("flags", [{"__all__": True}, {"__all__": False}, {"agent0": True}, True])
+def test_ends_of_agents_where_there_is_one_are_refused(transport, name, flags):
+    with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        client.get_action(episode, np.zeros(2))
+        with pytest.raises(ValueError, match=r"have one agent, and end with|are a dict by agent"):
+            client.log_returns(episode, 1.0, None, **{name: flags})
+        client.log_returns(episode, 2.0, None, {})
+        client.end_episode(episode, np.zeros(2))
+        assert server.turns[-1].step.rewards == {"agent0": 2.0}
 
 
 def test_a_client_knows_the_limits_of_the_server():

@@ -17,7 +17,7 @@ import gymnasium
 
 from rllib.env.external.exchange import Exchange, Turn
 from rllib.env.external.weights import PublishedPolicy
-from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
+from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import LARGEST, fits_at_once, logged_action, mismatch, too_large
 from rllib.env.traffic import Traffic
@@ -428,20 +428,27 @@ class ExternalMultiAgentEnv(ExternalEnv):
             episode_id: of a running episode.
             reward_dict: agent -> a finite number.
             info_dict: agent -> what the environment says beside it.
-            multiagent_done_dict: agents that have ended; they may have a final observation in the next call.
+            multiagent_done_dict: agents that have ended; they may have a final observation in the next call. "__all__"
+                is left out: `end_episode` ends the episode.
             truncated_dict: agents that have ended for a reason outside of the task.
 
         Raises:
-            ValueError: if there is no such episode, or a reward is not finite, or too large, or what is given is no
-                dict by agent; nothing is taken in then.
+            ValueError: if there is no such episode or agent, or a reward is not finite, or too large, or what is given
+                is no dict by agent; nothing is taken in then.
         """
         episode = self._found(episode_id)
-        for each in (reward_dict, info_dict or {}, multiagent_done_dict or {}, truncated_dict or {}):
+        given = [each or {} for each in (reward_dict, info_dict, multiagent_done_dict, truncated_dict)]
+        for each in given:
             if not isinstance(each, Mapping):
                 raise ValueError(f"rewards, infos and ends of agents are dicts by agent, but one is {each!r:.80}")
-        self._add_rewards(episode, reward_dict, info_dict or {})
-        episode.terminateds.update(multiagent_done_dict or {})
-        episode.truncateds.update(truncated_dict or {})
+        rewards, infos, *flags = given
+        # Loops hand over what their environment returns.
+        terminateds, truncateds = ({agent: flag for agent, flag in each.items() if agent != ALL} for each in flags)
+        for agent in {*rewards, *(infos.keys() - {COMMON}), *terminateds, *truncateds}:
+            self._space_of("observation", agent)
+        self._add_rewards(episode, rewards, infos)
+        episode.terminateds.update(terminateds)
+        episode.truncateds.update(truncateds)
 
     def end_episode(self, episode_id: str, observation_dict: Mapping[AgentID, Any], *, truncated: bool = False) -> None:
         """Ends an episode for all agents; arguments as for ExternalEnv."""

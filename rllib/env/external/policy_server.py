@@ -706,9 +706,13 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All items are looked at before any is taken in.
         given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
-        if self._has_several:
-            for item in request.items:
+        for item in request.items:
+            if self._has_several:
                 _check_agents("infos", {} if item.info is None else item.info)
+            elif item.dones or item.truncateds:
+                raise BadRequest(
+                    422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
+                )
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
         if self._has_several:

@@ -16,6 +16,7 @@ import numpy as np
 
 import runtime
 from rllib import spans
+from rllib.config.conflicts import Unfit
 from rllib.evaluation import seeding
 from rllib.processes import ensure_runtime
 from rllib.replay.replay_buffer import ReplayBuffer
@@ -228,18 +229,43 @@ class ReplayShards:
         """Restores what `get_state` returned; requests in flight are dropped.
 
         Raises:
-            ValueError: if it is of another number of shards, or of rings that are not like these.
+            Unfit: (a ValueError) as `refuse_state`, or if it is of rings that are not like these.
         """
-        parts: dict[int, dict[str, np.ndarray]] = {}
-        for name, array in state.items():
-            index, _, rest = name.partition(".")
-            parts.setdefault(int(index), {})[rest] = array
-        if set(parts) != set(self.fleet.members):
-            raise ValueError(f"the saved replay has {len(parts)} shards, but this one {len(self.fleet.members)}")
+        self.refuse_state(state)
+        parts = self._by_shard(state)
         self.fleet.forget()
         self._arrived.clear()
         rows = self.fleet.ask_all(lambda actor, index: actor.set_state.remote(parts[index]), is_work=False)
         self._rows = Counter(rows)
+
+    def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
+        """Refuses a state of another number of shards; arguments as for `ReplayBuffer.refuse_state`.
+
+        Raises:
+            Unfit: (a ValueError) see above.
+        """
+        saved, own = set(self._by_shard(state)), set(self.fleet.members)
+        if saved == {-1}:
+            raise Unfit(
+                "the saved replay was that of an algorithm with a replay in its own process.",
+                "Load it into that algorithm, or begin with an empty replay.",
+            )
+        if saved != own:
+            raise Unfit(
+                f"the saved replay has {len(saved)} shards, but this one {len(own)}.",
+                f"Use .training(num_replay_buffer_shards={len(saved)}), or begin with an empty replay.",
+                {"num_replay_buffer_shards": len(saved)},
+            )
+
+    @staticmethod
+    def _by_shard(state: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
+        parts: dict[int, dict[str, np.ndarray]] = {}
+        for name, array in state.items():
+            index, is_of_shard, rest = name.partition(".")
+            # -1: of a replay without shards.
+            number, rest = (int(index), rest) if is_of_shard and index.isdigit() else (-1, name)
+            parts.setdefault(number, {})[rest] = array
+        return parts
 
     def stop(self) -> None:
         """Ends the shards' processes."""

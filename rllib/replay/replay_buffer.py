@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.config.conflicts import Unfit
 from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
@@ -300,22 +301,9 @@ class ReplayBuffer:
         """Restores a state of `get_state`.
 
         Raises:
-            ValueError: if the state belongs to a buffer with other columns or another capacity, or lacks the priorities
-                that this buffer has.
+            Unfit: (a ValueError) as `refuse_state`.
         """
-        if self._priorities is not None and "priorities" not in state:
-            raise ValueError("the saved replay has no priorities: it was sampled uniformly, this one is not")
-        saved = {
-            (name.removeprefix("columns."), column.shape[1:], str(column.dtype))
-            for name, column in state.items()
-            if name.startswith("columns.")
-        }
-        own = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
-        if saved != own or int(state["capacity"]) != self.capacity:
-            raise ValueError(
-                f"the saved replay has capacity {int(state['capacity'])} and the columns {sorted(saved)}, but this one "
-                f"{self.capacity} and {sorted(own)}"
-            )
+        self.refuse_state(state)
         self._added = int(state["added"])
         self._oldest = int(state.get("oldest", max(self._added - self.capacity, 0)))
         for name, column in self._columns.items():
@@ -325,6 +313,46 @@ class ReplayBuffer:
         if self._stacks is not None:
             self._least[: len(state["least"])] = state["least"]
             self._stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
+
+    def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
+        """Refuses a state that `set_state` cannot restore.
+
+        Args:
+            state: see above.
+            setting_of: function of a number of rows, the capacity of replay_buffer_config that has room for them; None:
+                it is not known here.
+
+        Raises:
+            Unfit: (a ValueError) if it belongs to a buffer with other columns or another capacity, or lacks the
+                priorities that this buffer has.
+        """
+        if self._priorities is not None and "priorities" not in state:
+            raise Unfit(
+                "the saved replay has no priorities: it was sampled uniformly, this one is not.",
+                'Use .training(replay_buffer_config={"type": "ReplayBuffer"}), or begin with an empty replay.',
+                {"replay_buffer_config": {"type": "ReplayBuffer"}},
+            )
+        saved = {
+            (name.removeprefix("columns."), column.shape[1:], str(column.dtype))
+            for name, column in state.items()
+            if name.startswith("columns.")
+        }
+        own = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
+        if saved != own:
+            raise Unfit(
+                f"the saved replay has rows of other columns (name, shape, dtype): {sorted(saved - own)}, where this "
+                f"one has {sorted(own - saved)}.",
+                "Such rows are of another environment, algorithm or setting of the replay. Use those that they were "
+                "saved with, or begin with an empty replay.",
+            )
+        if (capacity := int(state["capacity"])) != self.capacity:
+            asked = {"capacity": setting_of(capacity)} if setting_of else None
+            raise Unfit(
+                f"the saved replay has a capacity of {capacity} rows, but this one of {self.capacity}.",
+                f"Use .training(replay_buffer_config={asked or '...'}), as it was saved with, or begin with an empty "
+                "replay.",
+                *([{"replay_buffer_config": asked}] if asked else ()),
+            )
 
 
 def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:

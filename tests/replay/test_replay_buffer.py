@@ -148,7 +148,7 @@ def test_state(kind, added):
         each.add(rows(added, 3))
     first, second = (each.sample(30, rng(3), 0.4) for each in (replay, other))
     assert all(np.array_equal(first[name], second[name]) for name in first)
-    with pytest.raises(ValueError, match="capacity 20"):
+    with pytest.raises(ValueError, match="capacity of 20 rows"):
         kind(TABLE, 21).set_state(replay.get_state())
     if kind is ReplayBuffer:
         with pytest.raises(ValueError, match="has no priorities"):

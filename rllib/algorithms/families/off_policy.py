@@ -89,6 +89,10 @@ class OffPolicyConfig(SamplingAheadConfig):
         """Rows that replay_buffer_config's capacity has room for."""
         return max(self.replay_settings().capacity * self.steps_per_unit // self.steps_per_row, 1)
 
+    def capacity_for(self, rows: int) -> int:
+        """The capacity of replay_buffer_config that has room for this number of rows."""
+        return -(-rows * self.steps_per_row // self.steps_per_unit)
+
     @property
     def needs_goals(self) -> bool:
         """Whether rows are relabelled with goals that episodes achieved."""
@@ -517,8 +521,13 @@ class OffPolicy(SamplingAhead):
 
     def _set_rows(self, policy_id: str, replay: ReplayBuffer, rows: dict[str, np.ndarray]) -> None:
         """Gives a policy's replay the rows of a file."""
+        rows = self._as_rows(policy_id, rows)
+        replay.refuse_state(rows, self.config_of(policy_id).capacity_for)
+        replay.set_state(rows)
+
+    def _as_rows(self, policy_id: str, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         config = self.config_of(policy_id)
-        replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, config.rows_of_capacity))
+        return rows_of_steps(rows, config.gamma, config.n_step, config.rows_of_capacity)
 
     def save_replay_buffer(self, path: str | os.PathLike) -> Path:
         """Writes the rows of the replay alone, by Stable-Baselines3's name, into a directory. Returns its path.
@@ -537,7 +546,9 @@ class OffPolicy(SamplingAhead):
             truncate_last_traj: without effect: rows are whole transitions.
 
         Raises:
-            CheckpointError: (a ValueError) if there are none, or not of all policies.
+            CheckpointError: (a ValueError) if there are none, or they are not of these policies.
+            Unfit: (a ValueError) if they are of another environment, or of a replay with other settings; no policy's
+                rows are replaced then.
         """
         tell_arguments("load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj)
         files = read_checkpoint(path)
@@ -546,7 +557,16 @@ class OffPolicy(SamplingAhead):
         if missing:
             named = ", ".join(missing)
             raise CheckpointError(f"{os.fspath(path)} has no rows of {named}. Use save_replay_buffer(path).")
+        own = {file_of(policy_id, REPLAY_FILE) for policy_id in replays}
+        if others := sorted(name for name in files if Path(name).name == REPLAY_FILE and name not in own):
+            raise CheckpointError(
+                f"{os.fspath(path)} has rows of other policies, {', '.join(others)}, than the run's, "
+                f"{', '.join(sorted(own))}. Build the run with the policies that they were saved with."
+            )
         with naming_damage(path):
+            for policy_id, replay in replays.items():  # all of them, before any is replaced
+                rows = self._as_rows(policy_id, files[file_of(policy_id, REPLAY_FILE)])
+                replay.refuse_state(rows, self.config_of(policy_id).capacity_for)
             for policy_id, replay in replays.items():
                 self._set_rows(policy_id, replay, files[file_of(policy_id, REPLAY_FILE)])
                 self._empty_at[policy_id] = 0

@@ -1,0 +1,94 @@
+"""Rows of a replay that another run has saved: they are loaded, or refused with settings that load them."""
+
+import numpy as np
+import pytest
+
+from rllib import DQNConfig, R2D2Config
+from rllib.config.conflicts import Unfit
+from rllib.storage.checkpoint import CheckpointError
+from tests.envs import ConstantReward, CountingEnv
+from tests.multi_agent import NameTheSignal
+
+
+def build(cls=DQNConfig, env=ConstantReward, multi_agent=None, env_config=None, **training):
+    config = cls().environment(env, env_config=env_config or {}).rollouts(num_rollout_workers=0).debugging(seed=1)
+    memory = {"use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5} if cls is R2D2Config else {}
+    config.training(
+        model={"fcnet_hiddens": [4], **memory}, hiddens=[], train_batch_size=16,
+        num_steps_sampled_before_learning_starts=20, **training,
+    ).reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0)  # fmt: skip
+    return config.multi_agent(**multi_agent or {}).build()
+
+
+def rows(capacity=200, **more):
+    return {"replay_buffer_config": {"capacity": capacity, **more}}
+
+
+UNIFORM = {"type": "ReplayBuffer"}
+
+
+@pytest.mark.parametrize("cls", [DQNConfig, R2D2Config])
+@pytest.mark.parametrize(
+    ("saved", "own"),
+    [(rows(100), rows(200)), (rows(200), rows(100)), (rows(**UNIFORM), rows()), (rows(90, **UNIFORM), rows(100))],
+    ids=str,
+)
+def test_the_remedy_loads_them(cls, saved, own, tmp_path):
+    """One remedy for each setting that differs; the rows of before stay until all fit."""
+    with build(cls, **saved) as other:
+        other.train()
+        path, count = other.save_replay_buffer(tmp_path / "rows"), len(other.replay)
+    settings = dict(own["replay_buffer_config"])
+    for _ in range(3):
+        with build(cls, replay_buffer_config=settings) as algo:
+            algo.train()
+            before = len(algo.replay)
+            try:
+                algo.load_replay_buffer(path)
+            except Unfit as error:
+                assert len(algo.replay) == before
+                (remedy,) = error.mistake.remedies
+                assert str(remedy["replay_buffer_config"]) in str(error).replace('"', "'")
+                settings |= remedy["replay_buffer_config"]
+                continue
+            assert len(algo.replay) == count
+            algo.train()
+            return
+    raise AssertionError("the remedies do not load the rows")
+
+
+@pytest.mark.parametrize("other", [{"env": CountingEnv}, {"env": "CartPole-v1"}], ids=str)
+def test_rows_of_another_environment(other, tmp_path):
+    with build(**other) as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    with (
+        build(env="MountainCar-v0") as algo,
+        pytest.raises(ValueError, match=r"other columns .*obs.*begin with an empty"),
+    ):
+        algo.load_replay_buffer(path)
+
+
+def test_rows_of_more_steps_are_rows(tmp_path):
+    """Each has its own discount, so that rows of another n_step are right."""
+    with build(n_step=3, **rows()) as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    with build(n_step=1, **rows()) as algo:
+        algo.load_replay_buffer(path)
+        discounts = algo.replay.sample(64, np.random.default_rng(0))["discounts"]
+        assert np.isin(discounts.round(5), np.array([0, 0.99**3], np.float32).round(5)).all()
+
+
+@pytest.mark.parametrize(("saved", "own"), [("own", "shared"), ("shared", "own"), ("own", ["first"])])
+def test_rows_of_other_policies(saved, own, tmp_path):
+    agents = {"env": NameTheSignal, "env_config": {"sizes": (3, 3)}}
+    with build(**agents, multi_agent={"policies": saved}, **rows()) as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    with build(**agents, multi_agent={"policies": own}, **rows()) as algo:
+        algo.train()
+        before = {policy_id: len(replay) for policy_id, replay in algo.replays.items()}
+        with pytest.raises(CheckpointError, match=r"has no rows of|has rows of other policies"):
+            algo.load_replay_buffer(path)
+        assert before == {policy_id: len(replay) for policy_id, replay in algo.replays.items()}

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from rllib.cli.leftovers import removed_if_unused
 from rllib.config.conflicts import Remedy, SettingsError
 from rllib.storage.foreign_files import printable
 
@@ -84,9 +85,13 @@ def storage_input() -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError about the path, a file beside it or a directory above it into a Mistake."""
+    """Turns an OSError about the path, a file beside it or a directory above it into a Mistake.
+
+    Directories that were made for a file that is not written are removed.
+    """
     try:
-        yield
+        with removed_if_unused(path):
+            yield
     except OSError as error:
         if not isinstance(error.filename, str):  # the disk is full, say
             raise

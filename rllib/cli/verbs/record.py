@@ -1,5 +1,6 @@
 """`rllib record`: episodes of a trained policy as a video, or its steps as data to learn from."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 from rllib.algorithms.base.recorded.acting import ActingPlan, recorded_steps
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.seats import Seating
 from rllib.cli.values import LocalPath
 from rllib.cli.verbs.play import acting_options, show, video_of
@@ -102,22 +104,24 @@ def write_steps(
     Raises:
         Mistake: for a target that cannot be written, or a wrong length.
     """
-    with user_input():
-        target = _target(to, format_)
-        plan = ActingPlan(
-            num_episodes=episodes,
-            num_steps=steps,
-            explore=explore,
-            random_share=random_share or 0.0,
-            noise=noise or 0.0,
-            num_workers=workers or 0,
-            seed=seed,
-        )
-        algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
-    with algorithm, user_input():
-        dataset = recorded_steps(algorithm, plan)
-    with user_input(), writing(Path(target)):
-        dataset.save(target, format_)
+    made = contextlib.nullcontext() if to.startswith(PREFIX) else removed_if_unused(Path(os.path.expanduser(to)))
+    with made:
+        with user_input():
+            target = _target(to, format_)
+            plan = ActingPlan(
+                num_episodes=episodes,
+                num_steps=steps,
+                explore=explore,
+                random_share=random_share or 0.0,
+                noise=noise or 0.0,
+                num_workers=workers or 0,
+                seed=seed,
+            )
+            algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
+        with algorithm, user_input():
+            dataset = recorded_steps(algorithm, plan)
+        with user_input(), writing(Path(target)):
+            dataset.save(target, format_)
     click.echo(f"{target}{_size(target)}")
     click.echo(f"rows    {len(dataset):,} in {counted(dataset.num_episodes, 'episode')}")
     mean, returns = dataset.metadata["behaviour"]["mean_return"], dataset.returns

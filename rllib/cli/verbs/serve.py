@@ -1,5 +1,6 @@
 """`rllib serve`: actions of a trained policy over HTTP."""
 
+import contextlib
 import importlib.util
 import os
 import secrets
@@ -10,10 +11,11 @@ import msgspec
 
 from rllib.cli.checkpoints import PLACE, latest
 from rllib.cli.failures import Mistake, reported, told
+from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath, parse_assignments
 from rllib.remote.url import is_url
-from rllib.serving.learning.progress import prepare_directory
+from rllib.serving.learning.progress import holds_first_alone, prepare_directory
 from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.loaded_policy import policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
@@ -82,18 +84,21 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
                 raise Mistake(f"{checkpoint} is served from a copy, so that {flag}")
             checkpoint = latest(checkpoint)
         asked = ServingSettings(source=os.fspath(local_path(checkpoint)), token=token, **settings)
-        if learn:
-            asked = _learning(asked, **given)
-        elif given["learn_to"] or given["words"]:
-            raise Mistake("--learn-to and --set are for --learn; add it, or leave them out")
-        try:
-            listening = listen(host, port)
-        except OSError as error:
-            raise Mistake(f"cannot listen at {host}:{port}: {_reason(error)}; choose another --port") from error
-        try:
-            Supervisor(asked, listening, workers, lambda line: click.echo(line)).run()
-        except ServingError as error:
-            raise Mistake(str(error)) from error
+        with contextlib.ExitStack() as stack:
+            if learn:
+                directory = local_path(given.pop("learn_to") or asked.path.with_name(asked.path.name + "_learned"))
+                stack.enter_context(removed_if_unused(directory, holds_first_alone))
+                asked = _learning(asked, directory, **given)
+            elif given["learn_to"] or given["words"]:
+                raise Mistake("--learn-to and --set are for --learn; add it, or leave them out")
+            try:
+                listening = listen(host, port)
+            except OSError as error:
+                raise Mistake(f"cannot listen at {host}:{port}: {_reason(error)}; choose another --port") from error
+            try:
+                Supervisor(asked, listening, workers, lambda line: click.echo(line)).run()
+            except ServingError as error:
+                raise Mistake(str(error)) from error
 
 
 _OF_LEARNING = (
@@ -102,7 +107,7 @@ _OF_LEARNING = (
 )  # fmt: skip
 
 
-def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeout: float, **given) -> ServingSettings:
+def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: float, **given) -> ServingSettings:
     """The settings of a server that learns, from a directory with a checkpoint to begin with."""
     if asked.policy_id is not None:
         raise Mistake("--learn is for a checkpoint of one policy, so leave out --policy")
@@ -111,7 +116,6 @@ def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeo
         checkpoint = checkpoint_at(asked.path)
         if len(policy_ids(checkpoint)) > 1:
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
-        directory = local_path(learn_to or asked.path.with_name(asked.path.name + "_learned"))
         prepare_directory(directory, checkpoint)
     except ValueError as error:  # a CheckpointError as well
         raise Mistake(told(error)) from error

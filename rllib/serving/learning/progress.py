@@ -14,6 +14,7 @@ from rllib.serving.learning.settings import LearningSettings
 from rllib.storage.checkpoint import CheckpointError, newest_checkpoint, remove_abandoned
 from rllib.storage.file_locks import sync_directory
 
+_FIRST = "checkpoint_000000"
 _HISTORY = "returns.json"
 
 
@@ -38,13 +39,18 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
             return newest
         if any(each.suffix != ".tmp" for each in directory.iterdir()):
             raise CheckpointError(f"--learn-to {directory} holds other files than checkpoints: give a new directory")
-        first, temporary = directory / "checkpoint_000000", directory / "first.tmp"
+        first, temporary = directory / _FIRST, directory / "first.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(checkpoint, temporary)
         move_whole(temporary, first)
     except OSError as error:
         raise CheckpointError(f"--learn-to {directory} cannot be written: {error.strerror}") from error
     return first
+
+
+def holds_first_alone(directory: Path) -> bool:
+    """Whether the directory of a learner has the policy to start from alone, and nothing was learned."""
+    return {each.name for each in directory.iterdir() if each.suffix != ".tmp"} <= {_FIRST}
 
 
 class Progress:

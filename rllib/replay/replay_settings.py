@@ -113,5 +113,7 @@ class ShardedReplaySettings(ReplaySettings):
 
     capacity: Annotated[int, "rows of all shards", at_least(1)] = 2_000_000
     worker_side_prioritization: Annotated[bool, "workers compute the priorities of new rows"] = True
-    no_local_replay_buffer: Annotated[bool, "of Ray's configs; there is nothing to choose"] = True
-    replay_buffer_shards_colocated_with_driver: Annotated[bool, "of Ray's configs; there is nothing to choose"] = True
+    no_local_replay_buffer: Annotated[Literal[True], "of Ray's configs: rows are in the shards alone"] = True
+    replay_buffer_shards_colocated_with_driver: Annotated[
+        Literal[True], "of Ray's configs: where shards are is not chosen"
+    ] = True

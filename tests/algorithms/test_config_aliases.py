@@ -3,10 +3,12 @@
 import inspect
 import logging
 import re
+from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
+import rllib
 from rllib.algorithms.a2c import A2CConfig
 from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
@@ -639,3 +641,19 @@ def test_own_aliases_set_a_setting(config):
 )  # fmt: skip
 def test_an_own_alias_sets_its_setting(algorithm, given, setting):
     assert get_algorithm_config(algorithm).training(**{given: 3})[setting] == 3
+
+
+def test_switches_of_a_replay_are_read_or_refused():
+    """A key that nothing reads has one value: the other is refused, and not ignored."""
+    package = Path(rllib.__file__).parent
+    sources = "".join(path.read_text() for path in package.rglob("*.py") if path.name != "replay_settings.py")
+    checked = set()
+    for config in (each for each in ALL if "replay_buffer_config" in each.settings):
+        for key, value in config.settings["replay_buffer_config"].default.items():
+            if not isinstance(value, bool) or re.search(rf"\.{key}\b", sources):
+                continue
+            checked.add(key)
+            given = config.copy(copy_frozen=False).training(replay_buffer_config={key: not value})
+            with pytest.raises(ValueError, match=rf"{key}={not value} must be {value}"):
+                given.environment("CartPole-v1").validate()
+    assert checked >= {"no_local_replay_buffer", "replay_buffer_shards_colocated_with_driver"}

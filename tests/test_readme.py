@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,7 +147,8 @@ def test_programs_of_other_libraries_are_marked(page):
 # ---- shell
 
 PLACEHOLDERS = {
-    "N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "FILE.py": "tuned.py", "ALGO": "PPO", "{...}": "{}"
+    "N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "FILE.py": "tuned.py", "FILES...": "tuned.py",
+    "ALGO": "PPO", "{...}": "{}"
 }  # fmt: skip
 # Files that commands name.
 FILES = {
@@ -164,7 +166,7 @@ def shell_commands(page: str) -> Iterator[list[str]]:
     fenced = re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     indented = re.findall(r"^    .*\n", text, re.MULTILINE)
     lines = "".join([*fenced, *indented]).replace("\\\n", " ").splitlines()
-    text = re.sub(r"^```.*?^```$|^    .*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$|^    [^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL)
     for line in [*lines, *re.findall(r"`([^`]*)`", text)]:
         if re.search(r"\brllib [a-z-]", line) and "import " not in line:
             yield from _commands(line)
@@ -184,13 +186,30 @@ def _commands(line: str) -> Iterator[list[str]]:
 COMMANDS = sorted({(page, tuple(words)) for page in PAGES for words in shell_commands(page)})
 
 
+def is_mention(words: tuple[str, ...]) -> bool:
+    """Whether this names a command, or an option of it, and lacks what the command is about."""
+    first = words[1] if len(words) > 1 else "-"
+    return first.startswith("-") and not re.search(r" (-f|--file|--run) \S| --resume", " ".join(words))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Directory with a run, "run", and an experiment, "NAME", of one iteration each."""
+    path = tmp_path_factory.mktemp("results")
+    quick = "num_rollout_workers=0 train_batch_size=20 sgd_minibatch_size=10 --stop iterations=1 -q --results-dir"
+    for verb, name in (("train", "run"), ("tune", "NAME")):
+        result = CliRunner().invoke(command, f"{verb} PPO CartPole-v1 {quick} {path} --name {name}".split())
+        assert result.exit_code == 0, result.output
+    return path
+
+
 class Begun(BaseException):
     """The command has read all that was given, and would begin now."""
 
 
 @pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
-def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
-    """Of all commands the options; of train, tune and config also algorithm, settings, file and stop criteria."""
+def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, results):
+    """Of all commands the options; of train, tune and config also algorithm, settings, file, run, stop criteria."""
 
     def begin(*_, **__):
         raise Begun
@@ -207,26 +226,36 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
         assert found, f"there is no rllib {' '.join(words[:2])}"
     options = {option for parameter in found.params for option in parameter.opts}
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
-    if re.match(r"(train|tune|config) (\w|(-f|--file|--run) \S)", " ".join(words)):
-        for name, text in {**FILES, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(text)
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["rllib", *words])
-        monkeypatch.setattr(sys, "path", [*sys.path])
-        monkeypatch.setattr(AlgorithmConfig, "build", begin)
-        monkeypatch.setattr("rllib.cli.verbs.tune.prepare", begin)
-        monkeypatch.setattr("rllib.cli.verbs.train._run_seeds", begin)
-        memory = fsspec.url_to_fs("memory://nothing")  # packages and networks of other protocols are not here
-        monkeypatch.setattr("rllib.remote.filesystem._opened", lambda url: memory)
-        try:
-            result = CliRunner().invoke(command, words)
-        except Begun:
-            return
-        assert verb == "config" and result.exit_code == 0, result.output
-    elif "--resume" in arguments or (arguments and verb not in ("train", "tune")):  # not a mention of an option
+    if is_mention(words):
+        return
+    for name, text in {**FILES, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which --load-user-code adds the directory
+    if verb not in ("train", "tune", "config"):
         found.make_context(verb, arguments)
+        return
+    if verb == "tune":
+        shutil.copytree(results, tmp_path / "results")
+    elif "--resume" in arguments:
+        place = arguments[arguments.index("--resume") + 1]
+        if "://" in place:
+            return
+        shutil.copytree(results / "run", tmp_path / place)
+    monkeypatch.setattr(sys, "argv", ["rllib", *words])
+    monkeypatch.setattr(AlgorithmConfig, "build", begin)
+    monkeypatch.setattr("rllib.cli.verbs.train._restore", begin)
+    monkeypatch.setattr("rllib.cli.verbs.tune.prepare", begin)
+    monkeypatch.setattr("rllib.cli.verbs.train._run_seeds", begin)
+    memory = fsspec.url_to_fs("memory://nothing")  # packages and networks of other protocols are not here
+    monkeypatch.setattr("rllib.remote.filesystem._opened", lambda url: memory)
+    try:
+        result = CliRunner().invoke(command, words)
+    except Begun:
+        return
+    assert verb == "config" and result.exit_code == 0, result.output
 
 
 def test_there_are_commands():
-    assert len(COMMANDS) >= 40
+    assert len(COMMANDS) >= 200

@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rllib import tune
 from rllib.cli import command as rllib_command
 from rllib.cli.folders import Folders
 from rllib.cli.spec import is_search, load_spec
 from rllib.cli.values import parse_assignments
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
+from rllib.tune.experiment.directory import for_header
+from rllib.tune.experiment.journal_values import code_in
+from rllib.tune.experiment.spec import saved_settings
 from rllib.tune.reporting.analysis import ExperimentAnalysis
-from rllib.tune.schedulers import create_scheduler
+from rllib.tune.schedulers import _SCHEDULERS, create_scheduler
 from rllib.tune.search import _SEARCHERS
 from rllib.tune.search.space import holds_domains
 from rllib.tune.trainables.resolve import resolve_trainable
@@ -119,6 +123,48 @@ def test_a_searcher_keeps_the_seed_of_its_file(tmp_path, given):
         for each, seed in ((given, 3), (given, 4), ({"name": given["name"]}, 3))
     )
     assert first == second != other
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize(
+    "key, name",
+    [
+        *(("search_alg", name) for name in _SEARCHERS),
+        *(("scheduler", name) for name in _SCHEDULERS if name != "pbt_replay"),
+    ],
+)
+def test_what_a_command_can_ask_for_is_data_in_the_journal(tmp_path, key, name, seed):
+    """So that --name NAME --resume can continue it without --load-user-code."""
+    for module in _NEEDED.get(name, []):
+        pytest.importorskip(module, reason="needs the extra `tune`: pip install 'rllib[tune]'")
+    saved = saved_settings(_seeded(tmp_path, {key: name, "stop": {"steps": 10}}, seed=seed))
+    assert key in saved and [code_in(for_header(value)) for value in saved.values()] == [[]] * len(saved)
+
+
+def test_an_experiment_is_continued_by_its_name(tmp_path, monkeypatch):
+    found = rllib_tune(tmp_path, "PPO", "CartPole-v1", *QUICK, "--search", "lr=log:1e-5:1e-2",
+                       "--stop", "iterations=1", "--seed", "1", "--name", "x", "-q")  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    found = rllib_tune(tmp_path, "--name", "x", "--resume", "--trials", "2", "-q")
+    assert found.returncode == 0, found.stderr
+    trials = ExperimentAnalysis(tmp_path / "results" / "x").trials
+    assert [(trial.config["seed"], trial.last_result["training_iteration"]) for trial in trials] == [(1, 1), (2, 1)]
+    monkeypatch.chdir(tmp_path)
+    for words, named in (
+        (("--name", "x", "gamma=0.9"), "leave out gamma=0.9"),
+        (("--name", "x", "--seed", "4", "--scheduler", "asha"), "leave out --seed 4 --scheduler asha"),
+        (("--name", "nowhere"), "no experiment 'nowhere'"),
+        ((), "--name NAME"),
+    ):
+        result = CliRunner().invoke(rllib_command, ["tune", "--resume", *words])
+        assert result.exit_code == 2 and named in result.output
+
+
+def test_an_experiment_of_a_function_is_not_continued_by_a_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tune.run(lambda config: {"loss": 1.0}, name="f", verbose=0)
+    result = CliRunner().invoke(rllib_command, ["tune", "--resume", "--name", "f"])
+    assert result.exit_code == 2 and "Repeat its command or its program" in result.output
 
 
 def test_a_seed_repeats_what_a_scheduler_by_name_draws(tmp_path):

@@ -33,7 +33,7 @@ from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import described, is_several, names
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import prepare
-from rllib.tune.running.tuner import raise_for_failures
+from rllib.tune.running.tuner import raise_for_failures, saved_experiment
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher, domains
 from rllib.tune.search.space import is_grid
@@ -76,7 +76,8 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 @click.option("--seed", type=int, help="Seed of searcher, scheduler and first sample; the next has one more. With "
               "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
-@click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
+@click.option("--resume", is_flag=True, help="Continue the experiment of this --name. ALGO, ENV and settings may be "
+              "left out, or are the same again.")  # fmt: skip
 @click.option("--results-dir", type=LocalPath(file_okay=False), default="results", show_default=True,
               help="Directory in which experiments get their own.")  # fmt: skip
 @storage_option("each experiment")
@@ -94,17 +95,21 @@ def command(
     rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 --trials 20 --scheduler asha --stop iterations=50
     rllib tune -f search.yaml
 
-    Ctrl-C ends the experiment; --name NAME --resume continues it.
+    Ctrl-C ends the experiment; rllib tune --name NAME --resume continues it, with its own settings.
     """
     with reported(verbose):
         folders, chosen = folders_of(results_dir, storage_path), _chosen(words)
         with user_input():
             typed(chosen)
-            experiments = [
-                _settings(words, below, is_search, options, load_user_code)
-                for below in (load_specs(find_file(file), chosen) if file else [None])
-            ]
-            refuse_one_name(experiments, options)
+            if resume and not (chosen or file):
+                _refuse_fixed(words, is_search, options)
+                experiments = [_given(options)]
+            else:
+                experiments = [
+                    _settings(words, below, is_search, options, load_user_code)
+                    for below in (load_specs(find_file(file), chosen) if file else [None])
+                ]
+                refuse_one_name(experiments, options)
         for settings in experiments:
             search(settings, folders, quiet, resume, load_user_code)
 
@@ -115,7 +120,8 @@ def search(
     """Runs a search, and prints its results.
 
     Args:
-        settings: keys of the file and of the command line, which takes precedence.
+        settings: keys of the file and of the command line, which takes precedence. Without an algorithm, the
+            experiment that is continued has its own.
         folders: in which experiments get their own.
         quiet: whether only the best trial is shown.
         resume: whether to continue the experiment of this name.
@@ -127,7 +133,10 @@ def search(
     """
     config = settings.get("config") or {}
     with user_input(), hint_at_stop(config), _hint_at_search(config):
-        spec = _spec(settings, folders, resume, quiet)
+        if resume and "algorithm" not in settings:
+            spec = _saved_spec(settings, folders, quiet, load_user_code)
+        else:
+            spec = _spec(settings, folders, resume, quiet)
         names = spec.config.get("env"), spec.trainable
         flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
         runner, spec = prepare(replace(spec, load_user_code=load_user_code))
@@ -165,17 +174,32 @@ def _settings(
     if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
     fixed, searched = _split_at_search([word for word in words if is_assignment(word)]) if is_search else (words, ())
-    given = {key: value for key, value in options.items() if value not in (None, ())}
-    for key in {"metric", "mode"} & given.keys():
-        given[key] = list(given[key]) if len(given[key]) > 1 else given[key][0]
+    given = _given(options)
     if names:
         given.update(algorithm=names[0], env=names[1])
-    given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if is_assignment(word)], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
     below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
+
+
+def _given(options: dict) -> dict[str, Any]:
+    """Keys of an experiment that options give."""
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    for key in {"metric", "mode"} & given.keys():
+        given[key] = list(given[key]) if len(given[key]) > 1 else given[key][0]
+    return {**given, "stop": parse_stop(given.get("stop", ()))}
+
+
+def _refuse_fixed(words: tuple[str, ...], is_search: bool, options: dict) -> None:
+    """Raises a Mistake for what an experiment that is continued, and has its own settings, cannot change."""
+    if not options["name"]:
+        raise Mistake("say which experiment to continue: rllib tune --name NAME --resume")
+    flags = {"seed": "--seed", "num_seeds": "--num-seeds", "scheduler": "--scheduler", "search_alg": "--searcher"}
+    given = [f"{flag} {options[name]}" for name, flag in flags.items() if options[name] is not None]
+    if fixed := [*given, *(["--search"] if is_search else []), *map(shlex.quote, words)]:
+        raise Mistake(f"--resume continues with the settings that the experiment has; leave out {' '.join(fixed)}")
 
 
 def _chosen(words: tuple[str, ...]) -> dict[str, str]:
@@ -222,6 +246,19 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
         config=config, search_alg=searcher, scheduler=scheduler, storage_path=folders.storage,
         local_dir=folders.results, resume=resume, verbose=0 if quiet else 1,
     )  # fmt: skip
+
+
+def _saved_spec(settings: dict[str, Any], folders: Folders, quiet: bool, load_user_code: bool) -> ExperimentSpec:
+    """The experiment that `--name NAME --resume` continues, with its own settings where the options give no others."""
+    own = {"num_samples" if key == "trials" else key: value for key, value in settings.items() if key != "stop"}
+    given = ExperimentSpec(
+        **own, stop=stop_keys(settings["stop"], {}) or None, storage_path=folders.storage, local_dir=folders.results,
+        resume=True, verbose=0 if quiet else 1, load_user_code=load_user_code,
+    )  # fmt: skip
+    spec = saved_experiment(given)
+    if load_user_code:
+        typed(spec.config)
+    return spec
 
 
 def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None, **more: Any) -> Any:

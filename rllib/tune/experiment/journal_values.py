@@ -26,7 +26,7 @@ from rllib.tune import schedulers
 from rllib.tune import search as searchers
 from rllib.tune.experiment import stoppers
 from rllib.tune.experiment.spec import CheckpointConfig, FailureConfig
-from rllib.tune.search import domains
+from rllib.tune.search import domains, wrappers
 from rllib.tune.search.domains import Choice, Domain
 from rllib.tune.search.space import is_grid
 from rllib.tune.trainables.resources import PlacementGroupFactory
@@ -39,7 +39,7 @@ _COLLECTIONS = {set: iter, Counter: Counter.items}
 _CLASSES = {
     cls.__name__: cls
     for cls in (
-        *(each for module in (domains, schedulers, searchers, stoppers) for each in vars(module).values()),
+        *(each for module in (domains, schedulers, searchers, stoppers, wrappers) for each in vars(module).values()),
         CheckpointConfig,
         FailureConfig,
         PlacementGroupFactory,

@@ -111,7 +111,7 @@ class Tuner:
             storage = path.parent
         given = replace(given, config=None if param_space is None else given.config, load_user_code=load_user_code)
         tuner._spec = replace(
-            _with_saved_settings(given, path),
+            with_saved_settings(given, path),
             name=path.name,
             storage_path=storage,
             resume="ERRORED_ONLY"
@@ -135,7 +135,7 @@ class Tuner:
         return ResultGrid(ExperimentAnalysis(self._spec.results_dir / self._spec.name))
 
 
-def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
+def with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
     """The spec with the settings of the experiment in a directory, unless it has others; a config of None is none.
 
     Raises:
@@ -158,6 +158,32 @@ def _with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
         settings.pop("resources_per_trial", None)
     num_samples = header["num_samples"] if given.num_samples == 1 else given.num_samples
     return replace(make_spec(settings, "Tuner", given), num_samples=num_samples)
+
+
+def saved_experiment(given: ExperimentSpec) -> ExperimentSpec:
+    """The spec of the experiment that `name` and `resume` continue, by the name of its trainable and its own settings.
+
+    Args:
+        given: without trainable and config; other settings than the defaults replace the experiment's own.
+
+    Raises:
+        ValueError: if there is no such experiment, or its trainable is known by no name; as `Tuner.restore`.
+    """
+    path = path_to_resume(given, given.name)
+    if path is None:
+        places = f"{given.results_dir} or {given.storage_url}" if given.storage_url else given.results_dir
+        raise ValueError(f"there is no experiment {given.name!r} in {places} to resume")
+    name = read_records(journal_file(path))[0].get("trainable")
+    if not isinstance(name, str):
+        raise DamagedFileError(f"{journal_file(path)} is damaged: its first record names no trainable")
+    try:
+        resolve_trainable(name)
+    except ValueError as error:
+        raise ValueError(
+            f"the experiment in {path} runs {name!r}, which no name stands for here. Repeat its command or its program "
+            "with resume, which says what that is."
+        ) from error
+    return with_saved_settings(replace(given, trainable=name), path)
 
 
 def _has_saved(space: Mapping[str, Any], path: Path) -> bool:
@@ -247,7 +273,7 @@ def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
         resolved = resolve_trainable(spec.trainable)
         found = path_to_resume(spec, resolved.name)
         if found and not _has_saved(merged_config(resolved, None), found):
-            spec = _with_saved_settings(spec, found)
+            spec = with_saved_settings(spec, found)
     runner, spec = prepare(spec)
     try:
         runner.run()

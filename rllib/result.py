@@ -4,6 +4,7 @@
 `stored_names` maps them to stored keys, for all readers of results, of their numbers and of their files.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -110,6 +111,20 @@ LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
 _KNOWN = frozenset((EXTERNAL, ENV_TASK, LOGGED)).union(
     RESULT_KEYS, COST_RESULT_KEYS, AGENT_RESULT_KEYS, LATER_RESULT_KEYS
 )
+
+
+# Stored keys with numbers that are never negative: counts, lengths and times.
+_FROM_ZERO = frozenset(
+    key
+    for key in RESULT_KEYS | AGENT_RESULT_KEYS
+    if re.match("num_|time_|episodes_|episode_len|.*(timesteps_|iteration|steps_sampled|len_mean|episode$)", key)
+)
+
+
+def counts_from_zero(name: str) -> bool:
+    """Whether the number under this result key, by any of its names, is a count, length or time: never negative."""
+    names = (each.removeprefix("evaluation/") for each in stored_names(name) or [name])
+    return any(each.partition("/")[0] in _FROM_ZERO for each in names)
 
 
 def stored_names(name: str) -> list[str]:

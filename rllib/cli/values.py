@@ -1,5 +1,6 @@
 """Parses values that users type: YAML, in files and in key=value arguments."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +29,20 @@ class LocalPath(click.Path):
 
     def convert(self, value, param, ctx):
         return super().convert(os.path.expanduser(value), param, ctx)
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds."""
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+# Seeds of everything random.
+SEED = click.IntRange(min=0)
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,7 +1,11 @@
 import math
+from collections.abc import Iterator
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from rllib.cli import command
 from rllib.cli.values import (
     is_assignment,
     iteration_goal,
@@ -111,3 +115,34 @@ def test_unknown_keys_are_told_with_the_nearest():
 )
 def test_goals_that_end_an_iteration(thresholds, goal):
     assert iteration_goal(thresholds) == goal
+
+
+def _options(of: click.Command, name: str = "rllib") -> Iterator:
+    """(command, option) of all commands below one."""
+    if isinstance(of, click.Group):
+        for each in of.list_commands(click.Context(of)):
+            yield from _options(of.get_command(click.Context(of), each), f"{name} {each}")
+    for option in of.params:
+        if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+            yield pytest.param(option, id=f"{name} {option.opts[-1]}")
+
+
+# Options that take any number: values of metrics.
+_OF_METRICS = ("--goal",)
+
+
+@pytest.mark.parametrize("option", list(_options(command)))
+def test_an_option_takes_numbers_that_mean_something(option):
+    """No NaN or infinity anywhere, and no count, seed or duration below 0; -1 where it means "any number"."""
+    for wrong in ("nan", "inf", "-inf", *(() if option.opts[-1] in _OF_METRICS else ("-5",))):
+        with pytest.raises(click.BadParameter):
+            option.type.convert(wrong, option, None)
+
+
+@pytest.mark.parametrize("verb", ["train", "tune"])
+@pytest.mark.parametrize("stop", ["steps=-5", "iterations=0", "time=-1", "num_env_steps_sampled_lifetime=0"])
+def test_a_stop_that_every_result_reaches_is_refused_before_anything_begins(verb, stop, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [verb, "PPO", "CartPole-v1", "--stop", "episode_reward_mean=100", "--stop", stop]
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 2 and "must be > 0" in result.output and not list(tmp_path.iterdir())

@@ -33,6 +33,29 @@ def test_dicts_reach_into_nested_results():
     assert make_stopper(None).reached("t", {"a": 1}) is None
 
 
+@pytest.mark.parametrize("threshold", [0, -5, -0.5])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "training_iteration", "timesteps_total", "time_total_s", "episodes_total", "num_env_steps_sampled",
+        "num_env_steps_sampled_lifetime", "env_runners/num_env_steps_sampled_lifetime", "agent_timesteps_total",
+        "agent_steps_sampled/a", "evaluation/episodes_this_iter", "env_runners/num_episodes_lifetime",
+        "learners/__all_modules__/num_env_steps_trained_lifetime", "iterations_since_restore", "time_since_restore",
+    ],
+)  # fmt: skip
+def test_a_count_that_every_result_reaches_is_refused(key, threshold):
+    with pytest.raises(ValueError, match=f"stop: {key} must be > 0"):
+        make_stopper({"episode_reward_mean": 1, key: threshold})
+    assert make_stopper({key: 0.5})
+
+
+@pytest.mark.parametrize(
+    "key", ["episode_reward_mean", "env_runners/episode_return_mean", "m", "custom_metrics/m"]
+)
+def test_returns_and_own_metrics_may_end_below_zero(key):
+    assert make_stopper({key: -5}).reached("t", {key: -4}) or "/" in key
+
+
 def test_functions():
     stopper = make_stopper(lambda trial_id, result: trial_id == "x" and result["m"] > 1)
     assert stopper("x", {"m": 2}) and not stopper("y", {"m": 2}) and not stopper.stop_all()

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.values import LocalPath
+from rllib.cli.values import LocalPath, Number
 from rllib.progress import counted
 from rllib.runs.drawing import RETURN, STEPS, title_of
 from rllib.runs.measures import (
@@ -39,8 +39,8 @@ _THRESHOLDS = 11
 @click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True,
               help="Whether more or less of it is better.")  # fmt: skip
 @click.option("--x", default=STEPS, show_default=True, help="Result key of the steps.")
-@click.option("--at", type=float, metavar="STEPS", help="Compare there [default: the last steps that all runs have "
-              "reached].")  # fmt: skip
+@click.option("--at", type=Number(min=0), metavar="STEPS", help="Compare there [default: the last steps that all "
+              "runs have reached].")  # fmt: skip
 @click.option("--scale", multiple=True, metavar="ENV=LOW:HIGH", help="Values of the metric that count as 0 and 1, for "
               "the averages over several environments; repeatable.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

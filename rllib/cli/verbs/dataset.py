@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input, writing
+from rllib.cli.values import Number
 from rllib.offline.dataset import Dataset
 from rllib.offline.options import ReadOptions
 from rllib.offline.validation import faults
@@ -113,14 +114,17 @@ def _spaces_of(env: str) -> tuple[dict[str, Any], int | None]:
     return {"observation_space": made.observation_space, "action_space": made.action_space}, limit
 
 
+_SHARE = Number(0, 1, min_open=True)
+
+
 @command.command("convert")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.argument("target", metavar="DST")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Of DST [default: as its name ends].")
-@click.option("--top", type=float, metavar="SHARE", help="Keep the episodes with the highest returns.")
+@click.option("--top", type=_SHARE, metavar="SHARE", help="Keep the episodes with the highest returns.")
 @click.option("--take", type=click.IntRange(min=1), metavar="N", help="Keep the first N steps, after --top.")
-@click.option("--split", type=float, metavar="SHARE", help="Write this share of the episodes, drawn at random, to DST, "
-              "and the others beside it, to DST_rest.")  # fmt: skip
+@click.option("--split", type=_SHARE, metavar="SHARE", help="Write this share of the episodes, drawn at random, to "
+              "DST, and the others beside it, to DST_rest.")  # fmt: skip
 @click.option("--normalized-actions", type=click.Choice(["yes", "no"]), default="no", show_default=True,
               help="Write actions in [-1, 1], which spans the bounds of their space, as RLlib does.")  # fmt: skip
 @_VERBOSE

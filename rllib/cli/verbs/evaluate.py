@@ -18,7 +18,7 @@ from rllib.cli.policy_table import policy_table
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.seeds.folder import checkpoints_of_seeds
 from rllib.cli.user_code import load_user_code_option, typed
-from rllib.cli.values import LocalPath, parse_mapping
+from rllib.cli.values import SEED, LocalPath, parse_mapping
 from rllib.cli.verbs.record import write_steps
 from rllib.progress import counted
 from rllib.runs.measures import interval, iqm
@@ -37,7 +37,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--env", metavar="ENV", help="Play there [default: in the environment of the training run].")
 @click.option("--algo", "--run", "algorithm_name", metavar="ALGO", help="In Ray's spelling; it has to be CHECKPOINT's.")
 @click.option("--config", metavar="MAPPING", help="Settings to change, as JSON or YAML.")
-@click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
+@click.option("--seed", type=SEED, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
 @click.option("--data", type=LocalPath(), help="Play nothing, and estimate the return from these recorded steps.")
 @click.option("--estimators", default="is,wis,dm,dr", show_default=True, help="With --data: how to estimate.")

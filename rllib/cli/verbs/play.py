@@ -16,6 +16,7 @@ from rllib.cli.human import Human
 from rllib.cli.policy_table import policy_table
 from rllib.cli.seats import SeatedAlgorithms, Seating, seat_options
 from rllib.cli.user_code import load_user_code_option
+from rllib.cli.values import SEED, Number
 from rllib.env.episodes import Episode
 from rllib.runs.video import VideoFile, draw_without_display, has_display
 from rllib.storage.local_path import local_path
@@ -26,9 +27,9 @@ def acting_options(command: Callable) -> Callable:
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
         load_user_code_option("CHECKPOINT"),
-        click.option("--fps", type=click.FloatRange(min=0.1), help="Frames a second [default: the environment's]."),
+        click.option("--fps", type=Number(min=0.1), help="Frames a second [default: the environment's]."),
         click.option("--explore/--no-explore", help="Sample actions, instead of taking the most likely ones."),
-        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the environment."),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Of the environment."),
         seat_options,
     ):
         command = option(command)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input, writing
-from rllib.cli.values import LocalPath
+from rllib.cli.values import LocalPath, Number
 from rllib.runs.drawing import WIDTH
 from rllib.tune.reporting.plots import KINDS, names_apart, plot, read_objective, read_runs
 
@@ -20,8 +20,8 @@ from rllib.tune.reporting.plots import KINDS, names_apart, plot, read_objective,
               "experiment, else max].")  # fmt: skip
 @click.option("--x", default="timesteps_total", show_default=True, help="Result key of the horizontal axis.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: what applies].")
-@click.option("--goal", type=float, help="A line at this value  [default: the goal at which the runs were to stop].")
-@click.option("--width", type=click.FloatRange(2, 40), default=WIDTH, show_default=True, help="Inches.")
+@click.option("--goal", type=Number(), help="A line at this value  [default: the goal at which the runs were to stop].")
+@click.option("--width", type=Number(2, 40), default=WIDTH, show_default=True, help="Inches.")
 def command(directories, out, metric, mode, x, kinds, goal, width) -> None:
     """Draw the runs in the directories RUN, of `rllib train` or `rllib tune`, into one HTML file or picture.
 

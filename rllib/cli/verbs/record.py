@@ -13,7 +13,7 @@ from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.seats import Seating
-from rllib.cli.values import LocalPath
+from rllib.cli.values import LocalPath, Number
 from rllib.cli.verbs.play import acting_options, show, video_of
 from rllib.offline.writing.minari_sets import PREFIX, check_name
 from rllib.offline.writing.rolling import new_run_id
@@ -33,9 +33,9 @@ _OF_VIDEOS = ("output", "fps")
 @click.option("--episodes", type=click.IntRange(min=1), help="How many to play [default: 1 for a video].")
 @click.option("--steps", type=click.IntRange(min=1), help="With --to: number of steps, instead of episodes [default: "
               "10000].")  # fmt: skip
-@click.option("--random", "random_share", type=click.FloatRange(0, 1), metavar="SHARE",
+@click.option("--random", "random_share", type=Number(0, 1), metavar="SHARE",
               help="With --to: share of the steps with a random action.")  # fmt: skip
-@click.option("--noise", type=click.FloatRange(min=0), metavar="STD", help="With --to: noise on continuous actions, "
+@click.option("--noise", type=Number(min=0), metavar="STD", help="With --to: noise on continuous actions, "
               "where [-1, 1] spans their bounds.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=0), metavar="K", help="With --to: processes that act [default: this "
               "one].")  # fmt: skip

@@ -13,7 +13,7 @@ from rllib.cli.checkpoints import PLACE, latest
 from rllib.cli.failures import Mistake, reported, told
 from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.user_code import load_user_code_option
-from rllib.cli.values import LocalPath, parse_assignments
+from rllib.cli.values import LocalPath, Number, parse_assignments
 from rllib.remote.url import is_url
 from rllib.serving.learning.progress import holds_first_alone, prepare_directory
 from rllib.serving.learning.settings import LearningSettings
@@ -41,17 +41,17 @@ _COUNT = click.IntRange(min=1)
 @click.option("--learn", is_flag=True, help="Learn from the rewards that clients give (POST /reward).")
 @click.option("--learn-to", type=LocalPath(), help="Checkpoints of --learn [default: CHECKPOINT_learned].")
 @click.option("--set", "words", multiple=True, metavar="SETTING=VALUE", help="Of the algorithm that learns.")
-@click.option("--canary-share", type=click.FloatRange(0, 0.5, min_open=True), default=0.1, show_default=True,
+@click.option("--canary-share", type=Number(0, 0.5, min_open=True), default=0.1, show_default=True,
               help="Share of the episodes in which a candidate acts.")  # fmt: skip
 @click.option("--trial-episodes", type=click.IntRange(min=2), default=20, show_default=True,
               help="Of a candidate and of the served policy, before they are compared.")  # fmt: skip
-@click.option("--margin", type=click.FloatRange(min=0), default=0.25, show_default=True,
+@click.option("--margin", type=Number(min=0), default=0.25, show_default=True,
               help="How much worse a candidate may be, in standard deviations.")  # fmt: skip
 @click.option("--offer-every", type=_COUNT, default=1000, show_default=True, help="Steps learned per candidate.")
 @click.option("--block-episodes", type=click.IntRange(min=5), default=20, show_default=True,
               help="Episodes of the served policy that vouch for a period.")  # fmt: skip
-@click.option("--reward-limit", type=click.FloatRange(min=0, min_open=True), help="Clip rewards to +- it.")
-@click.option("--reward-timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+@click.option("--reward-limit", type=Number(min=0, min_open=True), help="Clip rewards to +- it.")
+@click.option("--reward-timeout", type=Number(min=0, min_open=True), default=600.0, show_default=True,
               help="Seconds that a reward may take.")  # fmt: skip
 @click.option("--max-episode-steps", type=_COUNT, default=1000, show_default=True, help="Longer ones are cut.")
 @click.option("--policy", "policy_id", help="Serve it alone, where CHECKPOINT holds several [default: all].")

@@ -32,6 +32,7 @@ from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec,
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import (
+    SEED,
     LocalPath,
     hint_at_stop,
     is_assignment,
@@ -123,7 +124,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "tuned example is taken beside them.")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
-@click.option("--seed", type=int, help="Seed of everything random; equal seeds give equal runs.")
+@click.option("--seed", type=SEED, help="Seed of everything random; equal seeds give equal runs.")
 @click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Train N seeds, from --seed or 0 on, side by "
               "side on the cores that are there, each in a directory of one folder.")  # fmt: skip
 @click.option("--resume", metavar="RUN", type=PLACE, help="Continue the run in this directory, or at this URL, from "

@@ -17,7 +17,9 @@ from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import (
+    SEED,
     LocalPath,
+    Number,
     hint_at_stop,
     is_assignment,
     nested,
@@ -70,10 +72,11 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
     "--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, nsga2, bayesopt, cmaes or qmc."
 )
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
-@click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
+@click.option("--time-budget", "time_budget_s", type=Number(min=0, min_open=True), metavar="SECONDS",
+              help="Time for the whole experiment.")  # fmt: skip
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Seed of searcher, scheduler and first sample; the next has one more. With "
+@click.option("--seed", type=SEED, help="Seed of searcher, scheduler and first sample; the next has one more. With "
               "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Continue the experiment of this --name. ALGO, ENV and settings may be "

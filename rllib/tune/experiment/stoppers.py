@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.progress import counted
+from rllib.result import counts_from_zero
 from rllib.runs.entries import is_number, lookup, read_number, scalar, written_number
 from rllib.tune.checks import check, check_count, check_key, check_mode, check_number, number_in, seconds
 
@@ -77,7 +78,7 @@ class ThresholdStopper(Stopper):
         thresholds: result key or "a/b" path -> the value at which to stop; empty: never.
 
     Raises:
-        ValueError: if a threshold is no finite number.
+        ValueError: if a threshold is no finite number, or one of a count or time that every result reaches.
     """
 
     def __init__(self, thresholds: Mapping[str, float]):
@@ -85,6 +86,8 @@ class ThresholdStopper(Stopper):
         for key, threshold in self.thresholds.items():
             if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not math.isfinite(threshold):
                 raise ValueError(f"stop: {key} needs a number to be reached, but got {thresholds[key]!r}")
+            if threshold <= 0 and counts_from_zero(key):
+                raise ValueError(f"stop: {key} must be > 0, but got {thresholds[key]!r}, which every result reaches")
         self._first: dict[str, float] = {}
 
     def __str__(self):

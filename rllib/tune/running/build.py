@@ -236,7 +236,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     ):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)
-        rule = {-1: "> 0, or -1", 0: ">= 0", 1: ">= 1"}[lowest]
+        rule = "> 0, or -1" if name == "num_samples" else f">= {lowest}"
         check(name, value, holds, f"a whole number {rule}")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")

@@ -1,6 +1,7 @@
 """Bad input: messages that help, and the results of the other trials."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rllib.errors import TuneError
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import check_spec
+from rllib.tune.schedulers import PB2, PopulationBasedTraining, PopulationBasedTrainingReplay
 from rllib.tune.search.base import Searcher
 from rllib.tune.trainables.resolve import resolve_trainable
 
@@ -347,6 +349,81 @@ def test_each_value_of_a_grid_is_checked_before_the_first_trial(space, message):
         check_spec(ExperimentSpec(**settings), resolve_trainable("PPO"))
 
 
-def test_what_a_range_draws_is_not_checked():
-    config = {"env": "CartPole-v1", "lr": tune.uniform(-1, 0), "model": {"fcnet_hiddens": [tune.randint(-2, 0)]}}
-    check_spec(ExperimentSpec(trainable="PPO", config=config), resolve_trainable("PPO"))
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"lr": tune.uniform(-1, 0)}, r"search space has lr=-0.9"),
+        ({"clip_param": tune.uniform(0, 1)}, None),  # which draws 0 with probability 0
+        ({"lr": tune.loguniform(1e-5, 1)}, None),
+        ({"lr": tune.randn(1e-3, 1e-4)}, None),  # may be negative
+        ({"clip_param": tune.quniform(0, 1, 0.1)}, r"search space has clip_param=0.0"),
+        ({"num_sgd_iter": tune.randint(0, 9)}, r"search space has num_sgd_iter=0"),
+        ({"num_sgd_iter": tune.uniform(1, 9)}, r"search space has num_sgd_iter=1.0"),
+        ({"train_batch_size": 100, "sgd_minibatch_size": tune.randint(10, 200)}, "has sgd_minibatch_size=199"),
+        ({"train_batch_size": tune.randint(50, 500), "sgd_minibatch_size": tune.randint(10, 200)}, None),
+        ({"model": {"fcnet_hiddens": [tune.randint(-2, 0)]}}, r"search space has model=\{'fcnet_hiddens': \[-2\]"),
+    ],
+)
+def test_the_ends_of_a_range_are_checked_before_the_first_trial(space, message):
+    _checks({"config": space}, message)
+
+
+def _checks(settings, message):
+    settings = {**settings, "config": {"env": "CartPole-v1", **settings.get("config", {})}}
+    if message is None:
+        check_spec(ExperimentSpec(trainable="PPO", **settings), resolve_trainable("PPO"))
+        return
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_spec(ExperimentSpec(trainable="PPO", **settings), resolve_trainable("PPO"))
+
+
+_MUTATIONS = [
+    ({"lr": [1e-3, -1.0]}, "{} has lr=-1.0"),
+    ({"lr": [1e-3, 1e-4], "sgd_stepsize": (1e-3, "x")}, "{} has sgd_stepsize='x'"),
+    ({"learning_rte": [1e-3]}, "{}: .*learning_rte"),
+    ({"nothing_of_ppo": lambda: 1}, "{}: .*nothing_of_ppo"),
+    ({"lr": tune.uniform(-1, 1)}, "{} has lr=-0.99"),
+    ({"lr": lambda: -1.0}, None),  # what a function returns is known when it is called
+    ({"num_sgd_iter": tune.uniform(1, 9)}, "{} has num_sgd_iter=1.0"),
+    ({"model": {"fcnet_hiddens": [[8], "x"]}}, r"{} has model=\{{'fcnet_hiddens': 'x'"),
+    ({"model": {"nothing": [1]}}, "{}.*nothing"),
+    ({"training": {"lr": [-1.0]}}, r"{} has training=\{{'lr': -1.0"),
+    ({"sgd_minibatch_size": [8, 64]}, None),  # both below train_batch_size=200, and the default is not used
+    ({"sgd_minibatch_size": [8, 640]}, "{} has sgd_minibatch_size=640"),
+    ({"sgd_minibatch_size": [8, 640], "train_batch_size": [100, 700]}, None),
+    ({"lambda": [0.9, 1.0], "gamma": [0.9, 1.5]}, "{} has gamma=1.5"),
+]
+
+
+@pytest.mark.parametrize(("mutations", "message"), _MUTATIONS)
+def test_mutations_are_checked_before_the_first_trial(mutations, message):
+    scheduler = PopulationBasedTraining(hyperparam_mutations=mutations)
+    _checks(
+        {"config": {"train_batch_size": 200}, "scheduler": scheduler},
+        message and message.format("hyperparam_mutations"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "config", "message"),
+    [
+        ({"lr": [1e-5, 1e-3]}, {}, None),
+        ({"lr": [-1.0, 1e-3]}, {}, "hyperparam_bounds has lr=-"),
+        ({"clip_param": [0.0, 0.3]}, {}, None),
+        ({"nothing": [0.0, 1.0]}, {}, "hyperparam_bounds: .*nothing"),
+        ({"num_sgd_iter": [1, 8]}, {"num_sgd_iter": 2}, None),  # whole, as the configuration's
+        ({"num_sgd_iter": [1, 8]}, {"num_sgd_iter": tune.randint(1, 8)}, None),
+        ({"num_sgd_iter": [1, 8]}, {"num_sgd_iter": tune.grid_search([1, 8])}, None),
+        ({"num_sgd_iter": [1, 8]}, {}, r"hyperparam_bounds has num_sgd_iter=1\.0"),
+        ({"num_sgd_iter": tune.randint(0, 8)}, {"num_sgd_iter": 2}, "hyperparam_bounds has num_sgd_iter=0"),
+    ],
+)
+def test_bounds_are_checked_before_the_first_trial(bounds, config, message):
+    _checks({"config": config, "scheduler": PB2(hyperparam_bounds=bounds)}, message)
+
+
+@pytest.mark.parametrize("changed, message", [({"lr": 1e-4}, None), ({"lr": -1.0}, "policy_file has lr=-1.0")])
+def test_what_is_replayed_is_checked_before_the_first_trial(tmp_path, changed, message):
+    first = {"env": "CartPole-v1", "lr": 1e-3}
+    (tmp_path / "policy.txt").write_text(json.dumps(["a", "b", 1, 1, first, {**first, **changed}, {}]))
+    _checks({"scheduler": PopulationBasedTrainingReplay(tmp_path / "policy.txt")}, message)

@@ -35,6 +35,7 @@ from rllib.tune.running.seeds import SeveralSeeds
 from rllib.tune.running.trial_events import TensorBoardCallback
 from rllib.tune.running.trials import Trials
 from rllib.tune.schedulers import create_scheduler
+from rllib.tune.schedulers.base import TrialScheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.search.base import announce_search
 from rllib.tune.search.space import evaluated_params, holds_domains, is_grid, options_of
@@ -265,21 +266,53 @@ def _check_first_seed(seed: Any, num_seeds: int) -> None:
         )
 
 
-def _check_options(config: ConfigObject, drawn: Mapping[str, Any], undecided: Mapping[str, set[str]]) -> None:
-    """Refuses values of grids and choices that are invalid by themselves, or with the settings that are not searched.
+def _check_options(
+    config: ConfigObject, drawn: Mapping[str, Any], undecided: Mapping[str, set[str]], what: str = "the search space"
+) -> None:
+    """Refuses options, and ends of ranges, that are invalid by themselves, or with the settings that do not vary.
+
+    Args:
+        config: settings of all trials.
+        drawn: names of settings, or sections -> what is drawn.
+        undecided: all names that vary -> settings that they decide.
+        what: where the values are, for messages.
 
     Raises:
         ValueError, TypeError: naming the setting and the value.
     """
     for name, value in drawn.items():
-        others = set().union(*(decides for other, decides in undecided.items() if other != name))
+        others = set().union(*undecided.values()) - undecided[name]
         for option in options_of(value):
             trial = config.copy(copy_frozen=False)
             try:
                 trial.update_from_dict({name: option})
                 ConfigObject.validate(trial, others)
             except (TypeError, ValueError) as error:
-                raise surrounded(error, f"the search space has {name}={option!r:.200}: ") from None
+                raise surrounded(error, f"{what} has {name}={option!r:.200}: ") from None
+
+
+def _decided(config: ConfigObject, drawn: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Names of settings, or sections, whose values are drawn -> settings that they decide.
+
+    Raises:
+        TypeError: for an unknown name, with the nearest.
+    """
+    decided: dict[str, set[str]] = {}
+    for name, value in drawn.items():
+        if name in config:
+            decided[name] = set(config.overrides(**{name: config[name]}))  # its own name
+        elif isinstance(value, Mapping) and not is_grid(value):  # a section
+            decided[name] = set(config.keys())
+        else:
+            config.update_from_dict({name: None})  # raises, with the nearest name
+    return decided
+
+
+def _changed_by(scheduler, space: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """(values that a scheduler may give to trials, as a search space; its argument that says so)."""
+    if not isinstance(scheduler, TrialScheduler):  # by its name it changes what is searched
+        return {}, ""
+    return scheduler.changes(space), scheduler.changing_argument
 
 
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
@@ -288,17 +321,18 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
     config = trainable.algorithm_class.config_class()
     drawn = {name: value for name, value in space.items() if holds_domains(value)}
     config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
-    undecided: dict[str, set[str]] = {}  # drawn name -> settings that it decides
-    for name, value in drawn.items():
-        if name in config:
-            undecided[name] = set(config.overrides(**{name: config[name]}))  # its own name
-        elif isinstance(value, Mapping) and not is_grid(value):  # a section
-            undecided[name] = set(config.keys())
-        else:
-            config.update_from_dict({name: None})  # raises, with the nearest name
-    if drawn:
-        ConfigObject.validate(config, set().union(*undecided.values()))
-        _check_options(config, drawn, undecided)
+    undecided = _decided(config, drawn)
+    changed, what = _changed_by(spec.scheduler, space)
+    try:
+        changing = _decided(config, changed)
+    except TypeError as error:
+        raise surrounded(error, f"{what}: ") from None
+    if drawn or changed:
+        given = set(config.overrides(**{name: config[name] for name in space if name in config}))
+        first = {name: decides - given for name, decides in changing.items()}  # which the scheduler draws
+        ConfigObject.validate(config, set().union(*undecided.values(), *first.values()))
+        _check_options(config, drawn, undecided | first)
+        _check_options(config, changed, undecided | changing, what)
     else:
         config.validate()
     is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler

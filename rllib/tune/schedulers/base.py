@@ -63,6 +63,8 @@ class TrialScheduler:
 
     CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
     needs_metric = True
+    # The argument that says what it may change.
+    changing_argument = ""
 
     def __init__(self, metric: str | None = None, mode: str | None = None, time_attr: str = "training_iteration"):
         self.metric, self.mode, self.time_attr = metric, check_mode(mode), time_attr
@@ -75,6 +77,10 @@ class TrialScheduler:
         """
         self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
         return True
+
+    def changes(self, space: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Values that it may give to trials of a search space, as a search space."""
+        return {}
 
     def on_trial_add(self, runner: Runner, trial) -> None:
         """A trial has joined the experiment."""

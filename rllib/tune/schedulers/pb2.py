@@ -9,6 +9,7 @@ Departures: the kernel is fitted on a grid (gaussian_process.py); a whole interv
 logarithmic. Ray's own conditions on the score besides; ours has the paper's inputs, settings and time.
 """
 
+import contextlib
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from rllib.tune.checks import check
 from rllib.tune.schedulers.gaussian_process import GaussianProcess, Kernel, fitted_kernel
 from rllib.tune.schedulers.pbt import PopulationBasedTraining
 from rllib.tune.search.domains import Float, Integer
+from rllib.tune.search.space import is_grid
 
 # Number of newest observations that the Gaussian process learns from.
 _MOST_OBSERVATIONS = 100
@@ -100,6 +102,17 @@ class PB2(PopulationBasedTraining):
         self._whole = [list(path) for path, given in _leaves(hyperparam_bounds) if _are_whole(given)]
         self._intervals: dict[str, _Interval] = {}  # of the trials that have reported and not ended
         self._observed: list[tuple[list[float], float, float]] = []  # point, time, rise of the score in an interval
+
+    changing_argument = "hyperparam_bounds"
+
+    def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        """The ranges, of whole numbers where the space has some and the bounds are whole."""
+        ranges = super().changes(space)
+        for path in self._whole:
+            domain = _at(ranges, path)
+            if _holds_whole(space, path):
+                _set(ranges, path, Integer(int(domain.low), int(domain.high), inclusive=True))
+        return ranges
 
     # ------------------------------------------------------------------ observations
 
@@ -230,6 +243,15 @@ def _at(config: Mapping, path: Sequence[str]):
     for key in path:
         config = config[key]
     return config
+
+
+def _holds_whole(space: Mapping, path: Sequence[str]) -> bool:
+    """Whether a search space has a whole number, or draws one, at a path."""
+    with contextlib.suppress(LookupError, TypeError):
+        given = _at(space, path)
+        options = given["grid_search"] if is_grid(given) else getattr(given, "values", [given])
+        return all(isinstance(option, int | Integer) for option in options)
+    return False
 
 
 def _set(config: dict, path: Sequence[str], value) -> None:

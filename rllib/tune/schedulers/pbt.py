@@ -24,7 +24,7 @@ from rllib.runs.entries import encode, is_number, read_number, written_number
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
 from rllib.tune.schedulers.base import TrialScheduler, whole_again
-from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal, position_in
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal, position_in
 
 
 @dataclass
@@ -78,6 +78,8 @@ class PopulationBasedTraining(TrialScheduler):
         seed: seed of all random choices.
     """
 
+    changing_argument = "hyperparam_mutations"
+
     def __init__(
         self,
         time_attr: str = "time_total_s",
@@ -116,6 +118,9 @@ class PopulationBasedTraining(TrialScheduler):
         self._num_draws = self._num_perturbations = 0
         self._next_sync = max(perturbation_interval, burn_in_period)
         self._members: dict[str, _Member] = {}
+
+    def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        return _as_space(self._mutations)
 
     def on_trial_add(self, runner, trial) -> None:
         """Draws first values of hyperparameters that the search space has left out."""
@@ -344,6 +349,17 @@ def _check_mutations(mutations: Mapping, path: str = "") -> None:
             raise ValueError(f"hyperparam_mutations: {name} has no values")
 
 
+def _as_space(mutations: Mapping) -> dict[str, Any]:
+    """Mutations as a search space, which draws what functions return."""
+    return {
+        key: _as_space(how) if isinstance(how, Mapping)
+        else Choice(how) if isinstance(how, list | tuple)
+        else how if isinstance(how, Domain)
+        else Function(how)
+        for key, how in mutations.items()
+    }  # fmt: skip
+
+
 def _filled(config: Mapping, mutations: Mapping, rng: random.Random) -> dict[str, Any]:
     """The configuration with first values for the hyperparameters that it leaves out."""
     config = dict(config)
@@ -426,6 +442,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
     """
 
     needs_metric = False
+    changing_argument = "policy_file"
 
     def __init__(self, policy_file: str | os.PathLike):
         super().__init__()
@@ -443,6 +460,11 @@ class PopulationBasedTrainingReplay(TrialScheduler):
             raise ValueError(f"{path} is no policy file of PBT: {type(error).__name__}: {error}") from None
         self._trial_id: str | None = None
         self._num_done = 0
+
+    def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        configs = [self.config, *(config for _, config in self._changes)]
+        names = dict.fromkeys(name for config in configs for name in config)
+        return {name: Choice([config[name] for config in configs if name in config]) for name in names}
 
     def on_trial_add(self, runner, trial) -> None:
         """Starts with the first configuration.

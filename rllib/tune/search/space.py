@@ -10,13 +10,14 @@ may depend on one another. An option of a choice may hold domains.
 
 import contextlib
 import itertools
+import math
 import random
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rllib.runs.entries import settings_by_path
-from rllib.tune.search.domains import Choice, Domain, Function, grid_search, is_lambda_of_spec
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, grid_search, is_lambda_of_spec
 
 Path = tuple[str | int, ...]
 
@@ -164,14 +165,18 @@ def changeable(space: Mapping, kind=Domain) -> dict[str, Any]:
 
 
 def options_of(node) -> list:
-    """Values of a part of a space in which each option of its grids and choices occurs.
+    """Values of a part of a space in which each option of its grids and choices, and both ends of its ranges, occur.
 
     Several of them are not combined; the first option stands for the others. [] if other domains are among them, whose
-    values cannot be listed.
+    values cannot be listed. An end that is drawn with probability 0 stands for the number beside it.
     """
     if is_grid(node) or isinstance(node, Choice):
         options = [options_of(each) for each in (node["grid_search"] if is_grid(node) else node.values)]
         return [value for of_one in options for value in of_one] if all(options) else []
+    if isinstance(node, Float) and node.q is None:
+        return [math.nextafter(node.low, node.high), math.nextafter(node.high, node.low)]
+    if isinstance(node, Float | Integer):
+        return [node.low, node.high]
     if isinstance(node, Domain):
         return []
     if not isinstance(node, Mapping | list | tuple):

@@ -226,6 +226,8 @@ KEYS_WITHOUT_EFFECT: Mapping[str, Mapping[str, tuple]] = {
         "no_local_replay_buffer": (False,),
         "replay_buffer_shards_colocated_with_driver": (True,),
     },
+    # Of ES and ARS.
+    "evaluation_config": {"num_envs_per_worker": (1,), "observation_filter": ("NoFilter",)},
     "q_model_config": {"post_fcnet_hiddens": ([],), "post_fcnet_activation": (None, "relu")},
 }
 # Keys of a dict setting whose values were another form of other keys: setting -> key -> value -> those keys.
@@ -594,6 +596,80 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
     "alive_bonus_offset": Unavailable((0,), "ARS has .training(offset=...), which is subtracted from rewards"),
 }
+
+# Ray's mark of a key that is no longer there, which its files of settings (params.json) hold, and names that have it in
+# some version. No setting here of these names has a meaning for -1.
+_GONE = -1
+_MARKED_GONE = frozenset(
+    {
+        *RAY_0_8,
+        *("burn_in", "custom_async_evaluation_function", "enable_async_evaluation", "monitor", "policy_map_cache"),
+        *("replay_batch_size", "replay_mode", "replay_sequence_length", "sample_async", "sgd_minibatch_size"),
+        *("target_update_frequency", "use_critic", "use_state_preprocessor", "worker_cls", "input_evaluation"),
+        *("horizon", "soft_horizon", "no_done_at_end", "evaluation_num_episodes"),
+    }
+)
+# What Ray's configs note about themselves, and write into their files: name -> values in which nothing is asked for.
+_NOTES: Mapping[str, tuple] = {
+    **dict.fromkeys(("_is_atari", "_rl_module_spec"), (None, True, False)),
+    **dict.fromkeys(("_env_to_module_connector", "_module_to_env_connector", "_learner_connector"), (None,)),
+    **dict.fromkeys(("_model_config", "_per_module_overrides"), ({}, None)),
+    **dict.fromkeys(
+        (
+            *("_dont_auto_sync_env_runner_states", "_evaluation_parallel_to_training_wo_thread"),
+            *("_run_training_always_in_thread", "_set_off_policy_estimation_methods", "input_spaces_jsonable"),
+        ),
+        (True, False),
+    ),
+    "num_gpu_loader_threads": (8,),
+}
+# Its note of what exploration_config was before it was switched off: any value.
+_PRIOR_EXPLORATION = ("_AlgorithmConfig__prior_exploration_config", "_prior_exploration_config")
+# Defaults of Ray's, as its files have them, that no setting here can have: texts by their beginning.
+_DEFAULTS_OF_RAY: Mapping[str, tuple] = {
+    **dict.fromkeys(
+        ("callbacks", "callbacks_class"),
+        ("<class 'ray.rllib.algorithms.callbacks.DefaultCallbacks'>", "<class 'ray.rllib.callbacks.callbacks.RLlib"),
+    ),
+    "policies": ({"default_policy": [None, None, None, None]}, {"default_policy": {}}),
+    "policy_mapping_fn": ("<function AlgorithmConfig.DEFAULT_POLICY_MAPPING_FN at ",),
+    "sample_collector": ("<class 'ray.rllib.evaluation.collectors.",),
+    "lambda": (1.0,),  # of BC and MARWIL, which do not bootstrap
+    "max_requests_in_flight_per_env_runner": (1,),
+    "max_requests_in_flight_per_replay_worker": (float("inf"),),
+    "smooth_target_policy": ([True], (True,)),
+    "target_network_update_freq": (2,),  # of APPO, in train batches
+    "train_batch_size_per_learner": (None,),
+}
+
+
+# Its defaults of earlier names, which its files have beside the present ones.
+_DEFAULTS_BY_EARLIER_NAMES: Mapping[str, float] = dict.fromkeys(
+    ("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), 3e-4
+)
+
+
+def gives_way(name: str, value) -> bool:
+    """Whether a value, by this name, counts only where the setting has no other one by another name."""
+    return value == {} or (name in _DEFAULTS_BY_EARLIER_NAMES and value == _DEFAULTS_BY_EARLIER_NAMES[name])
+
+
+def is_written_by_ray(name: str, value) -> bool:
+    """Whether this name and value are in Ray's files of settings without asking for anything.
+
+    A number that a setting here can have counts all the same.
+    """
+    if name in _PRIOR_EXPLORATION:
+        return True
+    if type(value) is int and value == _GONE:
+        return name in _MARKED_GONE
+    values = (*_NOTES.get(name, ()), *_DEFAULTS_OF_RAY.get(name, ()))
+    return any(
+        value.startswith(each) if isinstance(each, str) and isinstance(value, str)
+        else type(value) is type(each) and value == each
+        for each in values
+    )  # fmt: skip
+
 
 # What other libraries (and, where they say so, other algorithms of Ray) call it: a hint in the error message, since the
 # values do not always mean the same. The first hint counts whose settings, joined by +, the algorithm has.

@@ -426,23 +426,33 @@ class ConfigObject(Settings):
         resolved: dict[str, Any] = {}
         refused: list[str] = []
         ignored: dict[str, Any] = {}
+        weak: set[str] = set()  # whose values another name's replaces
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
             translated = aliases.value_today(canonical, translated)
             if translated is aliases.NOTHING or self._is_harmless(canonical, translated):
                 continue
             setting = self.settings.get(canonical)
+            if aliases.is_written_by_ray(name, value) and not self._can_have(name, setting, translated):
+                aliases.tell_once(f"{name}={value!r:.80}", f"{name}={value!r:.80} of Ray has no effect here")
+                continue
             if setting is None:
                 problem = self._without_setting(name, canonical, value)
                 if name in aliases.IGNORED:
                     ignored[name] = value
             elif canonical not in resolved:
                 resolved[canonical] = translated
+                if aliases.gives_way(name, value):
+                    weak.add(canonical)
                 problem = self._misplaced(setting, name, section_)
             elif isinstance(translated, Mapping) and (setting.merged or self._is_part(name)):
                 resolved[canonical] = {**resolved[canonical], **translated}
                 problem = None
-            elif _is_same(translated, resolved[canonical]):
+            elif _is_same(translated, resolved[canonical]) or aliases.gives_way(name, value):
+                problem = None
+            elif canonical in weak:
+                resolved[canonical] = translated
+                weak.discard(canonical)
                 problem = None
             elif canonical in aliases.LARGER_OF_TWO:
                 resolved[canonical] = max(translated, resolved[canonical])
@@ -497,7 +507,7 @@ class ConfigObject(Settings):
 
     def _keys_today(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """A dict setting's keys by their names here, without those of Ray that ask for nothing."""
-        default = self.settings[name].default if name in self.settings else {}
+        default = (self.settings[name].default if name in self.settings else None) or {}
         idle, today = aliases.KEYS_WITHOUT_EFFECT.get(name, {}), aliases.KEYS_TODAY.get(name, {})
         kept: dict[str, Any] = {}
         for key, value in given.items():
@@ -523,6 +533,12 @@ class ConfigObject(Settings):
         if is_idle:
             aliases.tell_once(f"{name}={value!r}", f"{name}={value!r} has no effect: {name} keeps its value")
         return is_idle
+
+    def _can_have(self, name: str, setting: Setting | None, value) -> bool:
+        """Whether the setting of this name can have the value, if that is a number."""
+        if setting is None or self._is_part(name) or not isinstance(value, int | float):
+            return False
+        return setting.mistake(setting.converted(value)) is None
 
     def _is_part(self, name: str) -> bool:
         """Whether the name is another era's for a part of a setting, or for its value in another form."""

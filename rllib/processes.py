@@ -1,6 +1,11 @@
 """Processes of a run as the machine sees them: starting the runtime, cores and GPUs that they claim, shared memory."""
 
+import functools
 import logging
+import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +25,23 @@ _WITHOUT_PROCESSES = (
     "Training and evaluation do without: .rollouts(num_rollout_workers=0), .learners(num_learners=0) and "
     ".evaluation(evaluation_num_workers=0)."
 )
+
+
+def exit_when_terminated() -> None:
+    """From now on SIGTERM ends the program as sys.exit does, so that workers stop and open files are closed.
+
+    A program that handles the signal keeps its handler. Without effect in other threads than the main one.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, functools.partial(_exit, os.getpid()))
+
+
+def _exit(process: int, number: int, frame) -> None:
+    if os.getpid() == process:
+        sys.exit(128 + number)  # as a shell reports it
+    signal.signal(number, signal.SIG_DFL)  # a fork has the handler, but not what it ends
+    os.kill(os.getpid(), number)
 
 
 def unpicklable_part(value, name: str) -> str | None:

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -518,3 +519,49 @@ def test_names_of_d4rl_are_read_as_ours():
     assert our_names(list(column_files.D4RL_NAMES.values())) == {
         theirs: ours for ours, theirs in column_files.D4RL_NAMES.items()
     }
+
+
+_KILLED_WHILE_RECORDING = """
+import os, signal, sys, time
+from rllib import PGConfig
+
+workers, format_, directory = sys.argv[1:]
+config = PGConfig().environment("CartPole-v1").rollouts(num_rollout_workers=int(workers)).training(train_batch_size=100)
+with config.offline_data(output=directory, output_config={"format": format_}).build() as algorithm:
+    algorithm.train()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("format_", ["json", "parquet"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_that_sigterm_ends_keeps_its_open_file(tmp_path, workers, format_):
+    command = [sys.executable, "-c", _KILLED_WHILE_RECORDING, str(workers), format_, str(tmp_path / "out")]
+    assert subprocess.run(command, timeout=100, capture_output=True).returncode == 128 + signal.SIGTERM
+    (file,) = (tmp_path / "out").iterdir()
+    assert len(Dataset.from_path(file)) == 100
+
+
+_KILLED_WHILE_WRITING = """
+import multiprocessing, os, signal, sys, time
+import numpy as np
+from rllib.offline.writing.rolling import RollingWriter
+
+writer = RollingWriter(sys.argv[1], "json", {})
+writer.write({"obs": np.zeros((3, 2), np.float32), "rewards": np.zeros(3, np.float32)})
+other = multiprocessing.get_context("fork").Process(target=time.sleep, args=[60])
+other.start()
+other.terminate()  # which has the handler, but must leave the file alone
+other.join()
+print(len([name for name in os.listdir(sys.argv[1]) if name.endswith(".partial")]), flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
+
+
+def test_sigterm_closes_a_writer_of_ones_own(tmp_path):
+    command = [sys.executable, "-c", _KILLED_WHILE_WRITING, str(tmp_path)]
+    found = subprocess.run(command, timeout=100, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (-signal.SIGTERM, "1\n")
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]

@@ -85,6 +85,7 @@ class LinesFile:
             return
         with _naming(self.path), self._file:
             if self.rows:
+                self._file.truncate(self.size_bytes)  # without the part of a line at which a signal came
                 os.fsync(self._file.fileno())
                 os.replace(self._draft, self.path)
             else:

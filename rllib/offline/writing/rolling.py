@@ -1,8 +1,11 @@
 """Files that follow one another while a run goes on, by RLlib's names: output-TIME_RUN_worker-W_N.json."""
 
+import functools
 import math
 import os
 import secrets
+import signal
+import threading
 import time
 import weakref
 from collections.abc import Collection, Mapping
@@ -31,7 +34,7 @@ class RollingWriter:
     """Writes batches of steps into files of a directory, each of limited size and age.
 
     A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls as
-    well. Files of earlier runs stay.
+    well, also by SIGTERM, unless the program handles that signal. Files of earlier runs stay.
 
     Args:
         directory: of the files; it is made.
@@ -70,6 +73,7 @@ class RollingWriter:
         # The file that is open; it is closed with the program, if nobody does it before.
         self._open: list[StepFile] = []
         weakref.finalize(self, _close_all, self._open)
+        _close_when_terminated(self)
 
     def write(self, batch: SampleBatch | Mapping[str, np.ndarray] | MultiAgentBatch) -> None:
         """Adds steps that followed one another in an environment.
@@ -106,6 +110,27 @@ class RollingWriter:
             self._number += 1
             if not (path.exists() or draft_of(path).exists()):
                 return path
+
+
+# Writers whose files SIGTERM closes.
+_writers: weakref.WeakSet = weakref.WeakSet()
+
+
+def _close_when_terminated(writer: RollingWriter) -> None:
+    """Lets SIGTERM close the writer's file before it ends the process, where nothing else handles the signal."""
+    _writers.add(writer)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, functools.partial(_close_and_die, os.getpid()))
+
+
+def _close_and_die(process: int, number: int, frame) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    try:
+        for writer in list(_writers) if os.getpid() == process else ():  # a fork has the handler, but not the files
+            writer.close()
+    finally:
+        os.kill(os.getpid(), number)
 
 
 def _close_all(files: list[StepFile]) -> None:

@@ -18,6 +18,7 @@ from rllib.offline.writing.metadata import metadata_of
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import NPZ
 from rllib.policy import Snapshots
+from rllib.processes import exit_when_terminated
 from rllib.sample_batch import DEFAULT_POLICY, EPS_ID
 
 _ENVIRONMENTS, _STEPS_AT_ONCE, _STEPS_OF_ENVIRONMENT = 8, 256, 2500
@@ -108,6 +109,7 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> Dataset:
     facts = _facts(algorithm, plan)
     metadata = metadata_of(algorithm.observation_space, algorithm.action_space, **facts)
     with tempfile.TemporaryDirectory(prefix="rllib-record-") as directory:
+        exit_when_terminated()
         output = Output(directory=directory, format_=NPZ, metadata=metadata, run_id=new_run_id())
         workers = WorkerSet(_settings(settings, plan, num_envs, num_workers, length, output), num_workers)
         try:

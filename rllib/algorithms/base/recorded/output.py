@@ -10,6 +10,7 @@ from rllib.evaluation.offline.recorder import Output
 from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED, metadata_of
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import JSON
+from rllib.processes import exit_when_terminated
 from rllib.storage.local_path import local_path
 
 
@@ -46,6 +47,7 @@ def output_of(
         path = directory if callable(config.output) else local_path(config.output_path())
     if not callable(config.output):
         path.mkdir(parents=True, exist_ok=True)  # an error here is better than one in a worker
+    exit_when_terminated()
     return Output(
         directory=str(path),
         format_=format_,

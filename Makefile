@@ -92,10 +92,10 @@ $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*'
 	@touch $@
 
-# The curves of tests/peers/test_learning.py take an hour; they are marked learning.
+# The curves take some half an hour of a core; they are marked learning: pytest -s tests/peers/test_learning.py
 peers: $(VENV)/installed
 	@benchmarks/peers/setup sb3 d3rlpy ray rlax
-	@$(BIN)/python -m pytest -m "peers and not learning" --timeout 600 tests/peers
+	@$(BIN)/python -m pytest -m "peers and not learning" tests/peers
 
 engines: $(lastword $(RAY_VENVS))
 	@$(dir $<)bin/python benchmarks/engine_throughput.py

@@ -6,10 +6,10 @@ Needs nothing but gymnasium and numpy.
 import gymnasium
 import numpy as np
 
-# Name -> (algorithm here, theirs, environment, steps, words of Stable-Baselines3).
+# Name -> (algorithm here, theirs, policy, environment, steps, keywords of the constructor of both).
 TASKS = {
     "DQN": (
-        "DQN", "DQN", "CartPole-v1", 50_000,
+        "DQN", "DQN", "MlpPolicy", "CartPole-v1", 50_000,
         {
             "learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000,
             "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "exploration_fraction": 0.16,
@@ -17,17 +17,18 @@ TASKS = {
         },
     ),
     "PPO": (
-        "PPO", "PPO", "Acrobot-v1", 60_000,
+        "PPO", "PPO", "MlpPolicy", "Acrobot-v1", 60_000,
         {"n_envs": 8, "n_steps": 128, "batch_size": 256, "n_epochs": 4, "gae_lambda": 0.94, "learning_rate": 1e-3},
     ),
-    "SAC": ("SAC", "SAC", "Pendulum-v1", 6_000, {"learning_rate": 1e-3, "learning_starts": 500}),
-    "TD3": ("TD3", "TD3", "Pendulum-v1", 8_000, {"learning_rate": 1e-3, "learning_starts": 1000}),
+    "SAC": ("SAC", "SAC", "MlpPolicy", "Pendulum-v1", 6_000, {"learning_rate": 1e-3, "learning_starts": 500}),
+    "TD3": ("TD3", "TD3", "MlpPolicy", "Pendulum-v1", 8_000, {"learning_rate": 1e-3, "learning_starts": 1000}),
     "recurrent PPO": (
-        "PPO", "RecurrentPPO", "CartPole-v1", 60_000,
+        "PPO", "RecurrentPPO", "MlpLstmPolicy", "CartPole-v1", 60_000,
         {"n_envs": 8, "n_steps": 64, "batch_size": 128, "n_epochs": 6, "gae_lambda": 0.8, "learning_rate": 1e-3},
     ),
 }  # fmt: skip
 WITHOUT_VELOCITIES = ("recurrent PPO",)
+FIFTHS = 5
 
 
 class Noted(gymnasium.Wrapper):
@@ -63,13 +64,15 @@ class Positions(gymnasium.ObservationWrapper):
 
 def environment(task: str) -> gymnasium.Env:
     """One of the task's environments, which notes its returns."""
-    made = Noted(gymnasium.make(TASKS[task][2]))
+    made = Noted(gymnasium.make(TASKS[task][3]))
     return Positions(made) if task in WITHOUT_VELOCITIES else made
 
 
-def reached(run) -> float:
-    """Mean return of the episodes in the last fifth of the steps that `run()` makes."""
-    Noted.episodes, Noted.steps = [], 0
+def curve(run) -> np.ndarray:
+    """Mean returns of the episodes that end in each fifth of the steps that `run()` makes; nan where none does."""
+    Noted.episodes.clear()
+    Noted.steps = 0
     run()
-    late = [returned for steps, returned in Noted.episodes if steps > 0.8 * Noted.steps]
-    return float(np.mean(late))
+    ends, returns = np.array(Noted.episodes, float).reshape(-1, 2).T
+    fifths = np.ceil(FIFTHS * ends / Noted.steps) - 1
+    return np.array([returns[fifths == fifth].mean() if fifth in fifths else np.nan for fifth in range(FIFTHS)])

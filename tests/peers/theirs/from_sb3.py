@@ -126,15 +126,14 @@ def normalized(settings, observations, rewards, dones):
 
 
 def trained(settings):
-    """The return that a task's model reaches with a seed (tests/peers/tasks.py)."""
+    """The curve of a task's model with a seed (tests/peers/tasks.py)."""
     from stable_baselines3.common.vec_env import DummyVecEnv
-    from tasks import TASKS, environment, reached
+    from tasks import TASKS, curve, environment
 
     torch.set_num_threads(1)
-    _, name, _, steps, words = TASKS[settings["task"]]
+    _, name, policy, _, steps, words = TASKS[settings["task"]]
     words = dict(words)
     envs = DummyVecEnv([lambda: environment(settings["task"])] * words.pop("n_envs", 1))
     library = stable_baselines3 if hasattr(stable_baselines3, name) else sb3_contrib
-    policy = "MlpLstmPolicy" if name == "RecurrentPPO" else "MlpPolicy"
     model = getattr(library, name)(policy, envs, device="cpu", seed=settings["seed"], **words)
-    return {"reached": np.array(reached(lambda: model.learn(steps)))}
+    return {"curve": curve(lambda: model.learn(steps))}

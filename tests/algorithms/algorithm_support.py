@@ -38,8 +38,12 @@ def shard_pids(algo) -> list[int]:
     return list(algo.replay.fleet.ask_all(lambda shard, _: shard.pid.remote(), is_work=False).values())
 
 
-def train_until(algo, condition, timeout_s=30):
-    """Iterations until the result is as wished; less than 30 s, as everything after a death has to be."""
+def train_until(algo, condition=lambda result: False, timeout_s=30):
+    """Iterations until the result is as wished, or one raises; less than 30 s, as everything after a death has to be.
+
+    An asynchronous algorithm that waits for no single worker makes a hundred iterations in less time than the news of
+    a death may take on a busy machine: what has to become of one is a matter of time, not of a number of iterations.
+    """
     started = time.monotonic()
     while not condition(result := algo.train()):
         assert time.monotonic() - started < timeout_s

@@ -309,13 +309,14 @@ class TestDeaths:
         with config().build() as algo:
             for _ in range(5):
                 algo.train()
-            before, rows = shard_pids(algo), len(algo.replay)
+            before = shard_pids(algo)
             for pid in before[:victims]:
                 os.kill(pid, signal.SIGKILL)
             with caplog.at_level(logging.WARNING):
                 result = train_until(algo, lambda result: result["info/replay"]["num_shard_restarts"] == victims)
-            assert len(re.findall(r"the \d+ rows of replay shard \d are lost", caplog.text)) == victims
-            assert result["info/replay"]["num_entries"] < rows
+            lost = [int(rows) for rows in re.findall(r"the (\d+) rows of replay shard \d are lost", caplog.text)]
+            assert len(lost) == victims and sum(lost) > 0
+            assert result["info/replay"]["num_entries"] <= result["num_env_steps_sampled"] - sum(lost)
             trained = result["num_env_steps_trained"]
             result = train_until(algo, lambda result: result["num_env_steps_trained"] > trained + 1000)
             assert result["info/replay"]["num_shards"] == 2
@@ -348,11 +349,8 @@ class TestDeaths:
         with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
             algo.train()
             os.kill(of(algo)[0], signal.SIGKILL)
-            started = time.monotonic()
             with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
-                for _ in range(100):
-                    algo.train()
-            assert time.monotonic() - started < 30
+                train_until(algo)
 
     def test_a_shard_can_be_left_out(self):
         tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
@@ -363,16 +361,14 @@ class TestDeaths:
             train_until(algo, lambda result: result["info/replay"]["num_shards"] == 1)
             os.kill(pids[1], signal.SIGKILL)
             with pytest.raises(ActorDiedError):
-                for _ in range(100):
-                    algo.train()
+                train_until(algo)
 
     def test_a_failing_environment_ends_the_run_with_its_own_exception(self):
         with (
             config(RaisingEnv, step=500, worker_index=2).build() as algo,
             pytest.raises(ProbeFailure, match="step 500"),
         ):
-            for _ in range(50):
-                algo.train()
+            train_until(algo)
 
 
 class TestRestoring:

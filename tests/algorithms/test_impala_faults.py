@@ -13,7 +13,7 @@ from rllib.algorithms.impala import IMPALAConfig
 from rllib.errors import SampleTimeoutError
 from rllib.sample_batch import DEFAULT_POLICY
 from runtime.errors import ActorDiedError
-from tests.algorithms.algorithm_support import learner_stats, worker_pids
+from tests.algorithms.algorithm_support import learner_stats, train_until, worker_pids
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 
 
@@ -39,14 +39,11 @@ def test_killed_workers_are_replaced(config_class, victims):
         before = worker_pids(algo)
         for pid in before[:victims]:
             os.kill(pid, signal.SIGKILL)
-        started = time.monotonic()
-        for _ in range(20):
-            result = algo.train()
-        # So many updates drain what was in flight: those that died have been noticed and asked again.
-        assert time.monotonic() - started < 30
+        result = train_until(algo, lambda result: result["num_remote_worker_restarts"] == victims)
+        trained = result["num_env_steps_trained"]
+        result = train_until(algo, lambda result: result["num_env_steps_trained"] >= trained + 20 * 80)
         assert result["num_remote_worker_restarts"] == victims
         assert result["num_healthy_workers"] == 2
-        assert result["timesteps_total"] >= 21 * 80
         assert len(set(worker_pids(algo)) - set(before)) == victims
 
 
@@ -118,8 +115,7 @@ def test_without_restart_the_death_of_an_aggregator_ends_the_run_with_its_reason
         algo.train()
         os.kill(aggregators(algo)[0], signal.SIGKILL)
         with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
-            for _ in range(10):
-                algo.train()
+            train_until(algo)
 
 
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
@@ -159,8 +155,7 @@ def test_without_restart_a_death_ends_the_run_with_its_reason():
         algo.train()
         os.kill(worker_pids(algo)[0], signal.SIGKILL)
         with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
-            for _ in range(100):
-                algo.train()
+            train_until(algo)
 
 
 def test_when_all_are_gone_the_run_ends_with_a_reason():
@@ -170,14 +165,12 @@ def test_when_all_are_gone_the_run_ends_with_a_reason():
         for pid in worker_pids(algo):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ActorDiedError):
-            for _ in range(100):
-                algo.train()
+            train_until(algo)
 
 
 def test_a_failing_environment_ends_the_run_with_its_own_exception():
     with config(env=RaisingEnv, step=70, worker_index=2).build() as algo, pytest.raises(ProbeFailure, match="step 70"):
-        for _ in range(50):
-            algo.train()
+        train_until(algo)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +181,12 @@ def test_a_failing_environment_ends_the_run_with_its_own_exception():
 def test_exceptions_are_tolerated_as_deaths_are(tolerance, expected):
     """Worker 2's environment raises in each of its 70th steps, its second process' as well."""
     with config(env=RaisingEnv, step=70, worker_index=2).fault_tolerance(**tolerance).build() as algo:
-        for _ in range(100):
-            result = algo.train()
-            healthy, restarts = result["num_healthy_workers"], result["num_remote_worker_restarts"]
-            if healthy == expected[0] and restarts >= expected[1]:
-                break
-        assert healthy == expected[0] and bool(restarts) == bool(expected[1])
+        result = train_until(
+            algo,
+            lambda result: result["num_healthy_workers"] == expected[0]
+            and result["num_remote_worker_restarts"] >= expected[1],
+        )
+        assert bool(result["num_remote_worker_restarts"]) == bool(expected[1])
         trained = result["num_env_steps_trained"]
         assert algo.train()["num_env_steps_trained"] > trained
 

@@ -82,10 +82,18 @@ def running_pid(path, timeout_s=20):
     return int(wait_until(lambda: path.exists() and path.read_text(), timeout_s))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def another_child():
+    """This process has a child that is not the session's, as after tests that have used multiprocessing."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        yield
+        child.communicate()
+
+
 def session_processes():
-    """The supervisor (child of the driver) and the process from which workers are forked (child of that)."""
-    agent = wait_until(lambda: psutil.Process().children())[0]
-    zygote = wait_until(agent.children)[0]
+    """The supervisor and the process from which workers are forked, which is its first child."""
+    agent = psutil.Process(runtime.context.current_engine().node_pid)
+    zygote = min(agent.children(), key=lambda child: child.create_time())
     return agent.pid, zygote.pid
 
 

@@ -191,8 +191,8 @@ def test_seeds_whose_driver_is_killed_at_any_call_go_on_to_the_same(tmp_path):
 # ---------------------------------------------------------------------- steps that are recorded
 
 
-def test_recorded_steps_of_a_killed_command_are_whole_or_not_there(tmp_path):
-    every = 3
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_recorded_steps_of_a_killed_command_are_whole_or_not_there(tmp_path, every):
     checkpoint = tmp_path / "checkpoint"
     crash_at(0, tmp_path / "none", lambda: PGConfig().environment("CartPole-v1").build().save(checkpoint))
     expected = None

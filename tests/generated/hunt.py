@@ -33,7 +33,7 @@ class Runner:
         self.hangs_s, self._preload = hangs_s, preload
         self._context = multiprocessing.get_context("spawn")
         self._process = self._connection = None
-        self._directory = tempfile.TemporaryDirectory(prefix="gn", dir=_IN_MEMORY, ignore_cleanup_errors=True)
+        self._directory = tempfile.TemporaryDirectory(prefix="draws_", dir=_IN_MEMORY, ignore_cleanup_errors=True)
         self._stacks = Path(self._directory.name, "stacks")
         self._draws = 0
 

@@ -16,6 +16,7 @@ from tests.generated.__main__ import Tally
 from tests.generated.draw import draw, drawable, needs_processes, value_in
 from tests.generated.hunt import Runner, shrunk
 from tests.generated.values import NOT_DRAWN
+from tests.runtime.runtime_support import shared_memory_files
 
 # Numbers of draws: most are of runs in one process, since others take ten times as long.
 ALONE, WITH_PROCESSES = 90, 2
@@ -93,6 +94,13 @@ def test_a_death_and_a_hang_are_faults_of_one_draw():
         running.hangs_s = 1.0
         (fault,) = running.run({**plain, "seed": 2, "world": {**world, "hangs": 3}})["faults"]
         assert fault["kind"] == "hang" and fault["place"]
+
+
+def test_its_directory_is_no_leftover_of_a_session_that_ends_meanwhile():
+    """The tests of the runtime, in other processes, look for what sessions have left in the same place."""
+    with Runner() as running:
+        # Private: nobody else knows the directory
+        assert Path(running._directory.name).name not in shared_memory_files()
 
 
 def test_a_failing_draw_is_made_smaller():

@@ -36,7 +36,8 @@ RAY_FAULTS = {
     ("test_a_removed_group_ends_what_is_in_it", "2.40.0"): "Ray's issue 51124: the node ends",
 }
 MARKER = "RUNTIME_TEST_MARKER"
-NOT_OURS = ("torch_", "sem.", "psm_")  # what other programs on the machine put into /dev/shm meanwhile
+# What other programs on the machine, and drawn runs (tests/generated), put into /dev/shm meanwhile.
+NOT_OURS = ("torch_", "sem.", "psm_", "draws_")
 
 
 def wait_until(condition, timeout_s=10.0, message="the condition did not come true"):
@@ -96,7 +97,8 @@ def _descriptors():
     return sorted(links)
 
 
-def _shared_memory_files():
+def shared_memory_files() -> set[str]:
+    """Names in /dev/shm, but for those of other programs."""
     return (
         {name for name in os.listdir("/dev/shm") if not name.startswith(NOT_OURS)}
         if os.path.isdir("/dev/shm")
@@ -183,7 +185,7 @@ class Leftovers:
 
     def __init__(self, marker, session_parent):
         self.marker, self.session_parent = marker, Path(session_parent)
-        self.descriptors, self.threads, self.shared = _descriptors(), set(threading.enumerate()), _shared_memory_files()
+        self.descriptors, self.threads, self.shared = _descriptors(), set(threading.enumerate()), shared_memory_files()
 
     def found(self, own: bool = True) -> list[str]:
         """A line for each thing that is there now and was not before; `own`: in this process, too.
@@ -194,7 +196,7 @@ class Leftovers:
         lines = [f"process {pid}: {line}" for pid, line in processes.items() if "/ray/dashboard/agent.py" not in line]
         # A browser of other tests keeps files of its own in XDG_RUNTIME_DIR, where sessions are.
         lines += [f"session directory {path}" for path in self.session_parent.glob(f"{PREFIX}*")]
-        lines += [f"/dev/shm/{name}" for name in _shared_memory_files() - self.shared]
+        lines += [f"/dev/shm/{name}" for name in shared_memory_files() - self.shared]
         if not own:
             return lines
         lines += [f"thread {t.name}" for t in threading.enumerate() if t not in self.threads]

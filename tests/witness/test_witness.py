@@ -27,3 +27,10 @@ def test_all_pairs_are_there_that_go_together():
             others = [name for name in AXES if name not in (a, b)]
             stranded = any(not any(rules.fit((*places, (name, value))) for value in AXES[name]) for name in others)
             assert pair in there or not fits or stranded, f"{a}={pair[0]} and {b}={pair[1]}"
+
+
+def test_an_environment_that_fails_before_agents_that_learn_have_come(tmp_path):
+    """Its only episode counts, and is known from its return alone: no row of a policy that learns tells its serial."""
+    several = {"door": "pettingzoo-turns", "algorithm": "PPO", "policies": "frozen", "actions": "multidiscrete"}
+    sampled = {"ends": "resets", "batch_mode": "complete_episodes", "fragment": 20, "envs": 3, "workers": 0}
+    run({**several, **sampled, "restore": True, "seed": 20261928}, tmp_path)

@@ -85,8 +85,10 @@ def _check_episodes(
 ) -> None:
     """Episodes of the result are those of the batches, with their lengths and returns."""
     ended, maybe = ended_episodes(family, steps, agents)
-    # An environment that replaces one that failed has a serial of its own, which no row tells if all are dropped.
-    may_be_unknown = bool({*CRASHES} & {*family.ends}) and family.num_agents > 1
+    # An environment that replaces one that failed has a serial of its own. No row tells it if all are dropped, or if
+    # the agents that learn have none until this one fails as well, be it in reset() after a whole episode.
+    untold = CRASHES if len(agents) == family.num_agents else FAILURES
+    may_be_unknown = bool({*untold} & {*family.ends}) and family.num_agents > 1
     total, most = result["episodes_total"], math.inf if may_be_unknown else len(ended) + len(maybe)
     assert len(ended) <= total <= most, f"{total} episodes, not {len(ended)} to {most}"
     left = defaultdict(list)

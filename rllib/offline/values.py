@@ -79,7 +79,9 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     if isinstance(space, spaces.Discrete) and column.shape[1:] == (space.n,):  # one-hot, as RLlib stores them
         column = column.argmax(1) + space.start
     if isinstance(space, spaces.MultiDiscrete) and column.shape[1:] == space.shape != stored.shape:
-        column = _one_hot(records, name, space, known)
+        choices = _in_space(records, name, column, space, known)
+        column = np.empty((len(column), *stored.shape), stored.dtype)
+        stored.write_batch(choices, column)
     if column.shape[1:] != stored.shape:
         if column[:1].size != int(np.prod(stored.shape, dtype=int)):
             raise ValueError(
@@ -89,6 +91,8 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
         column = column.reshape(len(column), *stored.shape)
     if column.dtype.kind not in "fiub":
         raise ValueError(f"{records.where(0)}: {name} holds no numbers, but {column.dtype}")
+    if isinstance(space, spaces.Discrete):
+        column = _in_space(records, name, column, space, known)
     _refuse_infinite(records, name, column, known)
     if stored.dtype.kind in "iu" and column.dtype != stored.dtype:
         whole = column.astype(stored.dtype)
@@ -101,10 +105,19 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     return column
 
 
-def _one_hot(records: Records, name: str, space: spaces.MultiDiscrete, known: np.ndarray | None) -> np.ndarray:
-    """Observations of a MultiDiscrete in the environment's own form, [rows, *space.shape], as they are stored."""
-    column, stored = records.columns[name], observation_column(space)
-    outside = _any((column < space.start) | (column >= space.start + space.nvec) | (column != np.floor(column)))
+def _in_space(
+    records: Records,
+    name: str,
+    column: np.ndarray,
+    space: spaces.Discrete | spaces.MultiDiscrete,
+    known: np.ndarray | None,
+) -> np.ndarray:
+    """Observations in the environment's own form, [rows, *space.shape], all of which are in the space.
+
+    Networks encode rows that nobody reads with the others: these get the first choices where they are outside.
+    """
+    high = space.start + (space.n if isinstance(space, spaces.Discrete) else space.nvec)
+    outside = _any((column < space.start) | (column >= high) | (column != np.floor(column)))
     if known is not None:  # what is not read may be anything, and what follows an end is zeros where nothing says it
         unread = outside & (~known | ~_any(column != 0))
         column = np.where(unread.reshape(-1, *[1] * len(space.shape)), space.start, column)
@@ -112,9 +125,7 @@ def _one_hot(records: Records, name: str, space: spaces.MultiDiscrete, known: np
     if (wrong := np.flatnonzero(outside)).size:
         row = int(wrong[0])
         raise ValueError(f"{records.where(row)}: the {name} {column[row]} is not in {space}")
-    rows = np.empty((len(column), *stored.shape), stored.dtype)
-    stored.write_batch(column, rows)
-    return rows
+    return column
 
 
 def _advice(name: str, space: spaces.Space) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
+from rllib.env.spaces.observations import observation_column
 from rllib.offline.dataset import Dataset
 
 DATA = Path(__file__).parents[1] / "data" / "offline"
@@ -207,6 +208,29 @@ def test_rows_of_a_dict_space_are_those_that_workers_store():
     assert dataset.columns["obs"].shape == (4, 5)
 
 
+@pytest.mark.parametrize("space", [Discrete(3, start=2), MultiDiscrete([3, 2], start=[2, 4])], ids=str)
+@pytest.mark.parametrize("following", ["absent", "zeros", "any"])
+def test_choices_that_nobody_reads_are_in_the_space(space, following):
+    """What follows an end is not read, but a network encodes it with the others and refuses what is in no space."""
+    columns = chain([3, 2, 2], terminateds=[1, 0, 1])
+    space.seed(0)
+    obs = np.stack([space.sample() for _ in range(7)])
+    columns |= {"obs": obs, "new_obs": np.concatenate([obs[1:], obs[:1]])}
+    columns["new_obs"][[2, 6]] = 0  # after the terminations
+    if following == "absent":
+        del columns["new_obs"]
+    elif following == "any":
+        columns["new_obs"][4] = 99
+        columns["has_next"] = np.array([1, 1, 1, 1, 0, 1, 1])
+    dataset = Dataset.from_columns(columns, observation_space=space)
+    column = observation_column(space)
+    first = np.empty((2, *column.shape), column.dtype)
+    column.write_batch(np.zeros_like(obs[:2]) + space.start, first)
+    stored = dataset.columns["new_obs"]
+    np.testing.assert_array_equal(stored[[0, 1, 3, 5]], dataset.columns["obs"][[1, 2, 4, 6]])
+    np.testing.assert_array_equal(stored[[2, 6]], first)
+
+
 # ---------------------------------------------------------------------- data that cannot be right
 
 FAULTS = {
@@ -228,6 +252,11 @@ FAULTS = {
         {"actions": np.array([0, 1, 2, 0, 0])},
         {"action_space": Discrete(2)},
         "row 2: the action 2 is not in",
+    ),
+    "an observation that there is not": (
+        {"obs": np.array([2, 3, 5, 2, 3]), "new_obs": None},
+        {"observation_space": Discrete(3, start=2)},
+        "row 2: the obs 5 is not in Discrete",
     ),
     "one-hot actions": ({"actions": np.eye(5)[:, :2]}, {"action_space": Discrete(2)}, "one-hot"),
     "shuffled rows": (

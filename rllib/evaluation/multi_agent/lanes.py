@@ -297,7 +297,7 @@ class RecordingSlots(ActingSlots):
         self._scratch = np.empty((self.num_slots, self.policy.num_dist_inputs), np.float32)
         # The first observation of each slot's newest agent, where rows are bootstrapped from the one that comes next;
         # slots whose newest agent has none yet.
-        self._first = np.zeros_like(self.observations) if lane.settings.sequences else None
+        self._first = self.observations.copy() if lane.settings.sequences else None
         self._begun: list[int] = []
 
     def begin_episode(self, slot: int) -> None:

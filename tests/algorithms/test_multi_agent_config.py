@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rllib import ESConfig, Policy, PPOConfig
+from rllib import DQNConfig, ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.config.conflicts import SettingsError
 from rllib.env import register_env
@@ -200,6 +200,27 @@ def test_nothing_to_train_is_one_warning(caplog):
     assert told.count("policies_to_train is empty: nothing is trained") == 1
     assert result["num_agent_steps_trained"] == 0 < result["num_agent_steps_sampled"]
     assert all((before[policy_id] == weights).all() for policy_id, weights in algo.get_weights().items())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("base", [DQNConfig, PPOConfig])
+@pytest.mark.parametrize("none", [[], ["p1"]], ids=["no policy learns", "no agent's policy learns"])
+def test_iterations_wait_for_no_training_where_nobody_learns(base, none, caplog):
+    """min_train_timesteps_per_iteration would be waited for without an end."""
+    made = config(base=base, policies=TWO, policy_mapping_fn="p0")
+    with (
+        made.reporting(min_time_s_per_iteration=0, min_train_timesteps_per_iteration=1)
+        .training(train_batch_size=128)
+        .build() as algo
+    ):
+        assert algo.train()["num_agent_steps_trained"] > 0
+        algo.set_policies_to_train(none)
+        assert "nothing is trained" in caplog.text
+        before = algo.timesteps
+        algo.train()
+        assert algo.timesteps > before
+        algo.set_policies_to_train(["p0"])
+        assert algo.train()["num_agent_steps_trained_this_iter"] > 0
 
 
 def test_the_dict_of_earlier_releases_can_be_read():

@@ -53,6 +53,7 @@ class Agents:
         to_train: policies_to_train as it was given.
         settings: of the workers.
         trains: policy id, batch -> whether the policy learns from the batch.
+        acting: ids of the policies by which agents act, in some probed episode; empty where the agents are not known.
         num_made: policies of the run so far, those that were removed included.
         first_ids: ids of the policies that the run began with.
         first_mapping: `mapping_data` of the mapping that it began with.
@@ -67,10 +68,17 @@ class Agents:
     to_train: Any
     settings: AgentSettings
     trains: Callable[[str, Any], bool]
+    acting: frozenset[str]
     num_made: int
     first_ids: frozenset[str]
     first_mapping: Any
     first_to_train: Any
+
+    @property
+    def nobody_learns(self) -> bool:
+        """Whether no agent acts by a policy that learns, as far as the agents are known."""
+        trained = self.settings.trained
+        return not trained or (bool(self.acting) and self.acting.isdisjoint(trained))
 
 
 def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
@@ -100,7 +108,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         }
     learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
     with config.blamed("policies_to_train", remedies=[{"policies_to_train": None}]):
-        names, trains = trained(config.policies_to_train, specs, learned)
+        names, trains = trained(config.policies_to_train, specs, learned, found)
     overrides = {
         policy_id: own_settings(policy_id, spec.config, config)
         for policy_id, spec in specs.items()
@@ -117,7 +125,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
     to_train, first = config.policies_to_train, (frozenset(specs), mapping_data(mapping), config.policies_to_train)
-    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, len(spaces), *first)
+    parts = examined, specs, learned, overrides, mapping, to_train, settings, trains, frozenset(found), len(spaces)
+    return Agents(*parts, *first)
 
 
 # ------------------------------------------------------------------ policies
@@ -305,9 +314,15 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
 
 
 def trained(
-    given: Any, specs: Mapping[str, PolicySpec], learned: Mapping[str, Any]
+    given: Any, specs: Mapping[str, PolicySpec], learned: Mapping[str, Any], found: Collection[str]
 ) -> tuple[Collection[str], Callable[[str, Any], bool]]:
-    """Ids of the policies that learn, and the function that says whether one learns from a batch."""
+    """Ids of the policies that learn, and the function that says whether one learns from a batch.
+
+    Args:
+        given: policies_to_train.
+        specs, learned: all policies, and those that are networks, by their ids.
+        found: ids of the policies by which agents act, as far as that is known.
+    """
     if given is None:
         return learned.keys(), _always
     if callable(given):
@@ -315,6 +330,8 @@ def trained(
     names = [given] if isinstance(given, str) else list(given)
     if not names:
         logger.warning("policies_to_train is empty: nothing is trained")
+    elif found and set(found).isdisjoint(names):
+        logger.warning("policies_to_train=%s: no agent acts by any of these: nothing is trained", names)
     for name in names:
         if name not in specs:
             near = nearest(name, specs) if isinstance(name, str) else ()

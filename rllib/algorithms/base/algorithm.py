@@ -910,9 +910,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         is_full = (
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled
-            and metrics.trained_this_iteration() >= trained
+            and (metrics.trained_this_iteration() >= trained or (self.agents and self.agents.nobody_learns))
         )
-        return is_full or (bool(self.goal) and self._has_reached_goal())
+        return bool(is_full) or (bool(self.goal) and self._has_reached_goal())
 
     def _has_reached_goal(self) -> bool:
         wanted = self.goal.get("episode_reward_mean")

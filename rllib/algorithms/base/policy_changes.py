@@ -96,7 +96,7 @@ def _changed(
     }
     learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
     to_train = agents.to_train if policies_to_train is None else policies_to_train
-    names, trains = trained(to_train, specs, learned)
+    names, trains = trained(to_train, specs, learned, found)
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
     # No number is given twice: by it workers know a policy from an earlier one with its id.
     new = [policy_id for policy_id in spaces if policy_id not in settings.numbers]
@@ -113,7 +113,8 @@ def _changed(
         fixed=fixed_policies(mapping, examined),
     )
     first = agents.num_made + len(new), agents.first_ids, agents.first_mapping, agents.first_to_train
-    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, *first)
+    parts = examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, frozenset(found)
+    return Agents(*parts, *first)
 
 
 # ------------------------------------------------------------------ checkpoints

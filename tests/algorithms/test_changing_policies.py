@@ -1,5 +1,6 @@
 """Policies that are added, removed, frozen and mapped anew while a run goes on; and a league on a real algorithm."""
 
+import contextlib
 import operator
 
 import numpy as np
@@ -20,6 +21,8 @@ from rllib.algorithms.r2d2 import R2D2Config
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import TD3Config
 from rllib.algorithms.trpo import TRPOConfig
+from rllib.env.external import ExternalMultiAgentEnv
+from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
@@ -423,6 +426,68 @@ def test_samples_on_the_way_are_of_the_policy_that_acted(name, seen):
         for _ in range(4):
             result = algo.train()
         assert result["info"]["learner"].keys() == {"p", "z"}
+
+
+class Loop(ExternalMultiAgentEnv):
+    """Two agents in a loop of its own; episodes that are lost are begun again."""
+
+    def __init__(self, config):
+        super().__init__(Discrete(2), Box(-1, 1, (2,), np.float32))
+        self.lost = 0
+
+    def run(self):
+        seen = dict.fromkeys("ab", np.zeros(2, np.float32))
+        with contextlib.suppress(RunEnded):
+            while True:
+                try:
+                    episode = self.start_episode()
+                    for _ in range(7):
+                        self.get_action(episode, seen)
+                        self.log_returns(episode, dict.fromkeys("ab", 1.0))
+                    self.end_episode(episode, seen)
+                except EpisodeLost:
+                    self.lost += 1
+
+
+@pytest.mark.parametrize("batch_mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_loops_of_their_own_go_on_after_changes(name, batch_mode):
+    """Episodes under way are lost where they have to begin anew: the loop alone begins them."""
+    config_class, training, _ = KINDS[name]
+    config = config_class().environment(Loop).rollouts(num_rollout_workers=0, rollout_fragment_length=8)
+    config.rollouts(batch_mode=batch_mode).multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=24).debugging(seed=1)
+    with config.training(**training, model={"fcnet_hiddens": [8]}).build() as algo:
+        (env,) = algo.workers.local_worker().stream.environments
+        algo.train()
+        for change in (
+            lambda: algo.set_policies_to_train(["p"]),
+            lambda: algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"}, policies_to_train=["p", "new"]),
+            lambda: algo.set_policies_to_train(["p", "new", "z"]),
+            lambda: algo.remove_policy("new", policy_mapping_fn={"a": "p", "b": "z"}),
+            lambda: algo.add_policy("new", policy_mapping_fn={"a": "new", "b": "z"}),
+            lambda: algo.set_policies_to_train(["z"]),
+        ):
+            change()
+            result = [algo.train() for _ in range(3)][-1]
+            assert result["info"]["learner"].keys() <= set(algo.learners)
+        assert result["episodes_this_iter"] and result["episode_len_mean"] == 7
+        assert result["episode_reward_mean"] == 14
+        assert (env.lost > 0) == (batch_mode == "truncate_episodes")  # else none is under way
+
+
+def test_returns_of_a_policy_that_was_frozen_meanwhile_are_dropped():
+    """Its fragment was asked for before."""
+    config_class, training, _ = KINDS["SAC with scaled rewards"]
+    config = config_class().environment(Steps, env_config={"continuous": True})
+    config.rollouts(num_rollout_workers=1, rollout_fragment_length=20, sample_async=True)
+    config.multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40)
+    with config.training(**training, model={"fcnet_hiddens": [8]}).build() as algo:
+        algo.train()
+        for trained in (["p"], ["p", "z"], ["z"]):
+            algo.set_policies_to_train(trained)
+            assert sorted(algo.train()["info"]["learner"]) == trained
 
 
 @pytest.mark.parametrize("name", ["PPO", "SAC with scaled rewards"])

@@ -622,8 +622,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen.
 
-        Policies may have been removed, and others may have taken their ids, since the worker was asked: what theirs
-        have seen is dropped, and their rows are dropped from the batch.
+        Policies may have been removed or frozen, and others may have taken their ids, since the worker was asked: what
+        theirs have seen is dropped, and rows of those that were removed are dropped from the batch.
         """
         with spans.span("take in"):
             self.metrics.add_sample(report)
@@ -633,8 +633,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             for policy_id, delta in report.filter_deltas.items():
                 if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
                     self.policies[policy_id].filter.merge(delta)
-            for policy_id, delta in report.return_deltas.items():
-                self._return_scales[policy_id].merge(delta)
+            for policy_id in report.return_deltas.keys() & self._return_scales.keys():  # those that still learn
+                self._return_scales[policy_id].merge(report.return_deltas[policy_id])
 
     def _removed_since(self, report: SampleReport) -> list[str]:
         """Ids of the policies that acted in a report's fragment and are no longer in the run."""

@@ -10,7 +10,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -195,6 +195,14 @@ class ExternalWorker(MultiAgentWorker):
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
         self._newest = None
+        self._lose_episodes()
+
+    def _seat_anew(self, slots: Mapping[str, int], renewed: Collection[str]) -> None:
+        """Begins with other lanes; loops get EpisodeLost with the next call, since they alone begin episodes."""
+        super()._seat_anew(slots, renewed)
+        self._lose_episodes()
+
+    def _lose_episodes(self) -> None:
         fail_all((*self._waiting, *self._later, *self._taken), _lost)
         self._forget_episodes()
 

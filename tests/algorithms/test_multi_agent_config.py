@@ -156,6 +156,20 @@ def test_what_ends_a_mistake_in_the_settings_of_a_policy_changes_its_own():
         assert algo.config_of("p1").clip_param == 0.3
 
 
+def test_remedies_in_a_dict_of_a_policy_add_up():
+    """Each changes keys, and keeps those that the one before has set; else they would go round in circles."""
+    own = {"replay_buffer_config": {"type": "ReplayBuffer", "n_sampled_goal": 2, "capacity": 50}, "lr": 0.2}
+    made = config(base=DQNConfig, policies={"p0": own, "p1": None}, policy_mapping_fn=BY_TABLE)
+    with pytest.raises(SettingsError, match="n_sampled_goal=2 and type='ReplayBuffer'") as raised:
+        made.build()
+    found = [remedy["policies"]["p0"].config for remedy in raised.value.mistakes[0].remedies]
+    assert [each["replay_buffer_config"] for each in found] == [
+        {"type": "ReplayBuffer", "n_sampled_goal": 4, "capacity": 50},
+        {"type": "HindsightReplayBuffer", "n_sampled_goal": 2, "capacity": 50},
+    ]
+    assert all(each["lr"] == 0.2 for each in found)
+
+
 def test_a_setting_of_the_run_may_be_repeated_for_a_policy():
     own = PPOConfig.overrides(framework_str="torch", lr=1e-3)
     with build(policies={"p0": own, "p1": None}, policy_mapping_fn=BY_TABLE) as algo:

@@ -54,7 +54,7 @@ def _in_run(
     """
     defaults = {name: setting.default for name, setting in changed.settings.items()}
     told = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
-    remedies = with_settings(config, policy_id, [{**own, **remedy} for remedy in mistake.remedies])
+    remedies = with_settings(config, policy_id, [_with(remedy, own, defaults) for remedy in mistake.remedies])
     return Mistake(
         mistake.problem,
         ("policies", *mistake.names),
@@ -62,6 +62,15 @@ def _in_run(
         advice=told.removeprefix(mistake.problem).strip(),
         note=f"These are settings of the policy {policy_id!r}.",
     )
+
+
+def _with(remedy: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's own settings with a remedy of theirs; keys of dicts are added, as by `ConfigObject.apply`."""
+    changed = dict(own)
+    for name, value in remedy.items():
+        adds = isinstance(value, Mapping) and isinstance(own.get(name), Mapping) and value != defaults[name]
+        changed[name] = {**own[name], **value} if adds else value
+    return changed
 
 
 def with_settings(

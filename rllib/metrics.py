@@ -202,6 +202,11 @@ class Metrics:
         """Steps trained on since the iteration began, counted as `timesteps` are."""
         return (self._agent_steps if self._counts_agent_steps else self._env_steps)("trained")[1]
 
+    def acted_this_iteration(self) -> tuple[list[str], int]:
+        """Ids of the policies whose agents have made steps since the iteration began, and episodes that have ended."""
+        acted = [policy_id for policy_id in self.policies if self._steps_of(policy_id, "num_steps_sampled")[1]]
+        return acted, self.episodes_total - self._episodes_before
+
     def _env_steps(self, verb: str) -> tuple[int, int]:
         """Steps of environments that were sampled or trained on: so far, and since the iteration began."""
         total = self.counters[f"num_env_steps_{verb}"]

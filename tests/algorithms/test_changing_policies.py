@@ -476,6 +476,19 @@ def test_loops_of_their_own_go_on_after_changes(name, batch_mode):
         assert (env.lost > 0) == (batch_mode == "truncate_episodes")  # else none is under way
 
 
+def test_an_iteration_waits_for_no_training_where_unknown_agents_learn_nothing():
+    """Who acts shows in the episodes alone: of these agents, none by the policy that learns."""
+    config_class, training, _ = KINDS["DQN"]
+    config = config_class().environment(Loop).rollouts(num_rollout_workers=0)
+    config.multi_agent(policies=["p", "z"], policy_mapping_fn="p", policies_to_train=["z"])
+    config.reporting(min_time_s_per_iteration=0, min_train_timesteps_per_iteration=1)
+    with config.training(**training, model={"fcnet_hiddens": [8]}).build() as algo:
+        result = algo.train()
+        assert result["num_agent_steps_trained"] == 0 and result["episodes_this_iter"] >= 32
+        algo.set_policies_to_train(["p"])
+        assert algo.train()["num_agent_steps_trained"] > 0
+
+
 def test_returns_of_a_policy_that_was_frozen_meanwhile_are_dropped():
     """Its fragment was asked for before."""
     config_class, training, _ = KINDS["SAC with scaled rewards"]

@@ -74,11 +74,16 @@ class Agents:
     first_mapping: Any
     first_to_train: Any
 
-    @property
-    def nobody_learns(self) -> bool:
-        """Whether no agent acts by a policy that learns, as far as the agents are known."""
-        trained = self.settings.trained
-        return not trained or (bool(self.acting) and self.acting.isdisjoint(trained))
+    def nobody_learns(self, acted: Collection[str], episodes: int) -> bool:
+        """Whether no agent seems to act by a policy that learns.
+
+        Args:
+            acted: ids of the policies that have acted in this number of episodes, which say it where the agents are
+                not known.
+            episodes: how many there were.
+        """
+        acting = self.acting or (acted if episodes >= PROBED_EPISODES else ())
+        return not self.settings.trained or (bool(acting) and self.settings.trained.isdisjoint(acting))
 
 
 def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:

@@ -910,9 +910,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         is_full = (
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled
-            and (metrics.trained_this_iteration() >= trained or (self.agents and self.agents.nobody_learns))
+            and (metrics.trained_this_iteration() >= trained or self._nobody_learns())
         )
-        return bool(is_full) or (bool(self.goal) and self._has_reached_goal())
+        return is_full or (bool(self.goal) and self._has_reached_goal())
+
+    def _nobody_learns(self) -> bool:
+        return self.agents is not None and self.agents.nobody_learns(*self.metrics.acted_this_iteration())
 
     def _has_reached_goal(self) -> bool:
         wanted = self.goal.get("episode_reward_mean")

@@ -4,11 +4,13 @@ import functools
 import threading
 
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from rllib import DQNConfig, ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.config.conflicts import SettingsError
 from rllib.env import register_env
+from rllib.env.external import ExternalMultiAgentEnv
 from rllib.env.multi_agent import make_multi_agent
 from rllib.policies import PolicySpec
 
@@ -137,6 +139,34 @@ def test_what_a_mapping_raises_names_agent_and_episode():
     with pytest.raises(RuntimeError, match="no such side") as raised:
         build(policies=TWO, policy_mapping_fn=_raises)
     assert raised.value.__notes__ == ["policy_mapping_fn was asked for agent 0 in a probed episode, number 0"]
+
+
+class Unknown(ExternalMultiAgentEnv):
+    """Says in its episodes alone who acts."""
+
+    def __init__(self, config=None):
+        super().__init__(Discrete(2), Box(-1, 1, (2,)))
+
+    def run(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policies": "own"}, "does not say which agents there are"),
+        ({"policies": []}, "policies is empty"),
+        ({"policies": ["p/0"]}, "the name of a directory"),
+        ({"policies": TWO, "policy_mapping_fn": 3}, "policy_mapping_fn"),
+    ],
+)
+def test_remedies_fit_environments_whose_agents_are_unknown(given, message):
+    """There is no policy for each agent of these."""
+    made = config(Unknown, **given)
+    with pytest.raises(SettingsError, match=message) as raised:
+        made.build()
+    (remedy,) = raised.value.mistakes[0].remedies
+    made.apply(remedy).build().stop()
 
 
 def test_mistakes_in_the_settings_of_a_policy_name_it():

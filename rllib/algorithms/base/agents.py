@@ -92,7 +92,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     Raises:
         ValueError: with the mistake: an id that is none, policies whose agents have different spaces, ...
     """
-    own = {"policies": "own", "policy_mapping_fn": None, "policies_to_train": None}
+    plain = "own" if examined.agents else "shared"
+    own = {"policies": plain, "policy_mapping_fn": None, "policies_to_train": None}
     here = {"num_rollout_workers": 0, "evaluation_num_workers": 0}
     with config.blamed("policies", remedies=[own]):
         specs = _specs(config.policies, examined)
@@ -169,6 +170,12 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
     elif given == "shared":
         given = ["shared"]
     elif given == "own":
+        if not examined.agents:
+            raise ValueError(
+                "policies='own' makes a policy for each agent, but this environment does not say which agents there "
+                "are. Name the policies, and say who acts by which: .multi_agent(policies=['p0', 'p1'], "
+                "policy_mapping_fn=...), or use policies='shared'"
+            )
         given = [str(agent) for agent in examined.agents]
     elif isinstance(given, str):
         given = [given]

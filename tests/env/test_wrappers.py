@@ -253,6 +253,19 @@ def test_what_is_made_for_gymnasiums_environments_is_refused_around_others(env, 
         made.rollouts(num_rollout_workers=0).build()
 
 
+@pytest.mark.parametrize("env", [worlds.Worlds, worlds.parallel, worlds.aec])
+@pytest.mark.parametrize("wrapper", ["TimeAwareObservation", {"FrameStackObservation": {"stack_size": 2}}], ids=str)
+def test_what_reads_spaces_is_refused_around_a_time_limit_of_several_agents(env, wrapper):
+    """A time limit goes around these environments, and makes them look like gymnasium's."""
+    world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}
+    made = PPOConfig().environment(
+        env, env_config=world, env_wrappers=[{"TimeLimit": {"max_episode_steps": 6}}, wrapper]
+    )
+    with pytest.raises(ValueError, match="around") as raised:
+        made.rollouts(num_rollout_workers=0).build()
+    assert raised.value.mistakes[0].remedies
+
+
 def test_statistics_that_no_checkpoint_holds_are_told_once(caplog):
     wrappers_module._warned.clear()
     config("NormalizeObservation").validate()

@@ -132,7 +132,7 @@ class WrappedFactory(WrappingFactory):
             except Exception as error:
                 env.close()
                 # Around several agents go those alone that read no spaces, as TimeLimit.
-                if wrapper.is_of_gymnasium and env.observation_space is None:
+                if wrapper.is_of_gymnasium and not isinstance(env.observation_space, gymnasium.Space):
                     raise Unfit(
                         f"env_wrappers has {wrapper}, which could not be put around {env_name(env)}, which has no "
                         f"space of all agents' observations: {error!r:.200}.",

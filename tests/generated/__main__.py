@@ -32,6 +32,7 @@ class Tally:
     def __init__(self, strict: bool = False):
         self.begun, self.strict = time.monotonic(), strict
         self.total = self.trained = self.remedied = self.unremedied = self.failed = self.exact = self.in_a_row = 0
+        self.changed = self.refused_changes = 0
         self.faults: Counter[str] = Counter()
         self.examples: dict[str, tuple[int, str]] = {}
         self.refusals: Counter[str] = Counter()
@@ -47,6 +48,8 @@ class Tally:
             messages = [fault["message"] for fault in outcome["faults"] if fault["stage"] == name.partition(":")[0]]
             self.examples.setdefault(name, (outcome["seed"], messages[0]))
         self.unremedied += bool(lacks)
+        self.changed += bool(outcome["changes"])
+        self.refused_changes += len(outcome["refused_changes"])
         self.failed += bool(faults)
         if faults or (lacks and self.strict):
             self.in_a_row = 0
@@ -69,6 +72,7 @@ class Tally:
         yield f"trained as drawn {self._share(self.trained)}, with remedies {self._share(self.remedied)}"
         yield f"refused without a remedy {self._share(self.unremedied)}, faults {self._share(self.failed)}"
         yield f"compared after a restore, bit by bit: {self._share(self.exact)}"
+        yield f"policies changed {self._share(self.changed)}, {self.refused_changes} changes were refused"
         for name, count in self.faults.most_common():
             seed, message = self.examples[name]
             yield f"  {count:4d} {name}  (seed {seed}: {message[:200]})"

@@ -2,6 +2,8 @@
 
     {"seed": 7, "algorithm": "PPO", "world": {"kind": "single", ...}, "settings": {"lr": 0.001, ...}}
 
+and where there are several agents, mostly "changes" of its policies.
+
 Settings come from their declarations (`Config.settings`): any that is new is drawn by its type and its range.
 """
 
@@ -65,7 +67,8 @@ def draw(seed: int) -> Draw:
         settings["policy_mapping_fn"] = rng.choice([{"agent_*": "first"}, {"agent_0": "first", "agent_*": "second"}])
     if world["kind"] == "client":
         settings["num_rollout_workers"] = 0  # the server of the only client
-    return {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
+    run = {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
+    return {**run, "changes": _changes(rng)} if world["kind"] in OF_AGENTS and rng.random() < 0.6 else run
 
 
 # Settings that make processes.
@@ -130,6 +133,15 @@ def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
     if kind == "single" and rng.random() < 0.04:
         world["fails"] = rng.choice([17, 31])  # more steps than those that check an environment
     return world
+
+
+def _changes(rng: random.Random) -> list[str]:
+    """What becomes of the policies of a run, one after the other (`trial.Trial`): one comes, is frozen, and goes."""
+    changes = [rng.choice(["added", "copied"]), "removed"]
+    changes[1:1] = rng.sample(["first frozen", "new frozen", "restored", "all learn"], rng.choice([1, 2, 3]))
+    if rng.random() < 0.5:
+        changes.insert(rng.randrange(len(changes) + 1), "first frozen")
+    return [*changes, "added"] if rng.random() < 0.3 else changes  # its id is used again
 
 
 # ------------------------------------------------------------------ settings

@@ -68,7 +68,7 @@ class Runner:
         fault = {"stage": "run", "kind": kind, "message": message, "place": _place_in(details)}
         return {
             "seed": draw["seed"], "algorithm": draw["algorithm"], "trained": False, "refusals": [], "faults": [fault],
-            "exact": False, "seconds": limit, "details": details,
+            "exact": False, "changes": 0, "refused_changes": [], "seconds": limit, "details": details,
         }  # fmt: skip
 
     def _start(self) -> None:
@@ -166,7 +166,11 @@ _LAST = (
 
 
 def _smaller(draw: Draw) -> Iterator[Draw]:
-    settings, world = draw["settings"], draw["world"]
+    settings, world, changes = draw["settings"], draw["world"], draw.get("changes", ())
+    if changes:
+        yield {name: value for name, value in draw.items() if name != "changes"}
+    for i in range(len(changes)):
+        yield {**draw, "changes": [*changes[:i], *changes[i + 1 :]]}
     for name in settings:
         if name not in _LAST:
             yield {**draw, "settings": {key: value for key, value in settings.items() if key != name}}

@@ -108,19 +108,35 @@ def test_a_failing_draw_is_made_smaller():
 
     class Fails:
         def run(self, drawn):
-            fails = "gamma" in drawn["settings"] and drawn["world"].get("mask")
+            fails = (
+                "gamma" in drawn["settings"] and drawn["world"].get("mask") and "removed" in drawn.get("changes", ())
+            )
             return {"faults": [{"stage": "train", "kind": "ValueError", "place": ""}] if fails else []}
 
+    changes = ["added", "first frozen", "removed"]
     settings = {"gamma": 0.5, "lr": 0.1, "model": {"fcnet_hiddens": [8], "layer_norm": True}}
-    drawn = {"seed": 0, "algorithm": "PG", "settings": settings}
+    drawn = {"seed": 0, "algorithm": "PG", "settings": settings, "changes": changes}
     drawn["world"] = {"observation": "bits", "mask": "info", "uneven": True, "length": 5, "end": "both"}
     small = shrunk(drawn, Fails().run(drawn), Fails())
     assert small["settings"].keys() == {"gamma", "model"} and len(small["settings"]["model"]) == 1
     assert small["world"] == {"observation": "numbers", "mask": "info", "length": 5, "end": "terminated"}
+    assert small["changes"] == ["removed"]
+
+
+def test_policies_change_in_a_drawn_run(runner):
+    """One that is copied, frozen and removed; the run goes on from a checkpoint meanwhile."""
+    world = {"kind": "agents", "observation": "numbers", "action": "choice", "length": 5, "agents": 2, "style": "all"}
+    settings = {"train_batch_size": 20, "num_rollout_workers": 0, "min_time_s_per_iteration": 0, "seed": 0}
+    drawn = {"seed": 0, "algorithm": "PG", "world": world, "settings": settings}
+    changes = ["copied", "new frozen", "restored", "all learn", "first frozen", "removed", "added"]
+    outcome = runner.run({**drawn, "changes": changes})
+    assert outcome["trained"] and not outcome["faults"], described(outcome)
+    assert outcome["changes"] == len(changes) and not outcome["refused_changes"]
 
 
 def test_draws_are_counted_by_what_became_of_them():
     plain = {"seed": 3, "trained": True, "refusals": [], "faults": [], "exact": True}
+    plain |= {"changes": 2, "refused_changes": []}
     fault = {"stage": "train", "kind": "KeyError", "message": "lost", "place": "rllib/a.py:f"}
     with_remedy, without = [("a=1 must be 2", {"a": 2})], [("b=1 must be 2", None)]
     tally = Tally(strict=True)

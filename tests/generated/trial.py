@@ -35,6 +35,8 @@ from tests.generated.draw import Draw
 from tests.generated.values import resolved
 
 ITERATIONS = 2
+# Id of a policy that comes later.
+NEW = "new"
 MOST_REMEDIES = 10
 _HOME = (str(Path(rllib.__file__).parent), str(Path(runtime.__file__).parent))
 
@@ -72,6 +74,8 @@ class Outcome:
         refusals: (message, remedy that was applied) of each refusal at build(); the remedy is None where there is none.
         faults: all that is not right.
         exact: whether a restored run was compared with the one that goes on.
+        changes: number of changes of policies after which it has trained.
+        refused_changes: (change, message) of those that were refused.
         details: traceback of the first exception.
     """
 
@@ -81,6 +85,8 @@ class Outcome:
     refusals: list = field(default_factory=list)
     faults: list = field(default_factory=list)
     exact: bool = False
+    changes: int = 0
+    refused_changes: list = field(default_factory=list)
     seconds: float = 0.0
     details: str = ""
 
@@ -195,6 +201,7 @@ class Trial:
         self.stage = "configure"
         self._rng = random.Random(draw["seed"])
         self._remedied_before = None
+        self._iterations = 0
 
     def note(self, kind: str, message: str, place: str = "") -> None:
         self.outcome.faults.append(Fault(self.stage, kind, message[:600], place))
@@ -218,7 +225,7 @@ class Trial:
         """All of it."""
         start = time.monotonic()
         with contextlib.ExitStack() as stack:
-            messages = stack.enter_context(_messages(_expected(self.world)))
+            messages = stack.enter_context(_messages(_expected(self.draw)))
             try:
                 algorithm = self._built(stack)
                 if algorithm is not None:
@@ -295,10 +302,12 @@ class Trial:
         if self.world["kind"] == "client":
             stack.enter_context(_client(algorithm, self.world))
         self.stage = "train"
-        for iteration in range(1, ITERATIONS + 1):
-            result = algorithm.train()
-            self._check_result(result, iteration)
+        for _ in range(ITERATIONS):
+            result = self._trained(algorithm)
         self._check_counts(algorithm, result)
+        if self.draw.get("changes") and algorithm.agents is not None:
+            algorithm, result = self._changed(algorithm, result, stack)
+            self._check_counts(algorithm, result)
         weights = weights_of(algorithm)
         self.stage = "save"
         ended = worlds.all_are_over()
@@ -317,14 +326,80 @@ class Trial:
                 self._resume(algorithm, restored, ended, result)
         self.outcome.trained = True
 
+    def _trained(self, algorithm: Algorithm) -> Mapping[str, Any]:
+        """The result of a further iteration."""
+        result = algorithm.train()
+        self._iterations += 1
+        self._check_result(result, self._iterations)
+        return result
+
+    def _changed(self, algorithm: Algorithm, result, stack) -> tuple[Algorithm, Mapping[str, Any]]:
+        """The run and its result after the draw's changes of its policies, with an iteration after each."""
+        player = algorithm.make_player()
+        agents = [f"agent_{i}" for i in range(self.world["agents"])]
+        first_mapping = {agent: player.policy_for(agent) for agent in agents}
+        for change in self.draw["changes"]:
+            self.stage = change
+            if change == "restored":
+                algorithm = self._replaced(algorithm, stack)
+            elif not self._change(algorithm, change, first_mapping):
+                continue
+            trained = algorithm.agents.settings.trained
+            if set(algorithm.learners) != trained:
+                self.note("learners", f"{sorted(algorithm.learners)} learn instead of {sorted(trained)}")
+            before = weights_of(algorithm)
+            result = self._trained(algorithm)
+            changed = set(_different(before, weights_of(algorithm)))
+            if learned := changed - trained:
+                self.note("frozen", f"{sorted(learned)} have learned, but only {sorted(trained)} are to")
+            self.outcome.changes += 1
+        return algorithm, result
+
+    def _change(self, algorithm: Algorithm, change: str, first_mapping: Mapping[str, str]) -> bool:
+        """Makes a change; False where it does not apply, or is refused, after which the run has to be as before."""
+        trained, there = sorted(algorithm.agents.settings.trained), list(algorithm.policies)
+        comes, frozen = change in ("added", "copied"), NEW if change == "new frozen" else next(iter(trained), None)
+        if comes == (NEW in there) and change in ("added", "copied", "removed"):
+            return False
+        if change.endswith("frozen") and frozen not in trained:
+            return False
+        try:
+            if comes:  # all agents but the first one act by it
+                mapping = dict.fromkeys(first_mapping, NEW) | {"agent_0": first_mapping["agent_0"]}
+                copied = algorithm.policies[there[0]] if change == "copied" else None
+                algorithm.add_policy(NEW, policy=copied, policy_mapping_fn=mapping, policies_to_train=[*trained, NEW])
+            elif change == "removed":
+                algorithm.remove_policy(NEW, policy_mapping_fn=first_mapping)
+            elif change == "all learn":
+                algorithm.set_policies_to_train(there)
+            else:
+                algorithm.set_policies_to_train([each for each in trained if each != frozen])
+        except Exception as error:
+            if not is_refusal(error, "build"):
+                raise
+            self.outcome.refused_changes.append((change, str(error)))
+            if list(algorithm.policies) != there or sorted(algorithm.agents.settings.trained) != trained:
+                self.note("refused change", f"the policies are {list(algorithm.policies)} after it instead of {there}")
+        return True
+
+    def _replaced(self, algorithm: Algorithm, stack) -> Algorithm:
+        """The run as it goes on from a checkpoint, after it was stopped."""
+        weights, path = weights_of(algorithm), algorithm.save(self.place / "before")
+        algorithm.stop()
+        with worlds.others():
+            return self._from_checkpoint(path, weights, stack)
+
     def _restored(self, path, weights, stack) -> Algorithm | None:
         with self.doing("restore"):
-            restored = Algorithm.from_checkpoint(path, load_user_code=True)
-            stack.callback(restored.stop)
-            if different := _different(weights, weights_of(restored)):
-                self.note("weights", f"{different} differ after a restore")
-            return restored
+            return self._from_checkpoint(path, weights, stack)
         return None
+
+    def _from_checkpoint(self, path, weights, stack) -> Algorithm:
+        restored = Algorithm.from_checkpoint(path, load_user_code=True)
+        stack.callback(restored.stop)
+        if different := _different(weights, weights_of(restored)):
+            self.note("weights", f"{different} differ after a restore")
+        return restored
 
     def _check_result(self, result: Mapping[str, Any], iteration: int) -> None:
         if result["training_iteration"] != iteration:
@@ -402,7 +477,7 @@ class Trial:
 
     def _resume(self, algorithm: Algorithm, restored: Algorithm, ended: bool, before: Mapping[str, Any]) -> None:
         after = restored.train()
-        self._check_result(after, ITERATIONS + 1)
+        self._check_result(after, self._iterations + 1)
         if after["timesteps_total"] < before["timesteps_total"]:
             self.note("counts", f"timesteps_total {after['timesteps_total']} after {before['timesteps_total']}")
         if not ended or not continues_exactly(algorithm, self.world):
@@ -587,14 +662,18 @@ def _client(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
 _EXPECTED = (
     *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
     *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
-    *("it repeats them", "what is sampled first is lost"),
+    *("it repeats them", "what is sampled first is lost", "nothing is trained"),
 )
 
 
-def _expected(world: Mapping[str, Any]) -> tuple[str, ...]:
-    """Parts of what a run of this world may say."""
-    says_all = "data" not in world or world["data"]["form"] != "arrays" or world["data"].get("says_next")
-    return _EXPECTED if says_all else (*_EXPECTED, "is not known")
+def _expected(draw: Draw) -> tuple[str, ...]:
+    """Parts of what this run may say."""
+    world, parts = draw["world"], _EXPECTED
+    if "data" in world and world["data"]["form"] == "arrays" and not world["data"].get("says_next"):
+        parts += ("is not known",)
+    if "actions_in_input_normalized" in draw["settings"]:
+        parts += ("lie outside of",)  # recorded actions are in the units of the environment
+    return parts
 
 
 class _Handler(logging.Handler):

@@ -4,12 +4,11 @@ A world is a dict that JSON can hold: `kind` says how it is reached, `observatio
 """
 
 import contextlib
-import itertools
 import math
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -82,6 +81,15 @@ def forget() -> None:
     """Begins the counts anew."""
     steps[0] = episodes[0] = 0
     wrong.clear()
+
+
+@contextlib.contextmanager
+def others() -> Iterator[None]:
+    """While a run goes on in other worlds: those so far are left, and steps that try the new ones are not counted."""
+    before = steps[0], episodes[0]
+    _worlds.clear()
+    yield
+    steps[0], episodes[0] = before
 
 
 def all_are_over() -> bool:
@@ -417,16 +425,21 @@ class ExternalWorlds(ExternalMultiAgentEnv):
         super().__init__(self.worlds.action_spaces[agent], self.worlds.observation_spaces[agent])
 
     def run(self):
-        with contextlib.suppress(EpisodeLost, RunEnded):
-            for _ in itertools.count():
-                seen, _ = self.worlds.reset()
-                episode, over = self.start_episode(), False
-                while not over:
-                    actions = self.get_action(episode, seen)
-                    seen, rewards, terminateds, truncateds, _ = self.worlds.step(actions)
-                    self.log_returns(episode, rewards)
-                    over = terminateds["__all__"] or truncateds["__all__"]
-                self.end_episode(episode, seen)
+        with contextlib.suppress(RunEnded):
+            while True:
+                with contextlib.suppress(EpisodeLost):  # a policy has begun or ended to learn
+                    self._play()
+
+    def _play(self):
+        """An episode."""
+        seen, _ = self.worlds.reset()
+        episode, over = self.start_episode(), False
+        while not over:
+            actions = self.get_action(episode, seen)
+            seen, rewards, terminateds, truncateds, _ = self.worlds.step(actions)
+            self.log_returns(episode, rewards)
+            over = terminateds["__all__"] or truncateds["__all__"]
+        self.end_episode(episode, seen)
 
 
 # How a world is reached -> what is given as `env`; "client" has none.

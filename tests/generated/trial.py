@@ -672,7 +672,7 @@ def _expected(draw: Draw) -> tuple[str, ...]:
     if "data" in world and world["data"]["form"] == "arrays" and not world["data"].get("says_next"):
         parts += ("is not known",)
     if "actions_in_input_normalized" in draw["settings"]:
-        parts += ("lie outside of",)  # recorded actions are in the units of the environment
+        parts += ("were clipped",)  # recorded actions are in the units of the environment
     return parts
 
 

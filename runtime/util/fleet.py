@@ -45,6 +45,8 @@ FAILURES = (*DEATHS, TaskError)
 # A new actor rarely mends what made its predecessor hang: of several silences in a row, one is tolerated.
 MAX_CONSECUTIVE_SILENCES = 1
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+# How long errors of the other actors that were asked the same are waited for, once one is raised (seconds).
+_ALIKE_S = 1.0
 
 Request = Callable[[ActorHandle, int], ObjectRef]
 
@@ -259,9 +261,19 @@ class Fleet:
         return functools.partial(self._collect, asked, request, is_work, patience or self.tolerance.patience)
 
     def _collect(self, asked, request, is_work, patience):
+        answers, waiting = {}, dict(asked)
+        try:
+            self._take_answers(answers, waiting, request, is_work, patience)
+        except Exception as failure:
+            self._see_alike([ref for _, ref in waiting.values()], failure)
+            raise
+        return answers
+
+    def _take_answers(self, answers, waiting, request, is_work, patience):
+        """Moves each answer from those that are waited for to `answers`."""
         tolerated = FAILURES if is_work else DEATHS
-        answers = {}
-        for index, (member, ref) in asked.items():
+        for index in list(waiting):
+            member, ref = waiting.pop(index)
             while member is not None:
                 try:
                     answers[index] = self._get(index, ref, patience)
@@ -276,7 +288,18 @@ class Fleet:
                     self._await_replacement(math.inf)
                 member = self.members.get(index)
                 ref = member and request(member.handle, index)
-        return answers
+
+    def _see_alike(self, refs: list[ObjectRef], failure: Exception) -> None:
+        """Gets the errors of the others, which are dropped if they say what is raised, and logged otherwise."""
+        ends = time.monotonic() + _ALIKE_S
+        said = _NUMBER.sub("", str(failure))
+        for ref in refs:
+            try:
+                get(ref, timeout=max(ends - time.monotonic(), 0.0))
+            except Exception as other:
+                is_late = isinstance(other, GetTimeoutError) and not isinstance(other, TaskError)
+                if not is_late and _NUMBER.sub("", str(other)) != said:
+                    self._logger.error("another %s has failed as well: %s", self._kind, other)
 
     def _get(self, index: int, ref: ObjectRef, patience: float):
         """The answer, waited for `silence_s` at a time."""

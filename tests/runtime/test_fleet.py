@@ -1,5 +1,6 @@
 """Fleets: what follows a failure, what is asked again, bounds, and silence; with and without processes."""
 
+import gc
 import os
 import signal
 import time
@@ -32,6 +33,10 @@ class Worker:
 
     def raise_error(self):
         raise ValueError("asked to")
+
+    def raise_late(self, seconds, message):
+        time.sleep(seconds)
+        raise ValueError(message)
 
     def raise_in_first(self):
         if self.incarnation == 0 and self.index == 1:
@@ -120,6 +125,19 @@ class TestAllAtOnce:
         with pytest.raises(ValueError, match="asked to"):
             fleet.ask_all(lambda actor, index: actor.raise_error.remote(), is_work=False)
         assert (len(fleet.members), fleet.num_restarts) == (2, 0)
+        fleet.stop()
+
+    @pytest.mark.parametrize("is_work", [True, False])
+    def test_an_exception_of_all_is_raised_once_and_not_logged(self, engine, caplog, is_work):
+        fleet = make_fleet(3)
+        with pytest.raises(ValueError, match="asked to"):
+            fleet.ask_all(lambda actor, index: actor.raise_late.remote(0.1 * index, "asked to"), is_work=is_work)
+        assert (gc.collect(), runtime.get(runtime.put(0)), caplog.text)[1:] == (0, "")
+        fleet.stop()
+        fleet = make_fleet(3)
+        with pytest.raises(ValueError, match="first"):
+            fleet.ask_all(lambda actor, index: actor.raise_late.remote(0.0, ["", "first", "then", "then"][index]))
+        assert "another worker has failed as well" in caplog.text and "then" in caplog.text
         fleet.stop()
 
     def test_an_exception_is_tolerated_where_that_is_asked_for(self, engine):

@@ -19,7 +19,7 @@ class ActingBuffers:
         self.rows = rows
         self.encode = policy.spec.encoder.encode
         self.inputs = policy.acting_inputs(total)
-        self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
+        self.noise = np.empty((total, 0), np.float32)  # of the form that is given: frozen policies have another
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
         self.values = np.empty(total, np.float32)
@@ -28,6 +28,8 @@ class ActingBuffers:
     def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
         """Sets inputs and noise at `rows`; returns them and the arrays for the results, all of `total` rows."""
         self.encode(observations, self.inputs[self.rows])
+        if self.noise.shape[1:] != noise.shape[1:] or self.noise.dtype != noise.dtype:
+            self.noise = np.zeros((len(self.actions), *noise.shape[1:]), noise.dtype)
         self.noise[self.rows] = noise
         return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
 

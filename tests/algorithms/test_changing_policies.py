@@ -428,6 +428,22 @@ def test_samples_on_the_way_are_of_the_policy_that_acted(name, seen):
         assert result["info"]["learner"].keys() == {"p", "z"}
 
 
+@pytest.mark.parametrize("name", ["TD3", "TD3 with Random", "SAC with scaled rewards", "DQN", "PPO"])
+def test_a_policy_of_several_workers_is_frozen(name):
+    """Workers that act in batches of one shape have buffers for its noise, which is another one from then on."""
+    config_class, training, _ = KINDS[name.removesuffix(" with Random")]
+    config = config_class().environment(Steps, env_config={"continuous": config_class in CONTINUOUS})
+    config.rollouts(num_rollout_workers=2, rollout_fragment_length=20)
+    config.multi_agent(policies=["p", "z"], policy_mapping_fn={"a": "p", "b": "z"})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40).debugging(seed=1)
+    if "Random" in name:
+        config.exploration(exploration_config={"type": "Random"})
+    with config.training(**training, model={"fcnet_hiddens": [8]}).build() as algo:
+        for trained in (["p", "z"], ["p"], ["p", "z"]):
+            algo.set_policies_to_train(trained)
+            assert sorted(algo.train()["info"]["learner"]) == trained
+
+
 class Loop(ExternalMultiAgentEnv):
     """Two agents in a loop of its own; episodes that are lost are begun again."""
 

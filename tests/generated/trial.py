@@ -514,6 +514,8 @@ def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
     config, name = algorithm.config, type(algorithm).__name__
     if name in _NEVER_EXACT or config.get("sample_async") or world["kind"] in worlds.EXTERNAL or world.get("fails"):
         return False
+    if config.iteration_minima()[0]:
+        return False  # an iteration lasts by the clock
     if world.get("uneven") or world.get("end") == "mixed":
         return False  # an episode depends on its number, which begins anew
     if config.observation_filter != "NoFilter" and name not in ("ES", "ARS"):

@@ -138,7 +138,7 @@ class PolicyClient:
             }
         self._several = False
         self._agents = None  # that have spaces, where each has its own
-        self._dtype = None  # of actions that are arrays
+        self._forms = None  # of actions, by agent; None: before they are known
         self._local = None  # acts, with local inference
         self._is_closed = False
         if is_local:
@@ -191,7 +191,7 @@ class PolicyClient:
         if self._local is not None:
             self._local.begin(episode_id, training_enabled)
         else:
-            if self._dtype is None:
+            if self._forms is None:
                 self._read_spec()
             body = {"episode_id": episode_id, "training_enabled": training_enabled, "protocol": PROTOCOL}
             self._post("/v1/episodes", body)
@@ -384,12 +384,11 @@ class PolicyClient:
 
     def _action(self, action):
         if self._several:
-            return {agent: self._array(each, agent) for agent, each in action.items()}
-        return self._array(action, None)
+            return {agent: _formed(each, self._form_of(agent)) for agent, each in action.items()}
+        return _formed(action, self._form_of(None))
 
-    def _array(self, action, agent):
-        dtype = self._dtype.get(agent) if agent in self._dtype else self._dtype.get(None)
-        return action if dtype is None else np.asarray(action, dtype)
+    def _form_of(self, agent):
+        return self._forms.get(agent) if agent in self._forms else self._forms.get(None)
 
     def _read_spec(self):
         if self._spaces is not None:
@@ -406,10 +405,7 @@ class PolicyClient:
             spaces = {None: spaces}
         elif self._several:
             self._agents = list(spaces)
-        self._dtype = {
-            agent: space.get("dtype", "int64") if space["type"] in ("Box", "MultiDiscrete", "MultiBinary") else None
-            for agent, space in spaces.items()
-        }
+        self._forms = {agent: _form(space) for agent, space in spaces.items()}
         return spec
 
     def _numbered(self, body):
@@ -720,6 +716,28 @@ class _ZeroMQConnection:
             self._events.close()
             self._socket.close()
             self._socket = None
+
+
+def _form(space):
+    """Form of the actions of a space: the dtype of an array, forms of parts by key or place, or None for a number."""
+    if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
+        return space.get("dtype", "int64")
+    if space["type"] == "Dict":
+        return {key: _form(part) for key, part in space["spaces"]}
+    if space["type"] == "Tuple":
+        return tuple(_form(part) for part in space["spaces"])
+    return None
+
+
+def _formed(action, form):
+    """An action, as JSON or MessagePack has it, in the form that its space has in Python."""
+    if form is None:
+        return action
+    if isinstance(form, dict):
+        return {key: _formed(part, form.get(key)) for key, part in action.items()}
+    if isinstance(form, tuple):
+        return tuple(_formed(part, each) for part, each in zip(action, form))
+    return np.asarray(action, form)
 
 
 def _plain(value):

@@ -251,8 +251,12 @@ def test_an_action_of_somebody_else_is_logged():
         (gymnasium.spaces.Box(0, 255, (4,), np.uint8), lambda: np.full(4, 255, np.uint8)),
     ],
 )
-def test_observations_and_actions_of_all_spaces(space, made):
-    action_space = gymnasium.spaces.Dict({"turn": CHOICE, "push": NUMBERS})
+@pytest.mark.parametrize("inference", ["local", "remote"])
+@pytest.mark.filterwarnings("error:.*Casting input:UserWarning")
+def test_observations_and_actions_of_all_spaces(space, made, inference):
+    """Actions have the form of their space, wherever they are computed: arrays, and dicts and tuples of them."""
+    pair = gymnasium.spaces.Tuple((CHOICE, NUMBERS))
+    action_space = gymnasium.spaces.Dict({"turn": CHOICE, "push": NUMBERS, "pair": pair})
 
     def play(loop, number):
         episode = loop.client.start_episode()
@@ -261,12 +265,17 @@ def test_observations_and_actions_of_all_spaces(space, made):
         loop.client.end_episode(episode, made())
 
     config = PPOConfig().environment(observation_space=space, action_space=action_space)
-    config.external(listen="127.0.0.1:0", inference="local").rollouts(num_rollout_workers=0)
+    config.external(listen="127.0.0.1:0", inference=inference).rollouts(num_rollout_workers=0)
     with config.training(train_batch_size=40, sgd_minibatch_size=40).build() as algorithm:
-        loop = Loop(url_of(algorithm), play=play, inference_mode="local", fragment_length=3)
+        length = {"fragment_length": 3} if inference == "local" else {}
+        loop = Loop(url_of(algorithm), play=play, inference_mode=inference, **length)
         assert np.isfinite(algorithm.train()["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
     loop.stop()
     assert all(action_space.contains(action) for action in loop.actions.values())
+    for action in loop.actions.values():
+        assert isinstance(action["pair"], tuple)
+        for numbers in (action["push"], action["pair"][1]):
+            assert type(numbers) is np.ndarray and numbers.dtype == NUMBERS.dtype
 
 
 @pytest.fixture(scope="module")

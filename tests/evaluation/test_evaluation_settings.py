@@ -4,8 +4,12 @@ import time
 
 import numpy as np
 import pytest
+from gymnasium import make_vec
+from gymnasium.spaces import Box, Discrete
 
 from rllib import DefaultCallbacks, PPOConfig
+from rllib.config.conflicts import SettingsError
+from rllib.env.external import ExternalMultiAgentEnv
 from rllib.evaluation.evaluator import Budget, Duration
 from tests.envs import CountingEnv, SleepEnv
 
@@ -41,6 +45,36 @@ def test_evaluation_config_reaches_the_workers_that_evaluate():
 def test_evaluation_in_another_space_is_refused_when_it_is_built():
     with pytest.raises(ValueError, match=r"describes an environment with observations .* trained with"):
         config(evaluation_config={"env": "FrozenLake-v1"}).build()
+
+
+class Outside(ExternalMultiAgentEnv):
+    def __init__(self, config):
+        super().__init__(Discrete(2), Box(-1, 1, (2,)))
+
+    def run(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("env", "given"),
+    [
+        (Outside, {"num_envs_per_worker": 2}),
+        (Outside, {"env_wrappers": ["TimeAwareObservation"]}),
+        (
+            lambda context: make_vec("CartPole-v1", num_envs=context.num_envs),
+            {"env_wrappers": ["RecordEpisodeStatistics"]},
+        ),
+    ],
+)
+def test_what_ends_a_mistake_in_the_environments_of_evaluation_changes_their_settings(env, given):
+    """The run's own settings are right already."""
+    made = (
+        PPOConfig().environment(env).rollouts(num_rollout_workers=0).evaluation(evaluation_config={"seed": 3, **given})
+    )
+    with pytest.raises(SettingsError, match="evaluation_config: ") as raised:
+        made.build()
+    assert all(remedy.keys() == {"evaluation_config"} for remedy in raised.value.mistakes[0].remedies)
+    made.apply(raised.value.mistakes[0].remedies[0]).build().stop()
 
 
 def test_what_has_no_effect_in_evaluation_is_taken():

@@ -9,7 +9,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
-from rllib.config.conflicts import Mistake
+from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
@@ -105,9 +105,13 @@ class Evaluations:
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
             return training
-        factory = wiring.learned_environment(config)
-        observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
-        agents = wiring.agents_of(algorithm, examined, config)
+        try:
+            factory = wiring.learned_environment(config)
+            observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
+            agents = wiring.agents_of(algorithm, examined, config)
+        except (SettingsError, Unfit) as error:
+            found = error.mistakes if isinstance(error, SettingsError) else [config.placed(error.mistake)]
+            raise algorithm.config.error(*map(algorithm.config.in_evaluation, found)) from error
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise algorithm.config.error(
                 Mistake(

@@ -155,6 +155,18 @@ class EvaluationConfig(ConfigObject):
         """A mistake in evaluation_config that other settings in it end."""
         return Mistake(problem, ("evaluation_config",), ({"evaluation_config": right or None},), advice)
 
+    def in_evaluation(self, mistake: Mistake) -> Mistake:
+        """A mistake in the settings of evaluation, which evaluation_config has broken, with remedies in it."""
+        changes, names = self.evaluation_changes(), self.evaluation_overrides
+        remedies = [
+            {"evaluation_config": {**changes, **remedy}} if remedy.keys() <= names else {"evaluation_config": None}
+            for remedy in mistake.remedies
+        ]
+        remedies = remedies or [{"evaluation_config": None}]
+        unique = [each for i, each in enumerate(remedies) if each not in remedies[:i]]
+        problem = f"evaluation_config: {mistake.problem}"
+        return Mistake(problem, ("evaluation_config",), tuple(unique), mistake.advice, mistake.note)
+
     @relation("off_policy_estimation_methods")
     def _check_estimation_methods(self) -> Mistake | None:
         """Each method of `off_policy_estimation_methods` is a type of estimator with its arguments."""

@@ -141,6 +141,11 @@ TABLES: dict[str, tuple] = {
         {"type": "exponential", "initial": 1e-3, "decay_rate": 0.5, "timesteps": 40}, named("falls"),
         {"type": "kl_adaptive", "initial": 1e-3, "desired_kl": 0.01},
     ),
+    # Their default is that of lr; a rate near 1 makes numbers that are refused as not finite.
+    **dict.fromkeys(
+        ("actor_lr", "critic_lr", "alpha_lr", "value_lr"),
+        (0.0, 1e-3, [[0, 0.1], [50, 0.01]], {"type": "linear", "initial": 0.1, "final": 0.0, "timesteps": 80}),
+    ),
 }  # fmt: skip
 
 # Settings that are not drawn, with the reason.

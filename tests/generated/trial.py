@@ -675,6 +675,8 @@ def _expected(draw: Draw) -> tuple[str, ...]:
         parts += ("is not known",)
     if "actions_in_input_normalized" in draw["settings"]:
         parts += ("were clipped",)  # recorded actions are in the units of the environment
+    if "offline_memory" in draw["settings"]:
+        parts += ("are kept in files",)
     return parts
 
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import operator
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from rllib import DefaultCallbacks
 from rllib.algorithms.a2c import A2CConfig
 from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
@@ -26,6 +28,7 @@ from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
+from tests.generated.worlds import Worlds
 
 
 class Poles(make_multi_agent("CartPole-v1")):
@@ -442,6 +445,36 @@ def test_a_policy_of_several_workers_is_frozen(name):
         for trained in (["p", "z"], ["p"], ["p", "z"]):
             algo.set_policies_to_train(trained)
             assert sorted(algo.train()["info"]["learner"]) == trained
+
+
+class Hears(DefaultCallbacks):
+    heard: ClassVar[set] = set()
+
+    def on_postprocess_trajectory(self, *, policy_id, postprocessed_batch, original_batches, **kwargs):
+        Hears.heard.add(policy_id)
+        assert postprocessed_batch.count > 0 and all(batch.count > 0 for _, _, batch in original_batches.values())
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "R2D2"])
+def test_hooks_hear_of_rows_that_are_learned_from_after_a_removal(name):
+    """The episode under way goes on with the policy that was removed."""
+    config_class, training, _ = KINDS[name]
+    in_turn = {"observation": "numbers", "action": "choice", "length": 8, "agents": 3, "style": "turns"}
+    config = config_class().environment(Worlds, env_config=in_turn).callbacks(Hears)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=2, num_envs_per_worker=3)
+    config.multi_agent(policies=["p"], policy_mapping_fn="p")
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=2)
+    model = {"fcnet_hiddens": [8], **training.get("model", {})}
+    with config.training(**{**training, "model": model}).build() as algo:
+        algo.train()
+        algo.add_policy("z", policy_mapping_fn={"agent_0": "p", "*": "z"})
+        for _ in range(5):
+            algo.train()
+        algo.remove_policy("z", policy_mapping_fn="p")
+        Hears.heard.clear()
+        for _ in range(4):
+            algo.train()
+        assert Hears.heard == {"p"}
 
 
 class Loop(ExternalMultiAgentEnv):

@@ -81,15 +81,18 @@ class AgentEpisodeHooks(EnvironmentHooks):
             self._note_part(episode)
         parts, self._parts = self._parts, []
         rows_before: Counter[tuple[str, int]] = Counter()
+        known = self._worker.settings.policies
         for episode, part in parts:
-            columns = []
+            columns, seats = [], []
             for seat, count in part:
                 fragment, slot = fragments[seat.policy_id], (seat.policy_id, seat.slot)
                 first = rows_before[slot] + (0 if fragment.starts is None else int(fragment.starts[seat.slot]))
                 rows_before[slot] += count
                 rows = slice(first, first + count)
-                columns.append({name: column[rows, seat.slot] for name, column in fragment.columns.items()})
-            self._postprocess(episode, [seat for seat, _ in part], columns)
+                if seat.policy_id in known:  # else it was removed, and nothing learns from its rows
+                    columns.append({name: column[rows, seat.slot] for name, column in fragment.columns.items()})
+                    seats.append(seat)
+            self._postprocess(episode, seats, columns)
 
     def _postprocess(self, episode: AgentEpisode, seats: list[Seat], columns: list[dict]) -> None:
         """Calls the hook for the agents of an episode, with views of their rows."""

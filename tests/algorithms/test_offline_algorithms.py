@@ -9,6 +9,7 @@ from rllib import tune
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.algorithms.sac import SAC
+from rllib.config.conflicts import SettingsError
 from rllib.losses.offline.imitation import LARGEST_RECORDED
 from tests.algorithms.test_recorded_data import CARTPOLE, DATA, config, learner_stats
 
@@ -229,6 +230,19 @@ REFUSED = {
 def test_what_cannot_be_learned_from_is_refused(made, message):
     with pytest.raises(ValueError, match=message):
         made().validate()
+
+
+@pytest.mark.parametrize("own", ["model", "policy_model_config"])
+@pytest.mark.parametrize("name", ["IQL", "AWAC", "TD3", "SAC"])
+def test_noise_of_the_state_is_refused_with_a_remedy_where_an_actor_has_none(name, own):
+    """use_sde is for standard deviations that depend on the state: SAC's."""
+    made = of_numbers(name, **{own: {"fcnet_hiddens": [8], "use_sde": True}})
+    if name != "SAC":
+        with pytest.raises(SettingsError, match="use_sde=True") as raised:
+            made.validate()
+        (mistake,) = raised.value.mistakes
+        made.apply(mistake.remedies[0])
+    made.build().stop()
 
 
 # ---------------------------------------------------------------------- critics that are drawn

@@ -12,6 +12,7 @@ from rllib.algorithms.families.off_policy_actor_critic import (
     OffPolicyActorCritic,
     OffPolicyActorCriticConfig,
 )
+from rllib.config.conflicts import conflict
 from rllib.config.sections import section
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.modules import FullyConnected
@@ -27,6 +28,16 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
     not_custom: ClassVar[dict] = dict.fromkeys(
         ("policy_model_config", "q_model_config"),
         "the actor's deviation is one number for each component, beside the library's own layers",
+    )
+
+    conflicts = (
+        conflict(
+            "policy_model_config",
+            "model",
+            when=lambda config: config.acting_model.get("use_sde"),
+            why="use_sde=True learns standard deviations that depend on the state, and this actor's do not",
+            remedies=[lambda config: config.with_defaults("use_sde", of=("model", "policy_model_config"))],
+        ),
     )
 
     @section

@@ -20,6 +20,7 @@ from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
 from rllib.algorithms.td3 import DDPG, DDPGConfig
 from rllib.config.sections import section
 from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics, ErrorsOfValues
+from rllib.losses.offline.value_penalty import ValuePenalty
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -42,7 +43,10 @@ class ApexDQN(DistributedReplay, QLearning):
     config_class = ApexDQNConfig
 
     def worker_errors(self, policy_id: str) -> ErrorsOfValues:
-        return ErrorsOfValues(self.make_loss(policy_id), self.config_of(policy_id).munchausen)
+        loss = self.make_loss(policy_id)
+        while isinstance(loss, ValuePenalty):  # penalties are no part of TD errors
+            loss = loss.loss
+        return ErrorsOfValues(loss, self.config_of(policy_id).munchausen)
 
     def training_step(self) -> dict[str, dict[str, float]]:
         rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.replays}

@@ -55,7 +55,9 @@ def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20,
 
 class TestWhatWorkersSend:
     @pytest.mark.parametrize(
-        "parts", [{}, {"num_atoms": 11, "v_min": -5.0, "v_max": 50.0}, {"dueling": False}], ids=str
+        "parts",
+        [{}, {"num_atoms": 11, "v_min": -5.0, "v_max": 50.0}, {"dueling": False}, {"conservative_weight": 0.9}],
+        ids=str,
     )
     def test_rows_are_windows_with_the_errors_of_the_workers_weights(self, parts):
         """Rewards are the steps' numbers, lengths 3, 5, 4: windows as of a loop, errors as the learner has them."""

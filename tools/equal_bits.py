@@ -246,7 +246,13 @@ def print_case(name: str) -> None:
     import logging
 
     logging.disable(logging.WARNING)
+    # The checkout is the current folder. A .pth file of the environment may have put another one before PYTHONPATH.
+    sys.path.insert(0, os.getcwd())
     try:
+        import rllib
+
+        if (home := Path(rllib.__file__).parents[1]) != Path.cwd():
+            raise ImportError(f"rllib is that of {home}, not of {Path.cwd()}")
         given = run_case(cases()[name])
     except Exception as error:
         given = {"error": f"{type(error).__name__}: {error}"}

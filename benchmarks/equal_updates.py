@@ -72,7 +72,7 @@ def weights(algo) -> dict[str, np.ndarray]:
                     kind = RENORM[kind] if layer.startswith("renorm") else kind
                     found[f"{module}.{copy}.{index}.{kind}"] = array.copy()
     if hasattr(algo, "temperature"):
-        found["log_alpha"] = np.log([algo.temperature.alpha]).astype(np.float32)
+        found["log_alpha"] = np.log([algo.trainee.temperature.alpha]).astype(np.float32)
     return found
 
 
@@ -92,7 +92,7 @@ def updated(algo, count: int) -> dict[str, np.ndarray]:
 
     algo.learner.update = recording
     for _ in range(count):
-        algo.update(rates=algo.learning_rates())
+        algo.trainee.update(**algo.trainee.learning_rates())
     return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
 
 

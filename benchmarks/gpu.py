@@ -167,7 +167,7 @@ class ReplayWork:
         def side() -> float:
             started = time.perf_counter()
             for _ in range(10):
-                algo.update(lr=1e-4)
+                algo.trainee.update(lr=1e-4)
             return (time.perf_counter() - started) * 1e2
 
         return side

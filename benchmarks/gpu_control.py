@@ -208,9 +208,9 @@ def update_row(name: str, device: str, rounds: int, roofline: Roofline) -> Row:
     rows = made_up_rows(np.random.default_rng(0))
     with build(name, MadeUpEnv, device).build() as algo:
         algo.replay.add(rows)
-        rates = algo.learning_rates()
+        rates = algo.trainee.learning_rates()
         found = alternate(
-            rounds, ours=timed(lambda: algo.update(rates=rates)), plain=timed(EAGER[name](rows, device).update)
+            rounds, ours=timed(lambda: algo.trainee.update(**rates)), plain=timed(EAGER[name](rows, device).update)
         )
         actor = len(algo.policy.weights)
         critics = len(algo.learner.weights) - actor

@@ -75,7 +75,7 @@ def fragment_rate(algo, seconds: float) -> float:
     """Steps a second of fragments that reach the driver, one train batch after another."""
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
-        counts = [fragment.env_steps for fragment in algo.next_fragments()]
+        counts = [fragment.env_steps for fragment in algo.trainee.next_fragments()]
         steps += sum(count() if callable(count) else count for count in counts)  # a method, in earlier versions
         algo.metrics.counters["num_updates"] += 1  # the next requests carry new weights
     return steps / elapsed

@@ -9,13 +9,20 @@ Departures from the paper, see also losses/policy_gradient.py:
 
 from typing import Annotated, Any, ClassVar, Self
 
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
+from rllib.algorithms.families.intrinsic import (
+    IntrinsicConfig,
+    IntrinsicTrainee,
+    advantage_estimator,
+    seeks_novelty,
+    with_advantages,
+)
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, at_least, section
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
-from rllib.sample_batch import DEFAULT_POLICY
 
 
 class A2CConfig(IntrinsicConfig, ActorCriticConfig):
@@ -56,10 +63,20 @@ class A2CConfig(IntrinsicConfig, ActorCriticConfig):
     )
 
 
-class A2C(IntrinsicallyRewarded):
+class A2CTrainee(IntrinsicTrainee):
+    """A policy that learns by A2C."""
+
+    def loss_settings(self, at: int | None = None) -> dict[str, Any]:
+        """Settings of the next gradient; `at` as for `scheduled`."""
+        coefficients = self.scheduled("vf_loss_coeff", "entropy_coeff", at=at)
+        return {"microbatch_size": self.config.microbatch_size, **coefficients}
+
+
+class A2C(Algorithm):
     """Advantage actor-critic."""
 
     config_class = A2CConfig
+    trainee_class = A2CTrainee
     learns_from_own_actions = True
     trains_several = True
     loss = POLICY_GRADIENT_LOSS
@@ -67,18 +84,19 @@ class A2C(IntrinsicallyRewarded):
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "policy_entropy",
     )  # fmt: skip
 
+    @property
+    def samples_sequences(self) -> bool:
+        """Whether batches have the observations that follow each step."""
+        return seeks_novelty(self.config)
+
+    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+        return advantage_estimator(self.config_of(policy_id), self.config)
+
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats, settings = {}, {policy_id: self._update_settings(policy_id) for policy_id in self.policies}
-        for policy_id, batch in self.train_batches().items():
-            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
-            steps = with_advantages(batch, bool(self.config_of(policy_id).standardize_advantages))
-            stats[policy_id] = self.learn_on_batch(steps, policy_id, shuffle=False, **settings[policy_id]) | intrinsic
+        stats, now = {}, self.timesteps
+        for trainee, batch in self.train_batches():
+            novelty = trainee.add_novelty(batch)
+            steps = with_advantages(batch, bool(trainee.config.standardize_advantages))
+            settings = {**trainee.scheduled("lr", at=now), **trainee.loss_settings(now)}
+            stats[trainee.policy_id] = trainee.learn_on_batch(steps, shuffle=False, **settings) | novelty
         return stats
-
-    def _update_settings(self, policy_id: str) -> dict[str, Any]:
-        return {**self.scheduled("lr", policy_id=policy_id), **self.loss_settings(policy_id)}
-
-    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
-        """Settings of the next gradient of a policy, at this time."""
-        coefficients = self.scheduled("vf_loss_coeff", "entropy_coeff", policy_id=policy_id)
-        return {"microbatch_size": self.config_of(policy_id).microbatch_size, **coefficients}

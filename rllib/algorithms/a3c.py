@@ -20,10 +20,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from rllib.algorithms.a2c import A2C, A2CConfig
+from rllib.algorithms.a2c import A2C, A2CConfig, A2CTrainee
 from rllib.config.sections import at_least, only_with, section
 from rllib.evaluation.rollout_worker import Gradient
-from rllib.sample_batch import DEFAULT_POLICY
 
 
 class A3CConfig(A2CConfig):
@@ -67,42 +66,47 @@ class A3CConfig(A2CConfig):
     def reporting(self, *, min_time_s_per_iteration=5) -> Self: ...
 
 
+class A3CTrainee(A2CTrainee):
+    """A policy that learns from gradients, as they arrive."""
+
+    def loss_settings(self, at: int | None = None) -> dict[str, Any]:
+        # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
+        settings = {**super().loss_settings(at), "standardize_advantages": bool(self.config.standardize_advantages)}
+        return {**settings, **self.algorithm.auxiliary_weights()}
+
+    def apply(self, gradient: Gradient, lr: float) -> dict[str, float]:
+        """One `Learner.apply_gradient`, counted and timed as `learn_on_batch` does."""
+        lag = self.num_updates - gradient.policy_version
+        with self.algorithm.metrics.timer("learn"):
+            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
+        self.algorithm.metrics.add_update(self.policy_id, gradient.env_steps)
+        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+
+
 class A3C(A2C):
     """Asynchronous advantage actor-critic."""
 
     config_class = A3CConfig
+    trainee_class = A3CTrainee
     trains_several = False  # a worker has the learner of one policy
     is_synchronous = False
     workers_learn = True
 
-    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
-        # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
-        standardize = bool(self.config_of(policy_id).standardize_advantages)
-        return {**super().loss_settings(policy_id), "standardize_advantages": standardize}
-
     def training_step(self) -> dict[str, float]:
-        applied = []
+        applied, trainee = [], self.trainee
         while len(applied) < max(self.config.num_rollout_workers, 1):
-            lr = self.scheduled("lr")["lr"]
-            applied += [self._apply(gradient, lr) for gradient in self.arriving_gradients()]
+            lr = trainee.scheduled("lr")["lr"]
+            applied += [trainee.apply(gradient, lr) for gradient in self.arriving_gradients()]
         lags = [stats["policy_lag_updates"] for stats in applied]
         means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
-        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **self.scheduled("entropy_coeff")}
-
-    def _apply(self, gradient: Gradient, lr: float) -> dict[str, float]:
-        """One `Learner.apply_gradient`, counted and timed as `learn_on_batch` does."""
-        lag = self.num_updates - gradient.policy_version
-        with self.metrics.timer("learn"):
-            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
-        self.metrics.add_update(DEFAULT_POLICY, gradient.env_steps)
-        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **trainee.scheduled("entropy_coeff")}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
         """Yields the gradients that have arrived, after waiting for the first; then asks their workers for the next."""
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
             with self.metrics.timer("learn"):
-                flat, stats = self.learner.compute_gradient(batch, **self._gradient_settings())
+                flat, stats = self.learner.compute_gradient(batch, **self.trainee.loss_settings())
             yield Gradient(flat, stats, batch.count, batch.policy_version)
             return
         if not self.workers.fleet.num_in_flight:
@@ -116,10 +120,7 @@ class A3C(A2C):
                 yield gradient
         self._ask()
 
-    def _gradient_settings(self) -> dict[str, Any]:
-        return {**self.loss_settings(), **self._auxiliary_weights()}
-
     def _ask(self) -> None:
         """Sends requests with the newest weights to all workers that have too few."""
-        request = self.workers.request("compute_gradient", self.snapshots(), self._gradient_settings())
+        request = self.workers.request("compute_gradient", self.snapshots(), self.trainee.loss_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)

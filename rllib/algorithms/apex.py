@@ -11,18 +11,17 @@ what the paper has for epsilons, 0.4^(1 + 7 i / (N - 1)), with i from 0 on; RLli
 worker explores less.
 """
 
-import dataclasses
 from typing import ClassVar, Self
 
-from rllib.algorithms.families.distributed_replay import DistributedReplay, DistributedReplayConfig
+import numpy as np
+
+from rllib.algorithms.families.critic_networks import critics_of
+from rllib.algorithms.families.distributed_replay import DistributedReplay, DistributedReplayConfig, ShardedTrainee
 from rllib.algorithms.families.off_policy_actor_critic import CRITICS
-from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
-from rllib.algorithms.td3 import DDPG, DDPGConfig
+from rllib.algorithms.families.q_learning import QLearning, QLearningConfig, QTrainee, td_loss
+from rllib.algorithms.td3 import DDPG, DDPGConfig, DDPGTrainee
 from rllib.config.sections import section
 from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics, ErrorsOfValues
-from rllib.losses.offline.value_penalty import ValuePenalty
-from rllib.policy import Snapshot
-from rllib.sample_batch import DEFAULT_POLICY
 
 
 class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
@@ -37,25 +36,19 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
     def exploration(self, *, exploration_config=default_exploration) -> Self: ...
 
 
+class ApexDQNTrainee(ShardedTrainee, QTrainee):
+    """A policy that learns by Ape-X DQN."""
+
+
 class ApexDQN(DistributedReplay, QLearning):
     """DQN with distributed prioritised replay."""
 
     config_class = ApexDQNConfig
+    trainee_class = ApexDQNTrainee
 
     def worker_errors(self, policy_id: str) -> ErrorsOfValues:
-        loss = self.make_loss(policy_id)
-        while isinstance(loss, ValuePenalty):  # penalties are no part of TD errors
-            loss = loss.loss
-        return ErrorsOfValues(loss, self.config_of(policy_id).munchausen)
-
-    def training_step(self) -> dict[str, dict[str, float]]:
-        rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.replays}
-        self.take_in_fragments()
-        for policy_id, lr in rates.items():
-            if self.an_update_is_due(policy_id):
-                self.update_from_shards(policy_id, **lr)
-                self.update_target(policy_id)
-        return dict(self._stats)
+        config = self.config_of(policy_id)
+        return ErrorsOfValues(td_loss(config), config.munchausen)  # penalties are no part of TD errors
 
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
@@ -81,24 +74,20 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     def exploration(self, *, exploration_config=default_exploration) -> Self: ...
 
 
+class ApexDDPGTrainee(ShardedTrainee, DDPGTrainee):
+    """A policy that learns by Ape-X DDPG."""
+
+    def modules_of_workers(self) -> dict[str, np.ndarray]:
+        gives_priorities = self.algorithm.workers_give_priorities(self.policy_id)
+        return {CRITICS: self.learner.vector[CRITICS]} if gives_priorities else {}
+
+
 class ApexDDPG(DistributedReplay, DDPG):
     """DDPG with distributed prioritised replay."""
 
     config_class = ApexDDPGConfig
+    trainee_class = ApexDDPGTrainee
 
     def worker_errors(self, policy_id: str) -> ErrorsOfCritics:
-        return ErrorsOfCritics(CRITICS, self.critic_module(policy_id))
-
-    def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
-        if policy_id not in self.learners or not self.workers_give_priorities(policy_id):
-            return super().snapshot(policy_id)
-        critics = {CRITICS: self.learners[policy_id].vector[CRITICS]}
-        return dataclasses.replace(super().snapshot(policy_id), modules=critics)
-
-    def training_step(self) -> dict[str, dict[str, float]]:
-        rates = {policy_id: self.learning_rates(policy_id) for policy_id in self.replays}
-        self.take_in_fragments()
-        for policy_id, own_rates in rates.items():
-            if self.an_update_is_due(policy_id):
-                self.update_from_shards(policy_id, rates=own_rates)
-        return dict(self._stats)
+        critics = critics_of(self.config_of(policy_id), self.policies[policy_id], ("observation", "action"))
+        return ErrorsOfCritics(CRITICS, critics)

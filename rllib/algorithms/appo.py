@@ -12,17 +12,17 @@ advantages are negative; several steps on a batch would then make every action o
 policy does by a standard deviation that grows until it overflows.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from rllib.algorithms.families.on_policy import AdaptiveKL
-from rllib.algorithms.impala import IMPALA, IMPALAConfig
+from rllib.algorithms.impala import IMPALA, IMPALAConfig, IMPALATrainee
 from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
-from rllib.policies import of_only_policy
 from rllib.policy import Policy
-from rllib.sample_batch import DEFAULT_POLICY, OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatch
+from rllib.sample_batch import OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatch
 
 
 class APPOConfig(IMPALAConfig):
@@ -64,66 +64,61 @@ class APPOConfig(IMPALAConfig):
     ) -> Self: ...
 
 
-class APPO(IMPALA):
-    """Asynchronous PPO."""
+class APPOTrainee(IMPALATrainee):
+    """A policy that learns by APPO.
 
-    config_class = APPOConfig
-    loss = APPO_LOSS
+    Attributes:
+        kl: coefficient of the penalty on the KL divergence.
+    """
 
-    def setup(self) -> None:
-        self._kl = AdaptiveKL({})
-        super().setup()
-
-    def prepare_policy(self, policy_id: str) -> None:
-        super().prepare_policy(policy_id)
-        self._kl.add(policy_id, self.config_of(policy_id))
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self._kl.remove(policy_id)
-
-    def target_of(self, policy_id: str) -> Policy:
-        """The target network of a policy."""
-        return self.learners[policy_id].targets["policy"].policy
+    def __init__(self, algorithm: "APPO", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self.kl = AdaptiveKL(self.config)
 
     @property
-    def target_policy(self) -> Policy:
-        """The target network of the only policy."""
-        return of_only_policy(self.learners, "target_policy", "target_of(POLICY_ID)").targets["policy"].policy
+    def target(self) -> Policy:
+        """The target network."""
+        return self.learner.targets["policy"].policy
 
-    def make_learner(self, policy_id: str) -> Learner:
-        config = self.config_of(policy_id)
+    def make_learner(self) -> Learner:
+        config = self.config
         # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
         # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
-        learner = super().make_learner(policy_id, targets=[TargetCopy("policy", config.tau, every)])
+        learner = super().make_learner(targets=[TargetCopy("policy", config.tau, every)])
         if learner.device != "cpu":
             learner.targets["policy"].act_on(learner.device)
         return learner
 
-    def prepared(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
+    def prepared(self, batch: SampleBatch) -> SampleBatch:
         # Sequences begin with the states of the policy that acted, for the target network as for the learning one.
         memory = [batch[name] for name in PER_SEQUENCE if name in batch]
         return SampleBatch(
-            {**batch, TARGET_DIST_INPUTS: self.target_of(policy_id).dist_inputs(batch[OBS], *memory)},
+            {**batch, TARGET_DIST_INPUTS: self.target.dist_inputs(batch[OBS], *memory)},
             policy_version=batch.policy_version,
         )
 
-    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
-        config, clip = self.config_of(policy_id), self.scheduled("clip_param", policy_id=policy_id)
-        settings = super().loss_settings(policy_id) | clip | self._kl.settings(policy_id)
-        return settings | {"lambda_": 1.0 if config.vtrace else config.lambda_}
+    def loss_settings(self) -> dict[str, Any]:
+        penalty = {"kl_coeff": self.kl.coefficient, "stop_above": self.kl.stop_above}
+        settings = super().loss_settings() | self.scheduled("clip_param") | penalty
+        return settings | {"lambda_": 1.0 if self.config.vtrace else self.config.lambda_}
 
-    def after_update(self, stats: dict[str, float], policy_id: str = DEFAULT_POLICY) -> None:
-        if self.learners[policy_id].update_targets(self.metrics.num_updates(policy_id)):
-            self._kl.adapt(policy_id, stats["kl"], self.timesteps)
+    def after_update(self, stats: dict[str, float]) -> None:
+        if self.learner.update_targets(self.num_updates):
+            self.kl.adapt(stats["kl"], self.timesteps)
 
-    # ------------------------------------------------------------------ checkpoints
+    def numbers(self) -> dict[str, Any]:
+        return {**super().numbers(), "kl_coeff": self.kl.coefficient}
 
-    def algorithm_state(self) -> dict[str, Any]:
-        return {**super().algorithm_state(), "kl_coeff": self._kl.coefficients}
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.kl.coefficient = numbers.get("kl_coeff", self.kl.coefficient)
 
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        super().set_algorithm_state(state)
-        self._kl.restore(state["kl_coeff"])
+
+class APPO(IMPALA):
+    """Asynchronous PPO."""
+
+    config_class = APPOConfig
+    trainee_class = APPOTrainee
+    loss = APPO_LOSS

@@ -57,4 +57,4 @@ class ARS(Evolution):
         indices, returns, lengths = self.play_pairs(config.num_rollouts)
         num_used = min(config.rollouts_used, config.num_rollouts)
         coefficients = ars_coefficients(returns - config.offset * lengths, num_used)
-        return self.ascend(indices, coefficients, self.scheduled("sgd_stepsize")["sgd_stepsize"])
+        return self.ascend(indices, coefficients, self.trainee.scheduled("sgd_stepsize")["sgd_stepsize"])

@@ -21,7 +21,7 @@ Losses are in losses/sac_variants/crossq.py, replay and updates in families/off_
 import dataclasses
 from typing import Annotated, ClassVar, Self
 
-from rllib.algorithms.sac import SAC, SACConfig
+from rllib.algorithms.sac import SAC, SACConfig, SACTrainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import OfPolicy, above, between, section
@@ -118,28 +118,33 @@ class CrossQConfig(SACConfig):
         return None
 
 
+class CrossQTrainee(SACTrainee):
+    """A policy that learns by CrossQ."""
+
+    copied_modules = ()
+
+    def critic_module(self) -> FullyConnected:
+        return dataclasses.replace(super().critic_module(), batch_renorm=_batch_renorm(self.config))
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        return dataclasses.replace(super().optimizer_settings(), adam_beta1=self.config.adam_beta1)
+
+    def critic_loss(self) -> LossOverModules:
+        return CRITIC_LOSS
+
+    def actor_loss(self) -> LossOverModules:
+        return ACTOR_LOSS if self.config.batch_norm_actor else super().actor_loss()
+
+
 class CrossQ(SAC):
     """CrossQ: SAC with batch renormalisation, and without target networks."""
 
     config_class = CrossQConfig
-    copied_modules = ()
+    trainee_class = CrossQTrainee
 
     def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> PolicySpec:
         spec = super().actor_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, batch_renorm=_batch_renorm(config)) if config.batch_norm_actor else spec
-
-    def critic_module(self, policy_id: str) -> FullyConnected:
-        batch_renorm = _batch_renorm(self.config_of(policy_id))
-        return dataclasses.replace(super().critic_module(policy_id), batch_renorm=batch_renorm)
-
-    def _optimizer_settings(self, config: CrossQConfig) -> OptimizerSettings:
-        return dataclasses.replace(super()._optimizer_settings(config), adam_beta1=config.adam_beta1)
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        return CRITIC_LOSS
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        return ACTOR_LOSS if self.config_of(policy_id).batch_norm_actor else super().actor_loss(policy_id)
 
 
 def _batch_renorm(config: CrossQConfig) -> BatchRenorm:

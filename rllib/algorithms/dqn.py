@@ -23,7 +23,7 @@ or with `noisy` by levels that are drawn with the noise.
 families/q_learning.py has the network, its loss and its targets; families/off_policy.py replay and updates.
 """
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
 from rllib.config.sections import section
@@ -89,16 +89,6 @@ class DQN(QLearning):
     """Deep Q-learning, with the parts of Rainbow as settings."""
 
     config_class = DQNConfig
-
-    def training_step(self) -> dict[str, dict[str, Any]]:
-        before, rates = self.timesteps, {each: self.scheduled("lr", policy_id=each) for each in self.replays}
-        self.store(self.sample(1))
-        for policy_id, lr in rates.items():
-            if self.learning_has_started(policy_id):
-                for _ in range(self.updates_due(self.timesteps - before, policy_id)):
-                    self._stats[policy_id] = self.update(policy_id, **lr)
-                self.update_target(policy_id)
-        return dict(self._stats)
 
 
 class SimpleQ(DQN):

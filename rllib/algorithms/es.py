@@ -59,4 +59,4 @@ class ES(Evolution):
         if config.return_proc_mode == "centered_sign_rank":
             shaped = np.sign(shaped)
         coefficients = es_coefficients(shaped, config.noise_stdev)
-        return self.ascend(indices, coefficients, self.scheduled("stepsize")["stepsize"], decay=config.l2_coeff)
+        return self.ascend(indices, coefficients, self.trainee.scheduled("stepsize")["stepsize"], decay=config.l2_coeff)

@@ -16,17 +16,17 @@ With num_rollout_workers=0 this process samples and learns in turn; V-trace then
 neither fragments under way nor those kept for replay: a restored run continues with fresh ones.
 """
 
-import functools
 import math
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.saving import numbers_in
+from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
@@ -39,7 +39,7 @@ from rllib.losses.impala import IMPALA_LOSS
 from rllib.policy import Policy
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.replay.memory import free_bytes
-from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 
 class IMPALAConfig(PolicyGradientConfig):
@@ -186,10 +186,125 @@ def _versions(fragments: list[SampleBatch]) -> list[int]:
     return [fragment.policy_version for fragment in fragments]
 
 
+class IMPALATrainee(Trainee):
+    """A policy that learns from fragments as they arrive.
+
+    Attributes:
+        queue: fragments that wait, with those that are replayed beside them.
+        ring: the newest train batches, of which each is learned from several times.
+        staged: the next train batch, which is on its way to the GPU; None: there is none.
+    """
+
+    algorithm: "IMPALA"
+
+    def __init__(self, algorithm: "IMPALA", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        config = self.config
+        replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self.rng)
+        self.queue = FragmentQueue(config.train_batch_size, replay)
+        self.ring: BatchRing[TrainBatch] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
+        self.staged: TrainBatch | None = None
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether the next train batch is there."""
+        return not self.ring.is_used_up or self.staged is not None or self.queue.is_full
+
+    def learn(self) -> None:
+        """One update on the next train batch; waits for it."""
+        settings = self.loss_settings()
+        batch, num_epochs = self.ring.next(self.next_batch)
+        lags = [self.num_updates - version for version in batch.versions]
+        self.env_steps_of_batch = batch.env_steps
+        stats = self.learn_on_batch(
+            self.prepared(batch.columns),
+            num_epochs=num_epochs,
+            shuffle=False,
+            meanwhile=self._stage_next if self.algorithm.stages_ahead else None,
+            **settings,
+        )
+        self.after_update(stats)
+        self.stats = {
+            **stats,
+            "var_gnorm": float(np.linalg.norm(self.policy.weights)),
+            "policy_lag_mean": float(np.mean(lags)),
+            "policy_lag_max": float(max(lags)),
+            "diff_num_grad_updates_vs_sampler_policy": float(np.mean(lags)) * num_epochs,
+        }
+
+    def next_batch(self) -> TrainBatch:
+        """The next train batch, of the policy's fragments in the order in which they arrived."""
+        aggregators = self.algorithm.aggregators
+        if self.staged is not None:
+            staged, self.staged = self.staged, None
+            return staged
+        if aggregators is None:
+            return TrainBatch.of(self.next_fragments())
+        while not aggregators.is_busy:
+            aggregators.give([fragment.rows for fragment in self.next_fragments()])
+        with self.algorithm.metrics.timer("aggregate"):
+            return TrainBatch.of_joined(*aggregators.take())
+
+    def next_fragments(self) -> list[PolicyFragment]:
+        """Fragments of the next train batch, as they arrived; the workers go on meanwhile."""
+        self.algorithm.wait_until(lambda: self.queue.is_full)
+        return self.queue.pop_batch()
+
+    def _stage_next(self) -> None:
+        """While a GPU computes: keeps what has arrived, and sends the next batch there once it is complete."""
+        if self.staged is not None:
+            return
+        while not self.queue.is_full and self.algorithm.receive(0.0):
+            self.algorithm.ask()
+        if self.queue.is_full:
+            self.staged = TrainBatch.of(self.queue.pop_batch())
+            self.learner.stage(self.staged.columns)
+
+    # ------------------------------------------------------------------ what APPO changes
+
+    def prepared(self, batch: SampleBatch) -> SampleBatch:
+        """The batch with further columns for the loss."""
+        return batch
+
+    def loss_settings(self) -> dict[str, Any]:
+        """Settings of the next update, at this time."""
+        config = self.config
+        return {
+            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff"),
+            "gamma": config.gamma,
+            "lambda_": config.lambda_,
+            "vtrace": config.vtrace,
+            "clip_rho": config.vtrace_clip_rho_threshold,
+            "clip_pg_rho": config.vtrace_clip_pg_rho_threshold,
+            "standardize_advantages": bool(config.standardize_advantages),
+        }
+
+    def after_update(self, stats: dict[str, float]) -> None:
+        """Called after each update with its statistics."""
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def numbers(self) -> dict[str, Any]:
+        # An iteration in which a policy does not learn reports its newest update.
+        return {**super().numbers(), "stats": numbers_in(self.stats)}
+
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.stats = numbers.get("stats", self.stats)
+
+    def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        """Takes the files back, and drops fragments that other weights have sampled."""
+        super().set_state(files)
+        self.staged = None
+        self.queue.clear()
+        self.ring.clear()
+
+
 class IMPALA(Algorithm):
     """Importance-weighted actor-learner architecture: asynchronous workers, corrected by V-trace."""
 
     config_class = IMPALAConfig
+    trainee_class: ClassVar[type[IMPALATrainee]] = IMPALATrainee
     reported_stats = (
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "entropy", "var_gnorm",
     )  # fmt: skip
@@ -201,45 +316,23 @@ class IMPALA(Algorithm):
     def setup(self) -> None:
         config = self.config
         self._check_memory()
-        # Of each policy that learns: its fragments, its ring of train batches, and its newest update's statistics.
-        self._queues: dict[str, FragmentQueue] = {}
-        self._rings: dict[str, BatchRing[TrainBatch]] = {}
-        self._stats: dict[str, dict[str, float]] = {}
         # This process has time for it while a GPU or others compute; batches of aggregators come when they do.
         has_workers = config.num_rollout_workers > 0 and not config.num_aggregation_workers
-        self._stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
-        self._staged: dict[str, TrainBatch] = {}
+        self.stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
         self._request: Callable | None = None
         self._asked_for: list[Policy] = []  # whose weights the request carries
         self._broadcast_at = 0
         self._requests_per_worker = self._most_requests_per_worker()
-        self._aggregators: Aggregators | None = None
+        self.aggregators: Aggregators | None = None
         if config.num_aggregation_workers:
-            self._aggregators = self._owns(
-                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self._spans_directory)
+            self.aggregators = self._owns(
+                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self.spans_directory)
             )
-        for policy_id in self.learners:
-            self.prepare_policy(policy_id)
-
-    def prepare_policy(self, policy_id: str) -> None:
-        """Makes what a policy needs beside its learner."""
-        config = self.config_of(policy_id)
-        replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self.learner_rng(policy_id))
-        self._queues[policy_id] = FragmentQueue(config.train_batch_size, replay)
-        self._rings[policy_id] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
-
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        self.prepare_policy(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        for of_policies in (self._queues, self._rings, self._staged, self._stats):
-            of_policies.pop(policy_id, None)
 
     def _check_memory(self) -> None:
         """Raises Unfit if the observations that replay keeps do not fit into memory."""
-        replaying = {each: own for each in self.learners if (own := self.config_of(each)).replay_proportion}
+        configs = {policy_id: trainee.config for policy_id, trainee in self.trainees.items()}
+        replaying = {policy_id: config for policy_id, config in configs.items() if config.replay_proportion}
         slots = {policy_id: own.replay_buffer_num_slots for policy_id, own in replaying.items()}
         steps = self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
         size_bytes = steps * sum(count * self._observation_bytes(each) for each, count in slots.items())
@@ -266,22 +359,12 @@ class IMPALA(Algorithm):
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
-    def algorithm_state(self) -> dict[str, Any]:
-        # An iteration in which a policy does not learn reports its newest update.
-        stats = {policy_id: numbers_in(stats) for policy_id, stats in self._stats.items()}
-        return {**super().algorithm_state(), "stats": stats}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        super().set_algorithm_state(state)
-        saved = state.get("stats", {})  # earlier checkpoints have none
-        self._stats |= {policy_id: saved[policy_id] for policy_id in self.learners.keys() & saved.keys()}
-
     def training_step(self) -> dict[str, dict[str, float]]:
-        for policy_id in self._policies_due():
-            self._stats[policy_id] = self._learn(policy_id)
-        return dict(self._stats)
+        for trainee in self._trainees_due():
+            trainee.learn()
+        return {policy_id: trainee.stats for policy_id, trainee in self.trainees.items() if trainee.stats}
 
-    def _policies_due(self) -> list[str]:
+    def _trainees_due(self) -> list[IMPALATrainee]:
         """Policies for which there is a train batch.
 
         With several agents it waits until there is one, or until a train batch of steps has been sampled: some policies
@@ -289,89 +372,32 @@ class IMPALA(Algorithm):
         its batch in `next_batch`.
         """
         if self.agents is None:
-            return list(self.learners)
+            return list(self.trainees.values())
         if not (due := self._with_batches()):
             enough = self.timesteps + self.config.train_batch_size
-            self._wait_until(lambda: self._with_batches() or self.timesteps >= enough)
+            self.wait_until(lambda: self._with_batches() or self.timesteps >= enough)
             due = self._with_batches()
         return due
 
-    def _with_batches(self) -> list[str]:
+    def _with_batches(self) -> list[IMPALATrainee]:
         """Policies whose next train batch is there."""
-        return [
-            policy_id
-            for policy_id, ring in self._rings.items()
-            if not ring.is_used_up or policy_id in self._staged or self._queues[policy_id].is_full
-        ]
-
-    def _learn(self, policy_id: str) -> dict[str, float]:
-        """One update of a policy on its next train batch."""
-        settings = self.loss_settings(policy_id)
-        batch, num_epochs = self._rings[policy_id].next(functools.partial(self.next_batch, policy_id))
-        lags = [self.metrics.num_updates(policy_id) - version for version in batch.versions]
-        self._env_steps_of_batches[policy_id] = batch.env_steps
-        stats = self.learn_on_batch(
-            self.prepared(batch.columns, policy_id),
-            policy_id,
-            num_epochs=num_epochs,
-            shuffle=False,
-            meanwhile=functools.partial(self._stage_next, policy_id) if self._stages_ahead else None,
-            **settings,
-        )
-        self.after_update(stats, policy_id)
-        return {
-            **stats,
-            "var_gnorm": float(np.linalg.norm(self.policies[policy_id].weights)),
-            "policy_lag_mean": float(np.mean(lags)),
-            "policy_lag_max": float(max(lags)),
-            "diff_num_grad_updates_vs_sampler_policy": float(np.mean(lags)) * num_epochs,
-        }
-
-    # ------------------------------------------------------------------ train batches
-
-    def next_batch(self, policy_id: str = DEFAULT_POLICY) -> TrainBatch:
-        """Next train batch of a policy, of its fragments in the order in which they arrived."""
-        if policy_id in self._staged:
-            return self._staged.pop(policy_id)
-        if self._aggregators is None:
-            return TrainBatch.of(self.next_fragments(policy_id))
-        while not self._aggregators.is_busy:
-            self._aggregators.give([fragment.rows for fragment in self.next_fragments(policy_id)])
-        with self.metrics.timer("aggregate"):
-            return TrainBatch.of_joined(*self._aggregators.take())
-
-    def _stage_next(self, policy_id: str) -> None:
-        """While a GPU computes: keeps what has arrived, and sends the policy's next batch there once it is complete."""
-        queue = self._queues[policy_id]
-        if policy_id in self._staged:
-            return
-        while not queue.is_full and self._receive(0.0):
-            self._ask()
-        if queue.is_full:
-            self._staged[policy_id] = TrainBatch.of(queue.pop_batch())
-            self.learners[policy_id].stage(self._staged[policy_id].columns)
+        return [trainee for trainee in self.trainees.values() if trainee.has_batch]
 
     # ------------------------------------------------------------------ fragments, as they come
 
-    def next_fragments(self, policy_id: str = DEFAULT_POLICY) -> list[PolicyFragment]:
-        """Fragments of a policy's next train batch, as they arrived; the workers go on meanwhile."""
-        queue = self._queues[policy_id]
-        self._wait_until(lambda: queue.is_full)
-        return queue.pop_batch()
-
-    def _wait_until(self, is_done: Callable[[], Any]) -> None:
+    def wait_until(self, is_done: Callable[[], Any]) -> None:
         """Keeps the fragments that arrive until the condition holds.
 
         Raises:
             SampleTimeoutError: if none arrives for too long.
         """
         with self.metrics.timer("sample"):
-            self._ask()
+            self.ask()
             started = time.monotonic()
             while not is_done():
-                if self._receive(self.config.learner_queue_timeout):
+                if self.receive(self.config.learner_queue_timeout):
                     started = time.monotonic()
-                self._ask()
+                self.ask()
                 if (waited_s := time.monotonic() - started) > self.config.learner_queue_timeout:
                     raise SampleTimeoutError(
                         f"no rollout worker has sent a fragment for {waited_s:.0f} s. Slow environments need a longer "
@@ -379,7 +405,7 @@ class IMPALA(Algorithm):
                         f"rollout_fragment_length than {self.config.rollout_fragment_length}."
                     )
 
-    def _receive(self, timeout_s: float) -> int:
+    def receive(self, timeout_s: float) -> int:
         """Waits for the first fragment and keeps all that have arrived.
 
         Returns:
@@ -399,10 +425,10 @@ class IMPALA(Algorithm):
         # Of a policy that is alone, it is the same.
         counts_agents = self.config.count_steps_by == "agent_steps"
         steps = fragment.agent_steps() if counts_agents else fragment.env_steps()
-        for policy_id, rows in self.by_policy(fragment).items():
-            self._queues[policy_id].put(PolicyFragment(rows, fragment.env_steps(), steps))
+        for trainee, rows in self.by_trainee(fragment):
+            trainee.queue.put(PolicyFragment(rows, fragment.env_steps(), steps))
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""
         if not self.config.num_rollout_workers:  # weights need not be put where other processes see them
             return
@@ -414,7 +440,7 @@ class IMPALA(Algorithm):
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 
     def extra_results(self) -> dict[str, Any]:
-        restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0
+        restarts = self.aggregators.fleet.num_restarts if self.aggregators else 0
         return {**super().extra_results(), "num_aggregation_worker_restarts": restarts}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
@@ -425,29 +451,5 @@ class IMPALA(Algorithm):
         """Restores a state, and drops fragments that other weights have sampled or are sampling."""
         super().set_state(state)
         self._request, self._broadcast_at = None, 0
-        self._staged.clear()
-        for kept in (*self._queues.values(), *self._rings.values(), self._aggregators):
-            if kept is not None:
-                kept.clear()
-
-    # ------------------------------------------------------------------ what APPO adds
-
-    def prepared(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
-        """The batch of a policy with further columns for the loss."""
-        return batch
-
-    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
-        """Settings of the next update of a policy, at this time."""
-        config = self.config_of(policy_id)
-        return {
-            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff", policy_id=policy_id),
-            "gamma": config.gamma,
-            "lambda_": config.lambda_,
-            "vtrace": config.vtrace,
-            "clip_rho": config.vtrace_clip_rho_threshold,
-            "clip_pg_rho": config.vtrace_clip_pg_rho_threshold,
-            "standardize_advantages": bool(config.standardize_advantages),
-        }
-
-    def after_update(self, stats: dict[str, float], policy_id: str = DEFAULT_POLICY) -> None:
-        """Called after each update of a policy with its statistics."""
+        if self.aggregators is not None:
+            self.aggregators.clear()

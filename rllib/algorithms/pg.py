@@ -47,12 +47,11 @@ class PG(Algorithm):
         return AdvantageEstimator(self.config_of(policy_id).gamma, use_gae=False, use_critic=False)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats, names = {}, ("lr", "entropy_coeff")
-        coefficients = {policy_id: self.scheduled(*names, policy_id=policy_id) for policy_id in self.policies}
-        for policy_id, batch in self.train_batches().items():
-            if self.config_of(policy_id).standardize_advantages:
+        stats, now = {}, self.timesteps
+        for trainee, batch in self.train_batches():
+            if trainee.config.standardize_advantages:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            settings = {"vf_loss_coeff": 0.0, **coefficients[policy_id]}
-            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, **settings)
-            del stats[policy_id]["vf_loss"], stats[policy_id]["vf_explained_var"]
+            settings = {"vf_loss_coeff": 0.0, **trainee.scheduled("lr", "entropy_coeff", at=now)}
+            stats[trainee.policy_id] = trainee.learn_on_batch(batch, shuffle=False, **settings)
+            del stats[trainee.policy_id]["vf_loss"], stats[trainee.policy_id]["vf_explained_var"]
         return stats

@@ -8,17 +8,26 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
   batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
-from rllib.algorithms.families.intrinsic import with_advantages
+from rllib.algorithms.families.constrained import cost_limit_of, price_of_costs
+from rllib.algorithms.families.constrained_on_policy import (
+    ConstrainedActorCriticConfig,
+    ConstrainedTrainee,
+    with_cost_advantages,
+)
+from rllib.algorithms.families.intrinsic import advantage_estimator, seeks_novelty, with_advantages
 from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.config.conflicts import Mistake, conflict, needs
 from rllib.config.sections import FollowsKL, OfPolicy, above, at_least, section
-from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator, RecomputedAdvantages
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.learners.updates.objective import POLICY
 from rllib.losses.ppo import PPO_LOSS
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import Schedule
@@ -126,10 +135,75 @@ class PPOConfig(ConstrainedActorCriticConfig):
         return None if name == "lr" and self.adaptive_rate is not None else super().get_schedule(name)
 
 
-class PPO(ConstrainedActorCritic):
+class PPOTrainee(ConstrainedTrainee):
+    """A policy that learns by PPO.
+
+    Attributes:
+        kl: coefficient of the penalty on the KL divergence.
+        rate: the learning rate that follows the KL; None: it is a setting.
+    """
+
+    def __init__(self, algorithm: "PPO", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self.kl, self.rate = AdaptiveKL(self.config), self.config.adaptive_rate
+
+    def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
+        """Makes the epochs of minibatches on a train batch. Returns statistics.
+
+        Args:
+            batch: fragments of the newest policy, with advantages.
+            now: environment steps at which schedules are read: those sampled before the batch.
+        """
+        config = self.config
+        novelty = self.add_novelty(batch)
+        steps, recomputed = self._with_advantages(batch)
+        lr = self.scheduled("lr", at=now)["lr"] if self.rate is None else self.rate
+        of_loss = {
+            "standardize_advantages": config.standardize_advantages == "minibatch",
+            **self.scheduled("clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff", at=now),
+            "kl_coeff": self.kl.coefficient,
+        }
+        stats = self.learn_on_batch(
+            steps,
+            num_epochs=config.num_sgd_iter,
+            minibatch_size=config.sgd_minibatch_size,
+            shuffle=config.shuffle_sequences,
+            refresh=recomputed,
+            lr=lr,
+            stop_above=self.kl.stop_above,
+            **(of_loss if config.cost_limit is None else {POLICY: of_loss}),
+        )
+        self.kl.adapt(stats["kl"], self.timesteps)
+        if self.rate is not None:
+            self.rate = self.rate.at(stats["cur_lr"])
+        return stats | novelty
+
+    def _with_advantages(self, batch: SampleBatch) -> tuple[SampleBatch, RecomputedAdvantages | None]:
+        """The steps to learn from; with recompute_advantages, also the function that refreshes them in each epoch."""
+        config = self.config
+        standardize = config.standardize_advantages in (True, "batch")
+        if not config.recompute_advantages:
+            return with_advantages(batch, standardize, price_of_costs(self.algorithm)), None
+        lambda_ = config.lambda_ if config.use_gae else 1.0
+        recomputed = RecomputedAdvantages(batch, self.policy, config.gamma, lambda_, standardize)
+        return recomputed.steps, recomputed
+
+    def numbers(self) -> dict[str, Any]:
+        rate = {} if self.rate is None else {"lr": self.rate.initial}
+        return {**super().numbers(), "kl_coeff": self.kl.coefficient, **rate}
+
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.kl.coefficient = numbers.get("kl_coeff", self.kl.coefficient)
+        if self.rate is not None and "lr" in numbers:
+            self.rate = self.rate.at(numbers["lr"])
+
+
+class PPO(Algorithm):
     """Proximal policy optimisation."""
 
     config_class = PPOConfig
+    trainee_class = PPOTrainee
     learns_from_own_actions = True
     trains_several = True
     loss = PPO_LOSS
@@ -138,89 +212,18 @@ class PPO(ConstrainedActorCritic):
         "cur_kl_coeff", "grad_gnorm",
     )  # fmt: skip
 
-    def setup(self) -> None:
-        super().setup()
-        self._kl = AdaptiveKL({})
-        # Policy id -> the learning rate that follows its KL, where it does.
-        self._rates: dict[str, AdaptiveRate] = {}
-        for policy_id in self.learners:
-            self._prepare(policy_id)
-
-    def _prepare(self, policy_id: str) -> None:
-        """Makes what a policy needs beside its learner."""
-        config = self.config_of(policy_id)
-        self._kl.add(policy_id, config)
-        if rate := config.adaptive_rate:
-            self._rates[policy_id] = rate
-
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        self._prepare(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self._kl.remove(policy_id)
-        self._rates.pop(policy_id, None)
-
     @property
     def samples_sequences(self) -> bool:
         """Whether batches have the observations to bootstrap from."""
-        return self.config.recompute_advantages or super().samples_sequences
+        return self.config.recompute_advantages or seeks_novelty(self.config)
+
+    def make_features(self) -> dict[str, Feature]:
+        return cost_limit_of(self.config)
+
+    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+        config = self.config_of(policy_id)
+        return with_cost_advantages(advantage_estimator(config, self.config), config)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats, scheduled = {}, ("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
-        settings = {policy_id: self.scheduled(*scheduled, policy_id=policy_id) for policy_id in self.policies}
-        batches = self.train_batches()
-        constraint = self._adapt_multiplier()
-        for policy_id, batch in batches.items():
-            config, kl = self.config_of(policy_id), self._kl.settings(policy_id)
-            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
-            steps, recomputed = self._with_advantages(policy_id, batch)
-            adaptive = self._rates.get(policy_id)
-            if adaptive is not None:
-                settings[policy_id]["lr"] = adaptive
-            update = self.learn_on_batch(
-                steps,
-                policy_id,
-                num_epochs=config.num_sgd_iter,
-                minibatch_size=config.sgd_minibatch_size,
-                shuffle=config.shuffle_sequences,
-                refresh=recomputed,
-                lr=settings[policy_id].pop("lr"),
-                stop_above=kl.pop("stop_above"),
-                **self._of_policy(
-                    {
-                        "standardize_advantages": config.standardize_advantages == "minibatch",
-                        **settings[policy_id],
-                        **kl,
-                    }
-                ),
-            )
-            self._kl.adapt(policy_id, update["kl"], self.timesteps)
-            if adaptive is not None:
-                self._rates[policy_id] = adaptive.at(update["cur_lr"])
-            stats[policy_id] = update | intrinsic | constraint
-        return stats
-
-    def _with_advantages(self, policy_id: str, batch: SampleBatch) -> tuple[SampleBatch, RecomputedAdvantages | None]:
-        """The steps to learn from; with recompute_advantages, also the function that refreshes them in each epoch."""
-        config = self.config_of(policy_id)
-        standardize = config.standardize_advantages in (True, "batch")
-        if not config.recompute_advantages:
-            multiplier = None if self._lagrangian is None else self._lagrangian.value
-            return with_advantages(batch, standardize, multiplier), None
-        lambda_ = config.lambda_ if config.use_gae else 1.0
-        recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, standardize)
-        return recomputed.steps, recomputed
-
-    def algorithm_state(self) -> dict[str, Any]:
-        rates = {policy_id: rate.initial for policy_id, rate in self._rates.items()}
-        own = {"kl_coeff": self._kl.coefficients, **({"lr": rates} if rates else {})}
-        return {**super().algorithm_state(), **own}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        super().set_algorithm_state(state)
-        self._kl.restore(state["kl_coeff"])
-        for policy_id, lr in state.get("lr", {}).items():
-            if policy_id in self._rates:
-                self._rates[policy_id] = self._rates[policy_id].at(lr)
+        now, batches = self.timesteps, self.train_batches()
+        return {trainee.policy_id: trainee.update(batch, now) for trainee, batch in batches}

@@ -20,10 +20,11 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.q_learning import for_discrete_actions
-from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
 from rllib.losses.td import TDLoss
@@ -75,7 +76,7 @@ class PQNConfig(SamplingAheadConfig):
         return for_discrete_actions(self, policy)
 
 
-class PQN(SamplingAhead):
+class PQN(Algorithm):
     """Parallelised Q-network."""
 
     config_class = PQNConfig
@@ -92,13 +93,15 @@ class PQN(SamplingAhead):
         return QLambda(config.gamma, config.lambda_)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats, rates = {}, {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.learners}
-        explored = {policy_id: self._exploration_stats(policy_id) for policy_id in self.learners}
-        for policy_id, batch in self.train_batches().items():
-            config = self.config_of(policy_id)
+        stats, now = {}, self.timesteps
+        explored = {policy_id: self._exploration_stats(policy_id) for policy_id in self.trainees}
+        for trainee, batch in self.train_batches():
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-            epochs = {"num_epochs": config.num_sgd_iter, "minibatch_size": config.sgd_minibatch_size}
-            update = self.learn_on_batch(batch, policy_id, **epochs, **rates[policy_id])
-            stats[policy_id] = explored[policy_id] | update
-            del stats[policy_id]["td_error"]
+            settings = {
+                "num_epochs": trainee.config.num_sgd_iter,
+                "minibatch_size": trainee.config.sgd_minibatch_size,
+                **trainee.scheduled("lr", at=now),
+            }
+            stats[trainee.policy_id] = explored[trainee.policy_id] | trainee.learn_on_batch(batch, **settings)
+            del stats[trainee.policy_id]["td_error"]
         return stats

@@ -21,13 +21,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from gymnasium import spaces
 
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT_VALUES
-from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig, OffPolicyTrainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
 from rllib.config.sections import Merged, OfPolicy, at_least, only_with, section
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
 from rllib.learners.learner import Learner
-from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.objective import POLICY
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
 from rllib.losses.mixing import MIXER, mixing_loss
@@ -36,7 +36,7 @@ from rllib.models.groups.mixer import MonotonicMixer
 from rllib.models.model_settings import MODEL_DEFAULTS, OF_MEMORIES
 from rllib.models.policy_spec import PolicySpec
 from rllib.replay.replay_settings import ReplaySettings
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 
 class QMixConfig(OffPolicyConfig):
@@ -129,10 +129,39 @@ class VDNConfig(QMixConfig):
     def training(self, *, mixer="vdn") -> Self: ...
 
 
+class QMixTrainee(OffPolicyTrainee):
+    """A policy of a group that learns the values of its members' actions, and how they are mixed."""
+
+    def make_loss(self) -> LossOverModules:
+        return mixing_loss(self.config.mixer, self.config.double_q)
+
+    def make_learner(self) -> Learner:
+        config, mixer = self.config, self.mixer()
+        trained = (POLICY, *mixer)
+        return super().make_learner(
+            self.objective(self.whole_loss(), trained),
+            modules=mixer,
+            targets=[TargetCopy(name, config.tau, config.target_network_update_freq) for name in trained],
+            rng=self.initial_weights(),
+        )
+
+    def mixer(self) -> dict[str, MonotonicMixer]:
+        """The mixer, if it has weights."""
+        spec = self.policy.spec
+        if self.config.mixer != "qmix":
+            return {}
+        state = spec.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
+        return {MIXER: MonotonicMixer(spec.members.count, state, self.config.mixing_embed_dim)}
+
+    def learn_from(self, batch: SampleBatch, *, lr: float) -> dict[str, Any]:
+        return self.learn_on_batch(batch, lr=lr, shuffle=False)
+
+
 class QMix(OffPolicy):
     """Values of groups, mixed of those of their members."""
 
     config_class = QMixConfig
+    trainee_class = QMixTrainee
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
@@ -142,43 +171,6 @@ class QMix(OffPolicy):
         alone = super().make_policy_spec(read, spaces.Discrete(members.num_actions), config)
         keys = {"mask_key": mask_key, "state_key": ENV_STATE}
         return group_spec(alone, members, config.acting_model, ids=config.obs_agent_id, **keys)
-
-    def make_loss(self, policy_id: str) -> LossOverModules:
-        config = self.config_of(policy_id)
-        return mixing_loss(config.mixer, config.double_q)
-
-    def make_learner(self, policy_id: str) -> Learner:
-        config, modules = self.config_of(policy_id), self.further_modules(policy_id)
-        moved, clip = (POLICY, *modules), {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-        optimizer = self._optimizer_settings(config)
-        return super().make_learner(
-            policy_id,
-            Objective(self._whole_loss(policy_id), moved, optimizer=optimizer, **clip),
-            modules=modules,
-            targets=[TargetCopy(name, config.tau, config.target_network_update_freq) for name in moved],
-            rng=self.weights_of_modules(policy_id),
-        )
-
-    def further_modules(self, policy_id: str) -> dict[str, MonotonicMixer]:
-        """The mixer of a policy, if it has weights."""
-        config, spec = self.config_of(policy_id), self.policies[policy_id].spec
-        if config.mixer != "qmix":
-            return {}
-        state = spec.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
-        return {MIXER: MonotonicMixer(spec.members.count, state, config.mixing_embed_dim)}
-
-    def training_step(self) -> dict[str, dict[str, Any]]:
-        before, rates = self.timesteps, {each: self.scheduled("lr", policy_id=each) for each in self.replays}
-        self.store(self.sample(1))
-        for policy_id, lr in rates.items():
-            if self.learning_has_started(policy_id):
-                for _ in range(self.updates_due(self.timesteps - before, policy_id)):
-                    self._stats[policy_id] = self.update(policy_id, **lr)
-                self.update_target(policy_id)
-        return dict(self._stats)
-
-    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
-        return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
 
 
 class VDN(QMix):

@@ -24,8 +24,8 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
+from rllib.algorithms.families.q_learning import QTrainee
 from rllib.algorithms.families.sequence_replay import (
-    SequenceReplay,
     SequenceReplayConfig,
     sequence_errors,
     stored_states,
@@ -35,7 +35,7 @@ from rllib.config.sections import Keys, Merged, OfPolicy, above, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.losses.td import q_targets
 from rllib.replay.replay_settings import R2D2ReplaySettings
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 
 class R2D2Config(SequenceReplayConfig, DQNConfig):
@@ -119,25 +119,23 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
         )
 
 
-class R2D2(SequenceReplay, DQN):
-    """Recurrent replay distributed DQN."""
+class R2D2Trainee(QTrainee):
+    """A policy that learns by R2D2."""
 
-    config_class = R2D2Config
-
-    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
+    def learn_from(self, batch: SampleBatch, *, lr: float) -> dict[str, Any]:
         """Makes one update on sampled sequences. Returns its statistics, with a td_error for each sequence."""
-        steps = self.learned_steps(batch, policy_id)
-        stats = self.learn_on_batch(steps, policy_id, lr=lr, shuffle=False)
+        steps = self.learned_steps(batch)
+        stats = self.learn_on_batch(steps, lr=lr, shuffle=False)
         stats["td_error"] = sequence_errors(stats["td_error"], steps[sb.SEQ_LENS])
         return stats
 
-    def learned_steps(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
+    def learned_steps(self, batch: SampleBatch) -> SampleBatch:
         """The steps behind the burn-in of sampled sequences, one sequence after the other, with their targets.
 
         Nothing is padded, and the present weights compute the states in the burn-in: a learner's gradient
         ends there.
         """
-        config, learned = self.config_of(policy_id), self.policies[policy_id]
+        config, learned = self.config, self.policy
         observations, burn_in, seq_lens = batch[sb.OBS], batch[BURN_IN], batch[sb.SEQ_LENS]
         stored = stored_states(batch, learned.state_size)
         place, ends = np.arange(observations.shape[1]), (burn_in + seq_lens)[:, None]
@@ -145,7 +143,7 @@ class R2D2(SequenceReplay, DQN):
         is_seen = (place >= burn_in[:, None]) & (place <= ends)
         is_learned = is_seen[:, :-1] & (place[:-1] < ends)
         seen, states, outputs = observations[is_seen], [], []
-        for policy in (learned, self.target_of(policy_id)):
+        for policy in (learned, self.target):
             state = policy.state_after(observations, burn_in, stored)
             states.append(state)
             outputs.append(policy.dist_inputs(seen, seq_lens + 1, state))
@@ -172,3 +170,10 @@ class R2D2(SequenceReplay, DQN):
             sb.STATE_IN: states[0],
         }
         return SampleBatch(columns, policy_version=batch.policy_version)
+
+
+class R2D2(DQN):
+    """Recurrent replay distributed DQN."""
+
+    config_class = R2D2Config
+    trainee_class = R2D2Trainee

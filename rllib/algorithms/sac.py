@@ -38,14 +38,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from gymnasium import spaces
 
-from rllib.algorithms.base.from_checkpoint import file_of
+from rllib.algorithms.base import wiring
+from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
-from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
-from rllib.algorithms.families.off_policy_actor_critic import (
-    CRITICS,
-    OffPolicyActorCritic,
-    OffPolicyActorCriticConfig,
-)
+from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
+from rllib.algorithms.families.constrained import COST_CRITIC, ConstrainedConfig, cost_limit_of, price_of_costs
+from rllib.algorithms.families.critic_networks import critics_of
+from rllib.algorithms.families.off_policy_actor_critic import CRITICS, ActorCriticTrainee, OffPolicyActorCritic
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict, given_as
 from rllib.config.sections import OfPolicy, above, at_least, only_with, section
@@ -69,16 +68,15 @@ from rllib.losses.sac import (
 from rllib.losses.sac_variants import categorical, tqc
 from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
+from rllib.models.memory.critics import MemoryCritics
 from rllib.models.model_settings import OF_MEMORIES
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
-from rllib.policies import of_only_policy
-from rllib.sample_batch import COST_DISCOUNTS, DEFAULT_POLICY, REWARDS, Column, SampleBatch
+from rllib.sample_batch import COST_DISCOUNTS, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:
     from rllib.models.user.own_critics import OwnCritics
 
-TEMPERATURE_FILE = "temperature.safetensors"
 # Of the largest entropy, for discrete actions.
 DISCRETE_SHARE = 0.5
 # Of means before tanh, with state-dependent noise: beyond it noise hardly moves an action. As in Stable-Baselines3.
@@ -309,60 +307,130 @@ class Temperature:
             array[...] = state[name]
 
 
-class SAC(Constrained, OffPolicyActorCritic):
-    """Soft actor-critic.
+class SACTrainee(ActorCriticTrainee):
+    """A policy that learns by SAC.
 
     Attributes:
-        temperatures: id of a policy that learns -> alpha, learned.
+        temperature: alpha, learned.
     """
 
-    config_class = SACConfig
-    reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
-
-    def setup(self) -> None:
-        self.temperatures: dict[str, Temperature] = {}
-        super().setup()
-
-    def prepare_policy(self, policy_id: str) -> None:
-        super().prepare_policy(policy_id)
-        self.temperatures[policy_id] = self._make_temperature(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self.temperatures.pop(policy_id, None)
+    def __init__(self, algorithm: "SAC", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        # CrossQ has other constants for the networks. They alone have a weight decay.
+        optimizer = dataclasses.replace(wiring.optimizer_settings(self.config), weight_decay=0.0)
+        self.temperature = Temperature(self.config.initial_alpha, self.target_entropy(), optimizer)
+        self.saved["temperature.safetensors"] = self.temperature
 
     @property
-    def temperature(self) -> Temperature:
-        """The temperature of the only policy."""
-        return of_only_policy(self.temperatures, "temperature", "temperatures[POLICY_ID]")
+    def is_discrete(self) -> bool:
+        """Whether actions are choices."""
+        return isinstance(self.policy.action_space, spaces.Discrete)
 
-    def _make_temperature(self, policy_id: str) -> Temperature:
-        config = self.config_of(policy_id)
-        # Of SAC's base: a subclass such as CrossQ may override it for the networks. They alone have a weight decay.
-        optimizer = dataclasses.replace(super()._optimizer_settings(config), weight_decay=0.0)
-        return Temperature(config.initial_alpha, self.target_entropy(policy_id), optimizer)
-
-    def target_entropy(self, policy_id: str) -> float:
-        """Target entropy of a policy in nats.
+    def target_entropy(self) -> float:
+        """Target entropy in nats.
 
         "auto" is minus the number of components of a continuous action, and 0.5 log n of n discrete ones. With action
         masks it depends on the observations: then this is the target before the first update, and each update of the
         actor sets it to the mean of 0.5 log n over its batch, n being the number of a row's legal actions.
         """
-        given, distribution = self.config_of(policy_id).target_entropy, self.policies[policy_id].distribution
+        given, distribution = self.config.target_entropy, self.policy.distribution
         if given != "auto":
             return float(given)
-        if self.is_discrete(policy_id):
+        if self.is_discrete:
             return DISCRETE_SHARE * math.log(distribution.num_actions)
         return -float(distribution.size)
 
-    def _target_follows_masks(self, policy_id: str) -> bool:
-        is_automatic = self.config_of(policy_id).target_entropy == "auto"
-        return is_automatic and self.policies[policy_id].is_masked
+    # ------------------------------------------------------------------ critics and losses
 
-    def is_discrete(self, policy_id: str) -> bool:
-        """Whether a policy's actions are choices."""
-        return isinstance(self.policies[policy_id].action_space, spaces.Discrete)
+    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+        config, policy = self.config, self.policy
+        if self.is_discrete:
+            return critics_of(config, policy, ("observation",), policy.distribution.num_actions)
+        return critics_of(config, policy, ("observation", "action"), config.bins and config.bins.count)
+
+    def critic_loss(self) -> LossOverModules:
+        config, sampled = self.config, self.config.target_critics_sampled
+        if self.is_discrete:
+            return DISCRETE_CRITIC_LOSS
+        if config.bins is not None:
+            return categorical.critic_loss(
+                config.bins, samples_critics=sampled is not None, by_batch=config.is_by_batch
+            )
+        return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
+
+    def actor_loss(self) -> LossOverModules:
+        config = self.config
+        if config.limits_costs:
+            return priced_actor_loss(COST_CRITIC, self.is_discrete)
+        if self.is_discrete:
+            return DISCRETE_ACTOR_LOSS
+        return ACTOR_LOSS if config.bins is None else categorical.actor_loss(config.bins, by_batch=config.is_by_batch)
+
+    def losses(self) -> dict[str, LossOverModules]:
+        losses = super().losses()
+        if not self.config.limits_costs:
+            return losses
+        column = self.config.episode_cost_column
+        return {COST_CRITIC: cost_critic_loss(column, COST_CRITIC, self.is_discrete), **losses}
+
+    def critics(self) -> dict[str, Any]:
+        critics = super().critics()
+        if not self.config.limits_costs:
+            return critics
+        return {**critics, COST_CRITIC: dataclasses.replace(critics[CRITICS], copies=None, shares_torso=False)}
+
+    def copied(self) -> tuple[str, ...]:
+        return (*super().copied(), *((COST_CRITIC,) if self.config.limits_costs else ()))
+
+    def replay_columns(self) -> tuple[Column, ...]:
+        columns = super().replay_columns()
+        if not self.config.limits_costs:
+            return columns
+        return (*columns, Column(self.config.episode_cost_column), Column(COST_DISCOUNTS))
+
+    # ------------------------------------------------------------------ updates
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        if not self.is_discrete:
+            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows) for _ in range(2))
+        if self.config.target_critics_sampled is not None:
+            order = self.rng.random((rows, self.config.num_critics)).argsort(1)
+            batch[LEFT_OUT] = np.where(order < self.config.target_critics_sampled, 0, np.inf).astype(np.float32)
+
+    def critic_settings(self) -> dict[str, Any]:
+        return {"alpha": self.temperature.alpha}
+
+    def actor_settings(self) -> dict[str, Any]:
+        multiplier = price_of_costs(self.algorithm)
+        return {**self.critic_settings(), **({} if multiplier is None else {"multiplier": multiplier})}
+
+    def learning_rates(self, at: int | None = None) -> dict[str, float]:
+        rates = self.scheduled("lr", "alpha_lr", at=at)
+        alpha_lr = rates["lr" if rates["alpha_lr"] is None else "alpha_lr"]
+        return {**super().learning_rates(at), "alpha_lr": alpha_lr}
+
+    def learn_from(self, batch: SampleBatch, **rates: float) -> dict[str, Any]:
+        if self.algorithm.config.scale_rewards:
+            batch[REWARDS] = batch[REWARDS] / self.return_scale.divisor(self.config.v_max)
+        stats, temperature = super().learn_from(batch, **rates), self.temperature
+        largest = stats.pop(LARGEST_ENTROPY, None)
+        if largest is not None and self.config.target_entropy == "auto" and self.policy.is_masked:
+            temperature.target_entropy = DISCRETE_SHARE * largest
+        stats |= {"alpha_value": temperature.alpha, "target_entropy": temperature.target_entropy}
+        if self.moves_actor:
+            stats["alpha_loss"] = temperature.update(stats["entropy"], rates["alpha_lr"])
+        return stats
+
+
+class SAC(OffPolicyActorCritic):
+    """Soft actor-critic."""
+
+    config_class = SACConfig
+    trainee_class: ClassVar[type[SACTrainee]] = SACTrainee
+    reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
+
+    def make_features(self) -> dict[str, Feature]:
+        return cost_limit_of(self.config)
 
     def actor_spec(self, observation_space, action_space, config: SACConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
@@ -372,119 +440,11 @@ class SAC(Constrained, OffPolicyActorCritic):
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
         return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
 
-    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
-        if self.is_discrete(policy_id):
-            return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
-        bins = self.config_of(policy_id).bins
-        return self.critics_of(policy_id, ("observation", "action"), bins and bins.count)
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        sampled, bins = self.config_of(policy_id).target_critics_sampled, self.config_of(policy_id).bins
-        if not self.is_discrete(policy_id):
-            if bins is not None:
-                by_batch = self.config_of(policy_id).is_by_batch
-                return categorical.critic_loss(bins, samples_critics=sampled is not None, by_batch=by_batch)
-            return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
-        return DISCRETE_CRITIC_LOSS
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        if self.has_cost_critic(policy_id):
-            return priced_actor_loss(COST_CRITIC, self.is_discrete(policy_id))
-        if self.is_discrete(policy_id):
-            return DISCRETE_ACTOR_LOSS
-        bins, by_batch = self.config_of(policy_id).bins, self.config_of(policy_id).is_by_batch
-        return ACTOR_LOSS if bins is None else categorical.actor_loss(bins, by_batch=by_batch)
-
-    # ------------------------------------------------------------------ costs
-
-    def has_cost_critic(self, policy_id: str) -> bool:
-        """Whether costs have a limit, and so a critic."""
-        return self.config_of(policy_id).cost_limit is not None
-
-    def losses(self, policy_id: str) -> dict[str, LossOverModules]:
-        losses = super().losses(policy_id)
-        if not self.has_cost_critic(policy_id):
-            return losses
-        column = self.config_of(policy_id).episode_cost_column
-        return {COST_CRITIC: cost_critic_loss(column, COST_CRITIC, self.is_discrete(policy_id)), **losses}
-
-    def judges(self, policy_id: str) -> dict[str, FullyConnected]:
-        judges = super().judges(policy_id)
-        if not self.has_cost_critic(policy_id):
-            return judges
-        critics = judges[CRITICS]
-        return {**judges, COST_CRITIC: dataclasses.replace(critics, copies=None, shares_torso=False)}
-
-    def copied(self, policy_id: str) -> tuple[str, ...]:
-        return (*super().copied(policy_id), *((COST_CRITIC,) if self.has_cost_critic(policy_id) else ()))
-
     def make_postprocess(self, policy_id: str) -> Postprocess:
         rows, config = super().make_postprocess(policy_id), self.config_of(policy_id)
-        if not self.has_cost_critic(policy_id):
+        if not config.limits_costs:
             return rows
         return dataclasses.replace(rows, costs=CostsOfSteps(config.episode_cost_column, config.get_cost_gamma()))
-
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
-        columns = super().replay_columns(policy_id)
-        if not self.has_cost_critic(policy_id):
-            return columns
-        return (*columns, Column(self.config_of(policy_id).episode_cost_column), Column(COST_DISCOUNTS))
-
-    def training_step(self) -> dict[str, dict[str, Any]]:
-        if self._lagrangian is None:
-            return super().training_step()
-        acts_by_policy, stats = self.learning_has_started(), super().training_step()
-        constraint = self._adapt_multiplier(moves=acts_by_policy)
-        return {policy_id: {**each, **constraint} for policy_id, each in stats.items()}
-
-    # ------------------------------------------------------------------ training
-
-    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
-        if not self.is_discrete(policy_id):
-            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows, policy_id) for _ in range(2))
-        config = self.config_of(policy_id)
-        if config.target_critics_sampled is not None:
-            order = self.learner_rng(policy_id).random((rows, config.num_critics)).argsort(1)
-            batch[LEFT_OUT] = np.where(order < config.target_critics_sampled, 0, np.inf).astype(np.float32)
-
-    def critic_settings(self, policy_id: str) -> dict[str, Any]:
-        return {"alpha": self.temperatures[policy_id].alpha}
-
-    def actor_settings(self, policy_id: str) -> dict[str, Any]:
-        priced = {} if self._lagrangian is None else {"multiplier": self._lagrangian.value}
-        return {**self.critic_settings(policy_id), **priced}
-
-    def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:
-        rates = self.scheduled("lr", "alpha_lr", policy_id=policy_id)
-        alpha_lr = rates["lr" if rates["alpha_lr"] is None else "alpha_lr"]
-        return {**super().learning_rates(policy_id), "alpha_lr": alpha_lr}
-
-    def learn_from(
-        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
-    ) -> dict[str, Any]:
-        if self.config.scale_rewards:
-            bound = self.config_of(policy_id).v_max
-            batch[REWARDS] = batch[REWARDS] / self._return_scales[policy_id].divisor(bound)
-        stats, temperature = super().learn_from(batch, policy_id, rates=rates), self.temperatures[policy_id]
-        largest = stats.pop(LARGEST_ENTROPY, None)
-        if largest is not None and self._target_follows_masks(policy_id):
-            temperature.target_entropy = DISCRETE_SHARE * largest
-        stats |= {"alpha_value": temperature.alpha, "target_entropy": temperature.target_entropy}
-        if self.moves_actor(policy_id):
-            stats["alpha_loss"] = temperature.update(stats["entropy"], rates["alpha_lr"])
-        return stats
-
-    # ------------------------------------------------------------------ checkpoints
-
-    def get_state(self) -> dict[str, Any]:
-        own = {file_of(policy_id, TEMPERATURE_FILE): each.get_state() for policy_id, each in self.temperatures.items()}
-        return super().get_state() | own
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        for policy_id, temperature in self.temperatures.items():
-            if self._has_learned(policy_id, state):
-                temperature.set_state(state[file_of(policy_id, TEMPERATURE_FILE)])
 
 
 class TQCConfig(SACConfig):
@@ -525,16 +485,21 @@ class TQCConfig(SACConfig):
     )
 
 
+class TQCTrainee(SACTrainee):
+    """A policy that learns by TQC."""
+
+    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+        return critics_of(self.config, self.policy, ("observation", "action"), self.config.n_quantiles)
+
+    def critic_loss(self) -> LossOverModules:
+        return tqc.critic_loss(self.config.top_quantiles_to_drop_per_net)
+
+    def actor_loss(self) -> LossOverModules:
+        return tqc.ACTOR_LOSS
+
+
 class TQC(SAC):
     """Truncated quantile critics."""
 
     config_class = TQCConfig
-
-    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
-        return self.critics_of(policy_id, ("observation", "action"), self.config_of(policy_id).n_quantiles)
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        return tqc.critic_loss(self.config_of(policy_id).top_quantiles_to_drop_per_net)
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        return tqc.ACTOR_LOSS
+    trainee_class = TQCTrainee

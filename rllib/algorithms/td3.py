@@ -19,11 +19,8 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.base.settings.exploration import NOISE_ALIASES, OF_ACTIONS
-from rllib.algorithms.families.off_policy_actor_critic import (
-    CRITICS,
-    OffPolicyActorCritic,
-    OffPolicyActorCriticConfig,
-)
+from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
+from rllib.algorithms.families.off_policy_actor_critic import CRITICS, ActorCriticTrainee, OffPolicyActorCritic
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
 from rllib.config.sections import OfPolicy, above, at_least, only_with, section
@@ -105,6 +102,41 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         return None
 
 
+class DDPGTrainee(ActorCriticTrainee):
+    """A policy that learns by DDPG or TD3."""
+
+    copied_modules = (CRITICS, POLICY)
+
+    def critic_loss(self) -> LossOverModules:
+        config = self.config
+        threshold = config.huber_threshold if config.use_huber else None
+        return critic_loss(config.smooth_target_policy, config.l2_reg, threshold)
+
+    def actor_loss(self) -> LossOverModules:
+        return actor_loss(self.config.l2_reg)
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        config = self.config
+        if config.smooth_target_policy:
+            bound = config.target_noise_clip
+            batch[TARGET_NOISE] = np.clip(np.float32(config.target_noise) * self.normal_noise(rows), -bound, bound)
+
+    @property
+    def moves_targets(self) -> bool:
+        return self.moves_actor
+
+
+class DDPG(OffPolicyActorCritic):
+    """Deep deterministic policy gradient."""
+
+    config_class = DDPGConfig
+    trainee_class: ClassVar[type[DDPGTrainee]] = DDPGTrainee
+
+    def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:
+        spec = self.plain_spec(observation_space, action_space, config)
+        return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
+
+
 class TD3Config(DDPGConfig):
     """Settings of TD3; the defaults are RLlib's, except those in departures.py."""
 
@@ -129,35 +161,6 @@ class TD3Config(DDPGConfig):
         num_steps_sampled_before_learning_starts=10_000,
         replay_buffer_config=SequenceReplaySettings.defaults(type="MultiAgentReplayBuffer"),
     ) -> Self: ...
-
-
-class DDPG(OffPolicyActorCritic):
-    """Deep deterministic policy gradient."""
-
-    config_class = DDPGConfig
-    copied_modules = (CRITICS, POLICY)
-
-    def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:
-        spec = self.plain_spec(observation_space, action_space, config)
-        return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        config = self.config_of(policy_id)
-        threshold = config.huber_threshold if config.use_huber else None
-        return critic_loss(config.smooth_target_policy, config.l2_reg, threshold)
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        return actor_loss(self.config_of(policy_id).l2_reg)
-
-    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
-        config = self.config_of(policy_id)
-        if config.smooth_target_policy:
-            bound = config.target_noise_clip
-            noise = self.normal_noise(rows, policy_id)
-            batch[TARGET_NOISE] = np.clip(np.float32(config.target_noise) * noise, -bound, bound)
-
-    def moves_targets(self, policy_id: str) -> bool:
-        return self.moves_actor(policy_id)
 
 
 class TD3(DDPG):

@@ -60,7 +60,7 @@ POLICY: Mapping[str, str] = {
     ),
     **_rows("use algo.learner.compute_gradient(batch, ...) (docs/guide/own_code.md)", "compute_gradients"),
     **_rows("use algo.learner.apply_gradient(gradient, lr=...) (docs/guide/own_code.md)", "apply_gradients"),
-    **_rows("override make_loss of the algorithm (docs/guide/networks.md)", "loss"),
+    **_rows("give the algorithm a `loss` (docs/guide/networks.md)", "loss"),
     **_rows(_CONNECTORS, "get_connector_metrics", "reset_connectors", "restore_connectors"),
     **_rows("there is no TensorFlow", "get_session"),
     **_rows(_H5, "import_model_from_h5"),

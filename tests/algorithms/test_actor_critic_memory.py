@@ -159,7 +159,7 @@ def test_the_steps_of_sequences():
         for name, column in steps.items():
             of_learned = slice(None) if name in (sb.OBS, *sb.PER_SEQUENCE) else mask
             np.testing.assert_array_equal(again[name][of_learned], column[of_learned], err_msg=name)
-        first = algo.learn_from(batch, rates=algo.learning_rates())
+        first = algo.trainee.learn_from(batch, **algo.trainee.learning_rates())
         assert first["td_error"].shape == (30,)
 
 
@@ -224,7 +224,7 @@ def test_two_learners_share_the_sequences_through_a_reset():
     for learners in (0, 2):
         with config(**STORED, param_resets=[150]).learners(num_learners=learners).build() as algo:
             train(algo, 3)
-            assert algo.algorithm_state()["resets_until"]["default_policy"] >= 150
+            assert algo.numbers()["resets_until"]["default_policy"] >= 150
             learner = algo.learners["default_policy"]
             found.append(np.concatenate([learner.weights, learner.vector["critics"]]))
     np.testing.assert_allclose(*found, atol=1e-5)
@@ -237,7 +237,7 @@ def test_networks_with_a_memory_begin_anew():
         learner, rows = algo.learners["default_policy"], len(algo.replay)
         before = learner.weights.copy()
         algo.metrics.counters["num_env_steps_sampled"] += 100  # as if they were sampled, without an update
-        algo._reset_if_due("default_policy")
+        algo.trainee._reset_if_due()
         assert not np.isclose(before, learner.weights).mean() > 0.5 and len(algo.replay) == rows
         np.testing.assert_array_equal(learner.targets["critics"].weights, learner.vector["critics"])
         stats = learner_stats(train(algo, 1))

@@ -241,7 +241,7 @@ def taken_from(algo, case):
     plain = kind(networks(algo), LR, TAU, **settings)
     plain.targets = networks(algo, target=True)
     if hasattr(plain, "log_alpha"):
-        plain.log_alpha.data[:] = np.log(algo.temperature.alpha)
+        plain.log_alpha.data[:] = np.log(algo.trainee.temperature.alpha)
     take_statistics(plain, algo)
     return plain
 
@@ -253,17 +253,17 @@ def test_losses_and_gradients(case):
     with make(environment, name, training) as algo:
         batches = recorded(algo)
         for _ in range(3):
-            algo.update(rates=algo.learning_rates())
+            algo.trainee.update(**algo.trainee.learning_rates())
         plain = taken_from(algo, case)
         given = by_our_names(batches[-1], algo.policy.distribution)
         for ours, of_settings, theirs, moved in (
             (
-                algo.critic_loss("default_policy"),
-                algo.critic_settings("default_policy"),
+                algo.trainee.critic_loss(),
+                algo.trainee.critic_settings(),
                 plain.critic_loss,
                 plain.of_critics(),
             ),
-            (algo.actor_loss("default_policy"), algo.critic_settings("default_policy"), plain.actor_loss, plain.policy),
+            (algo.trainee.actor_loss(), algo.trainee.critic_settings(), plain.actor_loss, plain.policy),
         ):
             before = copy.deepcopy(getattr(plain, "statistics", None))
             loss, *_ = ours.torch(algo.policy.distribution, modules(plain), given, **of_settings)
@@ -281,20 +281,20 @@ def test_gradients_of_the_closed_forms(case):
     environment, name, training, *_ = CASES[case]
     descent = {"learner": "numpy", "opt_type": "sgd", "policy_delay": 1}
     with make(environment, name, {**training, **descent}) as algo:
-        batches, rates = recorded(algo), algo.learning_rates()
+        batches, rates = recorded(algo), algo.trainee.learning_rates()
         for _ in range(25):  # beyond the warm-up of the case with corrections
-            algo.update(rates=rates)
+            algo.trainee.update(**rates)
         plain, before = taken_from(algo, case), networks(algo)
-        algo.update(rates=dict.fromkeys(rates, 1.0))
+        algo.trainee.update(**dict.fromkeys(rates, 1.0))
         after, (*_, batch) = networks(algo), batches
         same_gradients(before["critics"], after["critics"], plain.critic_loss(batch), plain.critics)
         # The actor climbs the critics that the same update has moved.
         plain.critics = after["critics"]
         same_gradients([before["policy"]], [after["policy"]], plain.actor_loss(batch), [plain.policy])
         if hasattr(plain, "log_alpha"):
-            plain.target_entropy = algo.temperature.target_entropy
+            plain.target_entropy = algo.trainee.temperature.target_entropy
             (expected,) = torch.autograd.grad(plain.alpha_loss(), plain.log_alpha)
-            moved = plain.log_alpha.item() - np.log(algo.temperature.alpha)
+            moved = plain.log_alpha.item() - np.log(algo.trainee.temperature.alpha)
             assert moved == pytest.approx(expected.item(), rel=1e-6, abs=1e-6)
 
 
@@ -318,15 +318,15 @@ def test_weights_after_100_updates(case, learner):
     with make(environment, name, {"learner": learner, **training}) as algo:
         plain, batches = kind(networks(algo), LR, TAU, **settings), recorded(algo)
         for _ in range(100):
-            algo.update(rates=algo.learning_rates())
+            algo.trainee.update(**algo.trainee.learning_rates())
         for batch in batches:
             plain.update(batch)
         found, targets = networks(algo), networks(algo, target=True)
         pairs = [(found["policy"], plain.policy), (targets["policy"], plain.targets["policy"])]
-        if "policy" not in algo.copied_modules:
+        if "policy" not in algo.trainee.copied_modules:
             pairs.pop()
         pairs += zip(found["critics"], plain.critics, strict=True)
-        if "critics" in algo.copied_modules:
+        if "critics" in algo.trainee.copied_modules:
             pairs += zip(targets["critics"], plain.targets["critics"], strict=True)
         for network, expected in pairs:
             for part, right in zip(network, expected, strict=True):
@@ -336,4 +336,4 @@ def test_weights_after_100_updates(case, learner):
             for part, right in zip(statistics_of(algo), expected, strict=True):
                 np.testing.assert_allclose(part, right, atol=1e-4)
         if hasattr(plain, "alpha"):
-            assert algo.temperature.alpha == pytest.approx(plain.alpha.item(), abs=1e-5)
+            assert algo.trainee.temperature.alpha == pytest.approx(plain.alpha.item(), abs=1e-5)

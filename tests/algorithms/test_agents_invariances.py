@@ -244,7 +244,8 @@ def test_a_run_that_is_saved_within_an_episode_goes_on_alike(tmp_path, monkeypat
         assert restored.get_state()["algorithm.json"]["state"] == algo.get_state()["algorithm.json"]["state"]
         batches = algo.train_batches()
         for each in (algo, restored):
-            monkeypatch.setattr(each, "train_batches", lambda: {i: rows.copy() for i, rows in batches.items()})
+            copies = [(each.trainees[trainee.policy_id], rows.copy()) for trainee, rows in batches]
+            monkeypatch.setattr(each, "train_batches", lambda copies=copies: copies)
             each.training_step()
         for policy_id, weights in restored.get_weights().items():
             np.testing.assert_array_equal(weights, algo.get_weights()[policy_id])

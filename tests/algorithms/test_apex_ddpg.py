@@ -80,7 +80,7 @@ def test_rows_come_with_the_errors_of_the_workers_weights(parts):
         batch = algo.sample(60)
         errors = batch[sb.TD_ERRORS].copy()
         batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-        stats = algo.learn_from(batch, rates={"actor_lr": 0.0, "critic_lr": 0.0})
+        stats = algo.trainee.learn_from(batch, actor_lr=0.0, critic_lr=0.0)
         np.testing.assert_allclose(errors, stats["td_error"], rtol=1e-4, atol=1e-5)
         assert np.ptp(errors) > 0.01
 

@@ -75,7 +75,7 @@ class TestWhatWorkersSend:
             assert 5 in end[bootstrapped]
             # With a target network that equals the weights, the learner's errors are the same.
             batch[sb.WEIGHTS] = np.ones(60, np.float32)
-            algo.add_targets(batch)
+            algo.trainee.add_targets(batch)
             errors = algo.learner.update(batch, rng=np.random.default_rng(0), lr=0.0, shuffle=False)["td_error"]
             np.testing.assert_allclose(batch[sb.TD_ERRORS], errors, rtol=1e-4, atol=1e-5)
 
@@ -279,7 +279,7 @@ class TestWhatIsInFlight:
             for _ in range(3):
                 algo.train()
                 assert algo.workers.fleet.num_in_flight <= 6
-                assert algo._updates_owed["default_policy"] <= 8 + 6 * 20 * 100 / 32  # private: no result has it
+                assert algo.trainee.updates_owed <= 8 + 6 * 20 * 100 / 32
 
     def test_a_slow_worker_does_not_hold_up_the_others(self):
         with config(SleepEnv, 3, seconds=1.0, worker_index=1).build() as algo:
@@ -381,12 +381,13 @@ class TestRestoring:
         with settings.build() as algo:
             for _ in range(4):
                 algo.train()
-            path, weights, target = algo.save(tmp_path / "checkpoint"), algo.get_weights(), algo.target.weights.copy()
+            path, weights = algo.save(tmp_path / "checkpoint"), algo.get_weights()
+            target = algo.trainee.target.weights.copy()
             rows = len(algo.replay)
         with settings.build() as other:
             other.restore(path)
             assert np.array_equal(other.get_weights()["default_policy"], weights["default_policy"])
-            assert np.array_equal(other.target.weights, target)
+            assert np.array_equal(other.trainee.target.weights, target)
             assert (len(other.replay) > 0.9 * rows) if with_rows else len(other.replay) == 0
             trained = other.metrics.counters["num_env_steps_trained"]
             train_until(other, lambda result: result["num_env_steps_trained"] > trained + 500)

@@ -102,7 +102,7 @@ def test_a_schedule_of_the_users_is_code(tmp_path):
     with pytest.raises(ValueError, match=r"holds code of yours.*lr \(pickled\)"):
         Algorithm.from_checkpoint(path)
     with Algorithm.from_checkpoint(path, load_user_code=True) as restored:
-        assert restored.scheduled("lr") == {"lr": falling(64)}
+        assert restored.trainee.scheduled("lr") == {"lr": falling(64)}
 
 
 class TestTheRunThatWroteIt:

@@ -280,7 +280,7 @@ def test_a_restored_run_is_the_run_that_went_on(make, tmp_path):
     with config.build() as algo:
         algo.train()
         with config.algo_class.from_checkpoint(algo.save(tmp_path / "saved")) as other:
-            assert other._lagrangian.get_state() == algo._lagrangian.get_state()
+            assert other.numbers()["multiplier"] == algo.numbers()["multiplier"]
             results = [each.train() for _ in range(2) for each in (algo, other)]
             states = algo.get_state(), other.get_state()
     for name in ("lagrangian_multiplier", "total_loss" if make is ppo else "actor_loss"):
@@ -310,13 +310,13 @@ def test_the_costs_critic_begins_anew_with_all_networks(learners):
     """The multiplier stays, as alpha does."""
     with sac(Speed, cost_limit=0.1, param_resets=[250]).learners(num_learners=learners).build() as algo:
         algo.train()
-        learner, multiplier = algo.learner, algo._lagrangian.value
+        learner, multiplier = algo.learner, algo.numbers()["multiplier"]["value"]
         before = learner.vector["cost_critic"].copy()
         algo.metrics.counters["num_env_steps_sampled"] += 100  # as if they were sampled, without an update
-        algo._reset_if_due("default_policy")
+        algo.trainee._reset_if_due()
         assert not np.isclose(before, learner.vector["cost_critic"]).mean() > 0.5
         np.testing.assert_array_equal(learner.targets["cost_critic"].weights, learner.vector["cost_critic"])
-        assert algo._lagrangian.value == multiplier
+        assert algo.numbers()["multiplier"]["value"] == multiplier
         assert math.isfinite(algo.train()[f"{STATS}/cost_critic_loss"])
 
 

@@ -55,7 +55,7 @@ def test_a_failure_stops_what_setup_has_made(config, change):
 
 def test_settings_that_are_schedules_have_their_value_of_now(config):
     with config.training(lr=[[0, 1.0], [400, 0.0]], train_batch_size=100).build() as algo:
-        assert algo.scheduled("lr", "entropy_coeff") == {"lr": 1.0, "entropy_coeff": 0.0}
+        assert algo.trainee.scheduled("lr", "entropy_coeff") == {"lr": 1.0, "entropy_coeff": 0.0}
         stats = algo.train()["info"]["learner"]["default_policy"]["learner_stats"]
         assert stats["cur_lr"] == 1.0 and stats["entropy_coeff"] == 0.0
-        assert algo.scheduled("lr") == {"lr": 0.75}
+        assert algo.trainee.scheduled("lr") == {"lr": 0.75}

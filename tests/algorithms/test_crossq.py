@@ -61,7 +61,7 @@ def test_acting_and_judging_leave_the_statistics_as_they_are():
         assert not algo.learner.targets
         for update in range(1, 8):
             critics = algo.learner.vector.named_parameters("critics")
-            algo.update(rates=algo.learning_rates())
+            algo.trainee.update(**algo.trainee.learning_rates())
             assert critics["passes"] == update and algo.policy.parameters()["passes"] == update // 3
         before = algo.learner.weights.copy()
         algo.sample(20)
@@ -76,9 +76,9 @@ def test_actor_and_temperature_move_with_every_third_update(kind):
         algo.replay.add(algo.sample(64))
         moved = []
         for _ in range(7):
-            actor, alpha = algo.policy.weights.copy(), algo.temperature.alpha
-            stats = algo.update(rates=algo.learning_rates())
-            moved.append((not np.array_equal(actor, algo.policy.weights), alpha != algo.temperature.alpha))
+            actor, alpha = algo.policy.weights.copy(), algo.trainee.temperature.alpha
+            stats = algo.trainee.update(**algo.trainee.learning_rates())
+            moved.append((not np.array_equal(actor, algo.policy.weights), alpha != algo.trainee.temperature.alpha))
             assert stats["alpha_value"] == alpha
         assert moved == [(update % 3 == 0,) * 2 for update in range(1, 8)]
 

@@ -87,7 +87,7 @@ def test_numbers_that_are_not_finite_are_named_with_their_rows():
         batch = algo.replay.sample(32, np.random.default_rng(0), 1.0)
         batch[sb.REWARDS][[4, 9]] = np.nan, np.inf
         with pytest.raises(NotFiniteError) as failure:
-            algo.learn_from(batch, rates={"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3})
+            algo.trainee.learn_from(batch, actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3)
     assert "Columns with NaN or infinity: rewards." in str(failure.value)
     indices = batch[sb.INDICES]
     expected = f"4 (batch_indexes {indices[4]}): rewards nan; 9 (batch_indexes {indices[9]}): rewards inf."

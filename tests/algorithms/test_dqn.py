@@ -185,14 +185,14 @@ def test_statistics_of_the_iteration_stand_with_those_of_each_policy():
         stats = algo.train()["info"]["learner"]["default_policy"]["learner_stats"]
         assert stats["of_the_step"] == 1.0
         assert stats["updates_per_step_sampled"] == pytest.approx(0.25, abs=0.01)
-        assert "cur_epsilon" in stats and "of_the_step" not in algo._stats["default_policy"]
+        assert "cur_epsilon" in stats and "of_the_step" not in algo.trainee.stats
 
 
 def test_a_learning_rate_may_have_its_objectives_name():
     with make_config().build() as algo:
         algo.train()
         batch = algo.replay.sample(32, np.random.default_rng(0), 0.0)
-        algo.add_targets(batch)
+        algo.trainee.add_targets(batch)
         stats = algo.learn_on_batch(batch, lr={"policy": 0.0}, shuffle=False)
         assert "cur_lr" not in stats and np.isfinite(stats["total_loss"])
 
@@ -200,7 +200,7 @@ def test_a_learning_rate_may_have_its_objectives_name():
 def test_the_target_network_follows_at_its_own_pace():
     with make_config(target_network_update_freq=300).build() as algo:
         algo.train()
-        assert not np.array_equal(algo.target.weights, algo.policy.weights)
+        assert not np.array_equal(algo.trainee.target.weights, algo.policy.weights)
         assert algo.metrics.counters["num_target_updates"] == 0
         algo.train()
         assert algo.metrics.counters["num_target_updates"] == 1
@@ -209,10 +209,10 @@ def test_the_target_network_follows_at_its_own_pace():
 @pytest.mark.parametrize("tau", [1.0, 0.25])
 def test_the_target_network_goes_part_of_the_way(tau):
     with make_config(target_network_update_freq=200, tau=tau).build() as algo:
-        begin = algo.target.weights.copy()
+        begin = algo.trainee.target.weights.copy()
         algo.train()
         assert algo.metrics.counters["num_target_updates"] == 1
-        np.testing.assert_allclose(algo.target.weights - begin, tau * (algo.policy.weights - begin), atol=1e-6)
+        np.testing.assert_allclose(algo.trainee.target.weights - begin, tau * (algo.policy.weights - begin), atol=1e-6)
 
 
 @pytest.mark.parametrize("parts", [{}, {**C51, "n_step": 3, "noisy": True}], ids=str)
@@ -225,7 +225,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
         for each in (algo, other):
             train(each, 1)
         assert np.array_equal(algo.policy.weights, other.policy.weights)
-        assert np.array_equal(algo.target.weights, other.target.weights)
+        assert np.array_equal(algo.trainee.target.weights, other.trainee.target.weights)
 
 
 STACKS = {"frame_stack_axis": -1, "capacity": 3000}
@@ -272,9 +272,9 @@ def test_a_run_that_is_restored_without_its_replay_fills_it_before_it_learns(tmp
         again, rows = config.build(), len(algo.replay)
         with again:
             again.restore(other.save(tmp_path / "second"))
-            assert not again.learning_has_started()
+            assert not again.trainee.learning_has_started
         algo.restore(tmp_path / "checkpoint")
-        assert algo.learning_has_started() and len(algo.replay) == rows, "this one has its rows"
+        assert algo.trainee.learning_has_started and len(algo.replay) == rows, "this one has its rows"
 
 
 def test_a_replay_on_the_disk_changes_no_bit_and_is_saved_and_restored(tmp_path):
@@ -311,7 +311,7 @@ def test_a_replay_that_was_saved_as_steps_of_environments_becomes_rows(added):
         "largest": np.array(500.0),
     }
     with config.build() as algo:
-        algo.set_state({**algo.get_state(), "replay.safetensors": old})
+        algo.set_state({**algo.get_state(), "policies/default_policy/replay.safetensors": old})
         rows = algo.replay.get_state()
         obs = rows["columns.obs"][:, 0]
         assert sorted(obs.tolist()) == sorted(np.delete(numbers, np.flatnonzero(step == 40), 0).ravel().tolist())
@@ -324,7 +324,8 @@ def test_a_replay_that_was_saved_as_steps_of_environments_becomes_rows(added):
         algo.replay.add({name: rows[f"columns.{name}"][:1] for name in names})
         assert algo.replay.get_state()["priorities"].max() == 500
         with pytest.raises(ValueError, match="stacked frames in a format that is no longer read"):
-            algo.set_state({**algo.get_state(), "replay.safetensors": {**old, "stacks.frames": np.zeros(3)}})
+            stacked = {**old, "stacks.frames": np.zeros(3)}
+            algo.set_state({**algo.get_state(), "policies/default_policy/replay.safetensors": stacked})
 
 
 def test_a_checkpoint_that_held_the_target_network_in_a_file_of_its_own(tmp_path):
@@ -337,8 +338,8 @@ def test_a_checkpoint_that_held_the_target_network_in_a_file_of_its_own(tmp_path
         state["target.safetensors"] = {"weights": learner.pop("target_policy.weights")}
         state["algorithm.json"]["state"]["target_updated_at"] = int(learner.pop("target_policy.moved_at"))
         other.restore(write_checkpoint(tmp_path / "old", state))
-        assert np.array_equal(algo.target.weights, other.target.weights)
-        assert not np.array_equal(other.target.weights, other.policy.weights)
+        assert np.array_equal(algo.trainee.target.weights, other.trainee.target.weights)
+        assert not np.array_equal(other.trainee.target.weights, other.policy.weights)
         assert other.learner.get_state()["target_policy.moved_at"] == algo.learner.get_state()["target_policy.moved_at"]
 
 
@@ -364,7 +365,7 @@ def test_presets():
         train(algo, 10)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06)
         assert (
-            algo.policy.is_noisy and "cur_epsilon" not in algo._stats["default_policy"]
+            algo.policy.is_noisy and "cur_epsilon" not in algo.trainee.stats
         )  # private: before the first result
     with make_config(ConstantReward, cls=SimpleQConfig).build() as algo:
         train(algo, 5)

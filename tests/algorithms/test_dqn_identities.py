@@ -54,7 +54,7 @@ def test_p11_importance_weights_undo_the_bias_of_priorities(beta, is_unbiased):
         actions, rewards = (stored[f"columns.{name}"] for name in (sb.ACTIONS, sb.REWARDS))
         assert len(actions) == 1996
         for update in range(2000):
-            algo.update(lr=4e-3 * (1 - update / 2000))
+            algo.trainee.update(lr=4e-3 * (1 - update / 2000))
         q = algo.policy.action_values(np.zeros((1, 1), np.float32)).q_values()[0]
         stored = [rewards[actions == action] for action in (0, 1)]
         error = [(value - draws.mean()) / (draws.std() / np.sqrt(len(draws))) for value, draws in zip(q, stored)]
@@ -80,12 +80,12 @@ def test_noise_is_the_same_for_choosing_and_learning_and_another_for_the_target(
     with config.build() as algo:
         algo.train()
         seen = []
-        add_targets = algo.add_targets
-        algo.add_targets = lambda *given: (seen.append(algo.policy.network.noise.copy()), add_targets(*given))[1]
+        add_targets = algo.trainee.add_targets
+        algo.trainee.add_targets = lambda batch: (seen.append(algo.policy.network.noise.copy()), add_targets(batch))[1]
         for _ in range(3):
-            algo.update(lr=algo.config.lr)
+            algo.trainee.update(lr=algo.config.lr)
             assert np.array_equal(seen[-1], algo.policy.network.noise)
-            assert not np.array_equal(algo.policy.network.noise, algo.target.network.noise)
+            assert not np.array_equal(algo.policy.network.noise, algo.trainee.target.network.noise)
     assert not np.array_equal(seen[0], seen[1]) and not np.array_equal(seen[1], seen[2])
 
 
@@ -99,12 +99,12 @@ def test_exchanged_actions_exchange_values():
             if swapped:
                 stored = algo.replay.get_state()[f"columns.{sb.ACTIONS}"]
                 stored[:] = 1 - stored
-                for policy in (algo.policy, algo.target):
+                for policy in (algo.policy, algo.trainee.target):
                     head = policy.parameters()
                     for name in ("policy.head.weight", "policy.head.bias"):
                         head[name][:] = head[name][::-1].copy()
             for _ in range(50):
-                algo.update(lr=algo.config.lr)
+                algo.trainee.update(lr=algo.config.lr)
             observations = np.linspace(0, 0.8, 5, dtype=np.float32)[:, None]
             values.append(algo.policy.action_values(observations).q_values().copy())
     np.testing.assert_allclose(values[1][:, ::-1], values[0], atol=1e-5)

@@ -80,14 +80,14 @@ def test_weights_after_1_and_128_updates(learner, double_q, kind):
     with make_algo(learner=learner, double_q=double_q, td_error_loss_fn=kind) as algo:
         algo.train()
         reference = Reference(algo.policy, double_q, kind)
-        draws = copy.deepcopy(algo.learner_rng())  # draws the same rows
+        draws = copy.deepcopy(algo.trainee.rng)  # draws the same rows
         for update in range(1, 129):
-            stats = algo.update(lr=algo.config.lr)
+            stats = algo.trainee.update(lr=algo.config.lr)
             rows = (draws.random(BATCH) * len(algo.replay)).astype(int)
             loss = reference.update(*transitions(algo.replay, rows))
             assert stats["total_loss"] == pytest.approx(loss, rel=1e-3, abs=1e-5)
             if update == 64:
-                algo.target.set_weights(algo.policy.weights)
+                algo.trainee.target.set_weights(algo.policy.weights)
                 reference.target.load_state_dict(reference.online.state_dict())
             if update in (1, 128):
                 expected = torch.nn.utils.parameters_to_vector(reference.online.parameters()).detach().numpy()

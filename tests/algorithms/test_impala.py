@@ -14,7 +14,6 @@ from rllib.algorithms.base.from_checkpoint import LEARNER_FILE, OLD_TARGET_FILE
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.losses.appo import TARGET_DIST_INPUTS
-from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import write_checkpoint
 from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
@@ -114,12 +113,12 @@ def test_appo_ratio_is_one_without_lag():
 
 def test_appo_clips_against_a_target_that_stands_still():
     with build(APPOConfig, target_update_frequency=4, num_sgd_iter=4, lr=0.01, use_kl_loss=True) as algo:
-        start = algo.target_policy.weights.copy()
+        start = algo.trainee.target.weights.copy()
         told = [learner_stats(algo.train()) for _ in range(3)]
-        np.testing.assert_array_equal(algo.target_policy.weights, start)
+        np.testing.assert_array_equal(algo.trainee.target.weights, start)
         assert told[-1]["kl"] > 0 and told[-1]["cur_kl_coeff"] > 0
         algo.train()
-        np.testing.assert_array_equal(algo.target_policy.weights, algo.policy.weights)
+        np.testing.assert_array_equal(algo.trainee.target.weights, algo.policy.weights)
 
 
 def test_appo_adapts_the_kl_coefficient_with_the_target():
@@ -133,11 +132,11 @@ def test_appo_target_stands_still_while_the_ring_is_learned_from():
     """8 gradient steps on a ring of 4 batches that are used twice each: the clip bounds what all of them do."""
     ring = {"minibatch_buffer_size": 4, "num_sgd_iter": 2}
     with build(APPOConfig, **ring) as algo:
-        start = algo.target_policy.weights.copy()
+        start = algo.trainee.target.weights.copy()
         train(algo, 7)
-        np.testing.assert_array_equal(algo.target_policy.weights, start)
+        np.testing.assert_array_equal(algo.trainee.target.weights, start)
         algo.train()
-        np.testing.assert_array_equal(algo.target_policy.weights, algo.policy.weights)
+        np.testing.assert_array_equal(algo.trainee.target.weights, algo.policy.weights)
 
 
 def test_appo_does_not_run_away_on_a_ring_of_old_batches():
@@ -167,10 +166,10 @@ def test_lambda_does_not_shorten_vtrace_in_appo():
 
 def test_appo_target_follows_by_tau():
     with build(APPOConfig, tau=0.25) as algo:
-        start = algo.target_policy.weights.copy()
+        start = algo.trainee.target.weights.copy()
         algo.train()
         expected = start + 0.25 * (algo.policy.weights - start)
-        np.testing.assert_allclose(algo.target_policy.weights, expected, atol=1e-7)
+        np.testing.assert_allclose(algo.trainee.target.weights, expected, atol=1e-7)
 
 
 def test_torch_and_numpy_learners_stay_together():
@@ -221,7 +220,7 @@ def test_appo_goes_on_from_a_checkpoint_with_its_target_in_a_file_of_its_own(tmp
         assert learner.pop("target_policy.moved_at") == 3
         state[OLD_TARGET_FILE] = {"weights": learner.pop("target_policy.weights")}
         other.restore(write_checkpoint(tmp_path / "old", state))
-        np.testing.assert_array_equal(other.target_policy.weights, algo.target_policy.weights)
+        np.testing.assert_array_equal(other.trainee.target.weights, algo.trainee.target.weights)
         assert other.get_state()[LEARNER_FILE]["target_policy.moved_at"] == 3
 
 
@@ -283,7 +282,7 @@ def test_replayed_fragments_are_mixed_in(config_class, num_workers):
         told = learner_stats(train(algo, 41))
         counters = algo.metrics.counters
         # Private: not learned from yet
-        fresh = counters["num_env_steps_sampled"] - algo._queues[DEFAULT_POLICY].num_steps
+        fresh = counters["num_env_steps_sampled"] - algo.trainee.queue.num_steps
         assert counters["num_env_steps_trained"] == 41 * 80
         assert abs(fresh - 41 * 40) <= 40 * (1 + num_workers)
         assert told["policy_lag_max"] >= 1
@@ -309,7 +308,7 @@ def test_what_is_kept_is_forgotten_when_another_state_is_taken_over(tmp_path):
 def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeypatch):
     """As with a GPU, where the transfer then goes on beside the computing; here it only must change nothing."""
     with build(IMPALAConfig, CountingEnv, num_workers=1, learner=learner) as algo:
-        algo._stages_ahead = True  # private: otherwise on a GPU alone
+        algo.stages_ahead = True  # otherwise on a GPU alone
         watched, staged = Watched(algo), []
         stage = algo.learner.stage
         monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))

@@ -135,7 +135,7 @@ def test_a_ring_and_replay_outlive_their_workers(config_class):
 def aggregators(algo) -> list[int]:
     """Ids of the processes that join fragments."""
     # Private: nobody else knows the processes
-    return list(algo._aggregators.fleet.ask_all(lambda actor, _: actor.process_id.remote(), is_work=False).values())
+    return list(algo.aggregators.fleet.ask_all(lambda actor, _: actor.process_id.remote(), is_work=False).values())
 
 
 def watch(algo) -> list:

@@ -164,8 +164,8 @@ def test_returns_of_agents_go_on_from_the_start_of_an_episode(fragment, truncate
     with config.training(train_batch_size=2 * fragment, sgd_minibatch_size=8).build() as algo:
         ends = 0
         for _ in range(3):
-            for policy_id, batch in algo.train_batches().items():
-                lived = 10 if policy_id == "a" else 4
+            for trainee, batch in algo.train_batches():
+                lived = 10 if trainee.policy_id == "a" else 4
                 for row in np.flatnonzero(batch[sb.TERMINATEDS] | batch[sb.TRUNCATEDS]):
                     assert batch[sb.OBS][row : row + 3].ravel().tolist() == [lived - 1, lived, 0]
                     ends += 1

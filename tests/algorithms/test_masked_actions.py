@@ -218,7 +218,7 @@ def test_the_entropy_that_sac_aims_at_is_that_of_legal_actions(kind):
     found = []
     for learner in ("numpy", "torch") if "model" not in kind else ("torch",):
         with few_legal(learner=learner, **kind).build() as algo:
-            assert algo.target_entropy("default_policy") == pytest.approx(0.5 * np.log(20))
+            assert algo.trainee.target_entropy() == pytest.approx(0.5 * np.log(20))
             while algo.num_updates < 20:
                 stats = algo.training_step().get("default_policy", {})
             found.append([stats["entropy"], stats["alpha_value"]])
@@ -237,7 +237,7 @@ def test_a_target_entropy_that_is_given_is_kept_with_masks():
 
 def test_without_masks_the_target_entropy_is_that_of_all_actions():
     with few_legal().environment(action_mask_key=None).build() as algo:
-        assert algo.target_entropy("default_policy") == 0.5 * np.log(20)
+        assert algo.trainee.target_entropy() == 0.5 * np.log(20)
         while algo.num_updates < 3:
             stats = algo.training_step().get("default_policy", {})
         assert stats["target_entropy"] == 0.5 * np.log(20)

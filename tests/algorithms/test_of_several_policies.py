@@ -7,9 +7,9 @@ from rllib import APPOConfig, DQNConfig, SACConfig
 OWN = "pettingzoo:mpe2.simple_speaker_listener_v4"
 CONTINUOUS = {"env_config": {"continuous_actions": True}}
 ATTRIBUTES = {
-    "DQN": (DQNConfig, {}, ("policy", "learner", "replay", "target")),
-    "SAC": (SACConfig, CONTINUOUS, ("policy", "learner", "replay", "temperature")),
-    "APPO": (APPOConfig, {}, ("policy", "learner", "target_policy")),
+    "DQN": (DQNConfig, {}, ("policy", "learner", "replay", "trainee")),
+    "SAC": (SACConfig, CONTINUOUS, ("policy", "learner", "replay", "trainee")),
+    "APPO": (APPOConfig, {}, ("policy", "learner", "trainee")),
 }
 
 

@@ -8,7 +8,7 @@ from rllib import sample_batch as sb
 from rllib import tune
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.algorithms.sac import SAC
+from rllib.algorithms.sac import SACTrainee
 from rllib.config.conflicts import SettingsError
 from rllib.losses.offline.imitation import LARGEST_RECORDED
 from tests.algorithms.test_recorded_data import CARTPOLE, DATA, config, learner_stats
@@ -248,12 +248,12 @@ def test_noise_of_the_state_is_refused_with_a_remedy_where_an_actor_has_none(nam
 # ---------------------------------------------------------------------- critics that are drawn
 
 
-def noise_of_the_update(self, batch, rows, policy_id, draw=SAC.add_noise):
+def noise_of_the_update(self, batch, rows, draw=SACTrainee.add_noise):
     """Noise that depends on the number of the update alone: to draw critics moves the stream."""
     number = self.num_updates
-    self._learner_rngs[policy_id] = np.random.default_rng(number)
-    draw(self, batch, rows, policy_id)
-    self._learner_rngs[policy_id] = np.random.default_rng(1000 + number)
+    self.rng = np.random.default_rng(number)
+    draw(self, batch, rows)
+    self.rng = np.random.default_rng(1000 + number)
 
 
 @pytest.mark.parametrize("learner", ["numpy", "torch"])
@@ -264,7 +264,7 @@ def test_targets_take_the_least_of_the_critics_that_are_drawn(learner, monkeypat
         settings = of_numbers("SAC", learner=learner, n_critics=2, target_critics_sampled=sampled)
         with settings.build() as algorithm:
             with monkeypatch.context() as patched:
-                patched.setattr(SAC, "add_noise", noise_of_the_update)
+                patched.setattr(SACTrainee, "add_noise", noise_of_the_update)
                 algorithm.train()
             weights.append(algorithm.learners["default_policy"].vector["critics"].copy())
     np.testing.assert_array_equal(weights[0], weights[1])

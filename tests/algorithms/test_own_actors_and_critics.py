@@ -114,7 +114,8 @@ def test_copies_of_the_built_in_networks_learn_like_them(kind, side):
             for target in algo.learner.targets.values():
                 target.weights[:] = algo.learner.vector[target.module]
             for batch in batches:
-                algo.learn_from(sb.SampleBatch(dict(batch)), rates=dict.fromkeys(algo.learning_rates(), 1e-3))
+                rates = dict.fromkeys(algo.trainee.learning_rates(), 1e-3)
+                algo.trainee.learn_from(sb.SampleBatch(dict(batch)), **rates)
         for module in ("policy", "critics"):
             for ours, theirs in zip(parameters(own, module), parameters(built_in, module), strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=2e-5)
@@ -130,7 +131,7 @@ def test_settings_of_their_own_for_actor_and_critics():
         own = {actor: {"fcnet_hiddens": [12]}, critics: {"fcnet_hiddens": [24, 20], "fcnet_activation": "tanh"}}
         with config(SACConfig, **own).build() as algo:
             assert algo.policy.spec.hiddens == (12,) and algo.policy.spec.activations == ("relu",)
-            critics = algo.critic_module("default_policy")
+            critics = algo.trainee.critic_module()
             assert critics.hiddens == (24, 20) and critics.activation == "tanh"
 
 
@@ -181,7 +182,7 @@ def linear_update(kind, **training):
         target = algo.learner.targets["critics"]
         target.weights[:] = rng.normal(size=len(target.weights))
         before = weights_of(algo), split(np.float64(target.weights), 5, 2)
-        algo.learn_from(batch, rates=dict.fromkeys(algo.learning_rates(), 1.0))
+        algo.trainee.learn_from(batch, **dict.fromkeys(algo.trainee.learning_rates(), 1.0))
         return *before, weights_of(algo), {name: np.float64(column) for name, column in batch.items()}
 
 

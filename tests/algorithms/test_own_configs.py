@@ -94,7 +94,7 @@ class FromScratch(Algorithm):
 
     def training_step(self):
         settings = {"lr": self.config.lr, "vf_loss_coeff": 0.0, "entropy_coeff": 0.0, "shuffle": False}
-        return {name: self.learn_on_batch(batch, name, **settings) for name, batch in self.train_batches().items()}
+        return {trainee.policy_id: trainee.learn_on_batch(batch, **settings) for trainee, batch in self.train_batches()}
 
 
 class WithDefaults(FromScratch):

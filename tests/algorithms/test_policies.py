@@ -22,11 +22,11 @@ class TwoPolicies(PG):
 
     def setup(self):
         self.policies["other"] = Policy(self.policy.spec, weights=self.policy.weights.copy())
-        self.learners["other"] = self.make_learner("other")
+        self.trainees["other"] = self.trainee_class(self, "other")
 
     def train_batches(self):
-        (batch,) = super().train_batches().values()
-        return {"default_policy": batch, "other": batch}
+        ((_, batch),) = super().train_batches()
+        return [(trainee, batch) for trainee in self.trainees.values()]
 
 
 def build(algorithm=TwoPolicies):
@@ -64,7 +64,7 @@ def test_an_unknown_policy_is_refused():
 def test_checkpoints_of_format_1_load(name, kl_coeff):
     path = CHECKPOINTS / f"format_1_{name}"
     with Algorithm.from_checkpoint(path) as algo:
-        assert algo.algorithm_state()["kl_coeff"] == {"default_policy": kl_coeff}
+        assert algo.numbers()["kl_coeff"] == {"default_policy": kl_coeff}
         saved = read_checkpoint(path)["learner.safetensors"]
         state = algo.learner.get_state()
         assert saved.keys() == state.keys() and all(np.array_equal(state[name], saved[name]) for name in saved)
@@ -153,8 +153,8 @@ class TwoSpecs:
         if self.config.on_policy:  # learners refuse what other weights have sampled
             self.policies["other"].set_weights(self.policy.weights)
 
-    def by_policy(self, batch):
-        return {policy_id: batch.rows(slice(None)) for policy_id in self.policies}
+    def by_trainee(self, batch):
+        return [(trainee, batch.rows(slice(None))) for trainee in self.trainees.values()]
 
 
 @pytest.mark.parametrize(("name", "training"), [

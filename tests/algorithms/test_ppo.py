@@ -56,7 +56,7 @@ def test_coefficients_follow_their_schedules():
     schedules = {"vf_loss_coeff": halved, "vf_clip_param": [[0, 5.0], [1000, 1.0]], "entropy_coeff": halved}
     with config(lr=lambda timestep: 1e-3 / (1 + timestep), kl_coeff=halved, **schedules).build() as algo:
         found = [learner_stats(algo.train()) for _ in range(3)]
-        assert algo.scheduled("vf_clip_param", "vf_loss_coeff")["vf_loss_coeff"] == pytest.approx(0.1)
+        assert algo.trainee.scheduled("vf_clip_param", "vf_loss_coeff")["vf_loss_coeff"] == pytest.approx(0.1)
     # They are read before a batch is sampled.
     assert [stats["cur_lr"] for stats in found] == pytest.approx([1e-3, 1e-3 / 129, 1e-3 / 257])
     assert [stats["cur_kl_coeff"] for stats in found] == pytest.approx([0.8, 0.4, 0.2])
@@ -329,7 +329,7 @@ def test_the_init_hook_may_restore_and_train(tmp_path):
 
     with config(kl_coeff=0.8).callbacks(Resume).build() as resumed:
         assert resumed.metrics.iteration == 2
-        assert resumed.algorithm_state()["kl_coeff"]["default_policy"] < 0.2
+        assert resumed.numbers()["kl_coeff"]["default_policy"] < 0.2
 
 
 def test_habits_of_other_libraries_are_told_the_way():

@@ -20,12 +20,14 @@ FOR_USERS = """
 """
 # docs/project/extend.md says what each is for.
 FOR_AUTHORS = """
-    config_class setup training_step loss make_loss make_learner make_postprocess make_policy_spec make_exploration
-    make_workers recorded_rows extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot
+    config_class setup training_step loss make_postprocess make_policy_spec make_exploration
+    make_workers recorded_rows extra_results algorithm_state set_algorithm_state train_batches snapshot
     snapshots
     reported_stats samples_sequences is_synchronous workers_learn initializer
-    trains_several takes_tensors images_skip_layers learns_from_own_actions learner_rng config_of policy_spaces
-    policy_overrides policy_number by_policy begin_training end_training streamed_rows
+    trains_several takes_tensors images_skip_layers learns_from_own_actions config_of policy_spaces
+    policy_overrides policy_number by_trainee begin_training end_training streamed_rows trainee_class trainee trainees
+    make_features features numbers postprocess_of auxiliary_losses auxiliary_weights agents_may_wait marks_waiting
+    spans_directory
 """
 
 

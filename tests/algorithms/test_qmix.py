@@ -45,7 +45,7 @@ def fitted(algo, rows):
     values = algo.policy.action_values(rows[sb.OBS]).q_values()
     chosen = torch.from_numpy(values[[0, 1, 2, 3], [[0], [1]], rows[sb.ACTIONS].T].T.copy())
     if algo.config.mixer == "qmix":
-        (mixer,) = algo.further_modules("default_policy").values()
+        (mixer,) = algo.trainee.mixer().values()
         weights = algo.learner.get_state()["mixer.weights"]
         mix = mixer.torch(mixer.layout({}), torch.from_numpy(weights.copy()))
         together = mix(chosen, torch.from_numpy(algo.policy.encode(rows[sb.OBS]))).detach().numpy()
@@ -79,10 +79,10 @@ def test_qmix_represents_the_payoffs():
 def test_without_a_state_qmix_mixes_by_the_observations_of_all_members():
     config = config_of().environment(env_config={"separate_state_space": False})
     with config.build() as algo:
-        (mixer,) = algo.further_modules("default_policy").values()
+        (mixer,) = algo.trainee.mixer().values()
         assert mixer.state == ((0, 10),)
     with config_of().build() as algo:
-        (mixer,) = algo.further_modules("default_policy").values()
+        (mixer,) = algo.trainee.mixer().values()
         assert mixer.state == ((5, 8),)
 
 
@@ -102,7 +102,7 @@ def test_a_row_holds_a_step_of_the_group_and_the_sum_of_its_rewards():
 
 def test_mixers_move_and_their_copies_follow():
     with config_of(target_network_update_freq=10_000).build() as algo:
-        targets, (mixer,) = algo.learner.targets, algo.further_modules("default_policy")
+        targets, (mixer,) = algo.learner.targets, algo.trainee.mixer()
         copies = {name: targets[name].weights.copy() for name in ("policy", mixer)}
         while algo.num_updates < 5:
             algo.train()
@@ -168,7 +168,7 @@ def test_groups_of_different_sizes_have_policies_of_their_own():
             JointQValues(2, 2),
             JointQValues(2, 3),
         ]
-        assert not algo.further_modules("first") and algo.further_modules("second")
+        assert not algo.trainees["first"].mixer() and algo.trainees["second"].mixer()
         algo.train()
         assert all(algo.metrics.num_updates(each) for each in algo.policies)
 

@@ -135,7 +135,7 @@ def slow_update(algo, batch) -> tuple[np.ndarray, np.ndarray]:
         if not config.zero_init_states:
             state[0] = batch[sb.STATE_IN][row]
         observations = batch[sb.OBS][row][: count + 1]
-        online, target = (q_of(policy, observations, state) for policy in (algo.policy, algo.target))
+        online, target = (q_of(policy, observations, state) for policy in (algo.policy, algo.trainee.target))
         for t in range(first, count):
             later = int(batch[BOOTSTRAP_AT][row, t])
             value = target[later, (online if config.double_q else target)[later].argmax()]
@@ -165,14 +165,14 @@ def test_an_update_is_that_of_a_loop_over_steps(settings):
     with config(**{**COUNTING, **settings, "model": model}).build() as algo:
         train(algo, 1)
         rng = np.random.default_rng(0)
-        algo.target.weights[:] += rng.normal(0, 0.1, algo.target.weights.shape)
+        algo.trainee.target.weights[:] += rng.normal(0, 0.1, algo.trainee.target.weights.shape)
         batch = algo.replay.sample(30, rng)
         targets, errors = slow_update(algo, batch)
-        steps = algo.learned_steps(batch)
+        steps = algo.trainee.learned_steps(batch)
         assert steps.count == len(targets) == batch[sb.SEQ_LENS].sum()
         np.testing.assert_allclose(steps[sb.TD_TARGETS], targets, atol=2e-5)
         before = algo.policy.weights.copy()
-        found = algo.learn_from(batch, lr=1e-3)["td_error"]
+        found = algo.trainee.learn_from(batch, lr=1e-3)["td_error"]
         ends = np.cumsum(batch[sb.SEQ_LENS])
         expected = [0.9 * own.max() + 0.1 * own.mean() for own in np.split(errors, ends[:-1])]
         np.testing.assert_allclose(found, expected, atol=2e-5)
@@ -202,8 +202,8 @@ def test_what_fills_rows_up_changes_nothing():
             filled[sb.OBS][row, count + 1 :] = 1e6
             for name in (sb.REWARDS, sb.DISCOUNTS, sb.ACTIONS, BOOTSTRAP_AT):
                 filled[name][row, count:] = 10**6
-        for name, column in algo.learned_steps(batch).items():
-            np.testing.assert_array_equal(algo.learned_steps(filled)[name], column, err_msg=name)
+        for name, column in algo.trainee.learned_steps(batch).items():
+            np.testing.assert_array_equal(algo.trainee.learned_steps(filled)[name], column, err_msg=name)
 
 
 def test_a_burn_in_from_the_beginning_of_the_episode_is_the_state_of_the_present_weights():
@@ -211,7 +211,7 @@ def test_a_burn_in_from_the_beginning_of_the_episode_is_the_state_of_the_present
     with config({**LSTM, "max_seq_len": 3}, CountingEnv, replay={"replay_burn_in": 3}).build() as algo:
         train(algo, 1)
         batch = algo.replay.sample(40, np.random.default_rng(0))
-        states = algo.learned_steps(batch)[sb.STATE_IN]
+        states = algo.trainee.learned_steps(batch)[sb.STATE_IN]
         state = np.zeros((1, algo.policy.state_size), np.float32)
         for count in range(3):
             following = np.empty_like(state)
@@ -230,9 +230,9 @@ def test_sequences_count_by_their_largest_error_and_their_mean():
 def test_an_update_has_as_many_sequences_as_have_the_batch_size():
     with config(train_batch_size=42).build() as algo:
         train(algo, 1)
-        sampled, learn_from = [], algo.learn_from
-        algo.learn_from = lambda batch, *of, lr: (
-            sampled.append(len(batch[sb.SEQ_LENS])) or learn_from(batch, *of, lr=lr)
+        sampled, learn_from = [], algo.trainee.learn_from
+        algo.trainee.learn_from = lambda batch, *, lr: (
+            sampled.append(len(batch[sb.SEQ_LENS])) or learn_from(batch, lr=lr)
         )
         train(algo, 1)
         assert set(sampled) == {9}

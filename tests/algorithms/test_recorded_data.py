@@ -153,11 +153,11 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_bit(tmp_path):
         algorithm.train()
         algorithm.save(tmp_path)
         algorithm.train()
-        weights, norm = algorithm.get_weights(), dict(algorithm._norms)
+        weights, norm = algorithm.get_weights(), algorithm.trainee.norm
     with config("MARWIL", moving_average_sqd_adv_norm_update_rate=0.1).build() as other:
         other.restore(tmp_path)
         other.train()
-        assert other._norms == norm
+        assert other.trainee.norm == norm
         np.testing.assert_array_equal(other.get_weights()["default_policy"], weights["default_policy"])
 
 
@@ -334,7 +334,7 @@ def test_batches_of_sequences_have_the_rows_that_were_asked_for():
     lengths = [1, 1, 1, 1, 10, 10, 10, 2]
     model = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}
     with config("BC", steps(lengths, [True] * 8), env=None, model=model, train_batch_size=12).build() as algorithm:
-        sizes = [len(algorithm.train_batches()["default_policy"][sb.ACTIONS]) for _ in range(40)]
+        sizes = [len(algorithm.train_batches()[0][1][sb.ACTIONS]) for _ in range(40)]
     assert min(sizes) >= 12 and max(sizes) < 12 + 10
 
 

@@ -149,8 +149,8 @@ def test_rewards_are_divided_by_the_range_of_returns():
     """When they are learned from; the replay and the reported returns are of the environment's own."""
     with config(SACConfig, **SIMBA_V2, v_max=2.0).build() as algo:
         given = []
-        learn = algo.learn_on_batch
-        algo.learn_on_batch = lambda batch, *rest, **more: (given.append(batch), learn(batch, *rest, **more))[1]
+        learn = algo.trainee.learn_on_batch
+        algo.trainee.learn_on_batch = lambda batch, **more: (given.append(batch), learn(batch, **more))[1]
         algo.train()
         rewards = algo.replay.get_state()["columns.rewards"].astype(np.float64)
         # Episodes of one step: returns are rewards.
@@ -177,7 +177,7 @@ def test_a_restored_run_is_the_run_that_went_on(training, workers, tmp_path):
             for name, array in expected.items():
                 np.testing.assert_array_equal(states[1][file][name], array, err_msg=f"{file}: {name}")
     assert states[0]["algorithm.json"]["state"]["resets_until"]["default_policy"] >= 480
-    assert ("observed.safetensors" in states[0]) == (training in (SIMBA, SIMBA_V2))
+    assert ("policies/default_policy/observed.safetensors" in states[0]) == (training in (SIMBA, SIMBA_V2))
 
 
 @pytest.mark.parametrize(("first", "then"), [([], [50, 150]), ([50, 150], [160, 1000]), ([50, 90, 150], [120, 260])])
@@ -240,13 +240,13 @@ def test_resets_begin_networks_and_optimizers_anew(kind, training):
     with config(kind, Reach, **training, param_resets=[150]).build() as algo:
         algo.train()
         learner = algo.learner
-        first, observed = learner.weights.copy(), {**algo._observed}
-        alpha = algo.temperature.get_state() if kind is SACConfig else {}
+        first, observed = learner.weights.copy(), algo.trainee.observed
+        alpha = algo.trainee.temperature.get_state() if kind is SACConfig else {}
         algo.replay.capacity, rows = 2000, len(algo.replay)
         # As training_step does, without a step or an update in between.
         algo.metrics.counters["num_env_steps_sampled"] += 100
         assert algo.timesteps >= 150
-        algo._reset_if_due("default_policy")
+        algo.trainee._reset_if_due()
         assert not np.array_equal(first, learner.weights)
         for name, target in learner.targets.items():
             np.testing.assert_array_equal(target.weights, learner.vector[name])
@@ -254,14 +254,14 @@ def test_resets_begin_networks_and_optimizers_anew(kind, training):
             if ".adam" in name:
                 assert not array.any(), name
         if kind is SACConfig:
-            for name, array in algo.temperature.get_state().items():
+            for name, array in algo.trainee.temperature.get_state().items():
                 np.testing.assert_array_equal(array, alpha[name])
-        for each in observed.values():
+        for each in (observed,) if observed else ():
             layout, flat = flats(algo)["policy"]
             np.testing.assert_allclose(layout.split(flat)[1], each.moments.mean, rtol=1e-6)
         # Once.
         again = learner.weights.copy()
-        algo._reset_if_due("default_policy")
+        algo.trainee._reset_if_due()
         np.testing.assert_array_equal(again, learner.weights)
         assert len(algo.replay) == rows
 

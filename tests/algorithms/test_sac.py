@@ -131,7 +131,7 @@ def test_a_restored_run_is_the_run_that_went_on(kind, workers, storage, replay, 
         if file.endswith(".safetensors"):
             for name, array in expected.items():
                 np.testing.assert_array_equal(states[1][file][name], array, err_msg=f"{file}: {name}")
-    assert len(states[0]["replay.safetensors"]["columns.obs"]) == 300
+    assert len(states[0]["policies/default_policy/replay.safetensors"]["columns.obs"]) == 300
 
 
 def test_a_restored_run_has_the_state_of_the_saved_one(tmp_path):
@@ -140,7 +140,7 @@ def test_a_restored_run_has_the_state_of_the_saved_one(tmp_path):
         state, saved = algo.get_state(), algo.save(tmp_path / "saved")
     with SACConfig.algo_class.from_checkpoint(saved) as again:
         restored = again.get_state()
-    for file in ("temperature.safetensors", "policies/default_policy/learner.safetensors", "replay.safetensors"):
+    for file in (f"policies/default_policy/{name}.safetensors" for name in ("temperature", "learner", "replay")):
         for name, array in state[file].items():
             np.testing.assert_array_equal(restored[file][name], array, err_msg=name)
 
@@ -152,7 +152,7 @@ def test_delayed_updates(delay, moves):
         algo.replay.add(algo.sample(64))
         actor, seen = algo.policy.weights.copy(), []
         for _ in range(12):
-            algo.update(rates={"actor_lr": 1e-3, "critic_lr": 1e-3})
+            algo.trainee.update(actor_lr=1e-3, critic_lr=1e-3)
             seen.append(not np.array_equal(actor, algo.policy.weights))
             actor = algo.policy.weights.copy()
         assert algo.metrics.counters["num_target_updates"] == moves
@@ -164,7 +164,7 @@ def test_target_copies_move_with_every_update_or_by_steps():
         with config(SACConfig, Reach, target_network_update_freq=freq).build() as algo:
             algo.replay.add(algo.sample(64))
             for _ in range(10):
-                algo.update(rates={"actor_lr": 0.0, "critic_lr": 0.0, "alpha_lr": 0.0})
+                algo.trainee.update(actor_lr=0.0, critic_lr=0.0, alpha_lr=0.0)
             assert algo.metrics.counters["num_target_updates"] == moves
 
 
@@ -413,6 +413,6 @@ def test_the_temperature_has_every_constant_of_the_optimizer():
     training = {"opt_type": "rmsprop", "decay": 0.0, "rmsprop_epsilon": 3.0, "weight_decay": 0.5}
     with config(SACConfig, Reach, initial_alpha=1.0, target_entropy=-4.0, **training).build() as algo:
         algo.replay.add(algo.sample(64))
-        gradient = algo.update(rates=rates)["entropy"] + 4.0
+        gradient = algo.trainee.update(**rates)["entropy"] + 4.0
         expected = -0.1 * gradient / (abs(gradient) + 3.0)
-        assert np.log(algo.temperature.alpha) == pytest.approx(expected, rel=1e-5)
+        assert np.log(algo.trainee.temperature.alpha) == pytest.approx(expected, rel=1e-5)

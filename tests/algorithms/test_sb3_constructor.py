@@ -327,7 +327,7 @@ def test_a_replay_is_saved_alone(tmp_path):
     with DQN.load(path) as again:
         assert len(again.replays["default_policy"]) == 0
         again.load_replay_buffer(tmp_path / "replay.pkl")
-        assert len(again.replays["default_policy"]) == rows and again.learning_has_started()
+        assert len(again.replays["default_policy"]) == rows and again.trainee.learning_has_started
         again.learn(40)
     with PPO("MlpPolicy", CountingEnv, n_steps=16) as algo, pytest.raises(AttributeError, match="has no replay"):
         algo.save_replay_buffer(tmp_path / "other")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of
+from rllib.algorithms.base.from_checkpoint import REPLAY_FILE
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.families.off_policy import OffPolicy
@@ -110,7 +110,7 @@ def test_a_checkpoint_has_all_of_every_policy(name, tmp_path):
             state = other.get_state()
             assert state.keys() == saved.keys()
             if name in OFF_POLICY:
-                assert all(file_of(each, REPLAY_FILE) in state for each in ("first", "second"))
+                assert all(f"policies/{each}/{REPLAY_FILE}" in state for each in ("first", "second"))
             for file, arrays in state.items():
                 for array in arrays if file.endswith(".safetensors") else ():
                     np.testing.assert_array_equal(arrays[array], saved[file][array], err_msg=f"{file} {array}")
@@ -138,11 +138,11 @@ def test_each_policy_has_its_replay_and_its_target_by_its_own_settings():
     policies = {"first": {"replay_buffer_config": {"capacity": 100}, "tau": 0.0}, "second": {"tau": 1.0}}
     config = of_agents("DQN", policies=policies).training(target_network_update_freq=2)
     with config.build() as algo:
-        start = {policy_id: algo.target_of(policy_id).weights.copy() for policy_id in algo.policies}
+        start = {policy_id: algo.trainees[policy_id].target.weights.copy() for policy_id in algo.policies}
         algo.train()
         assert len(algo.replays["first"]) == 100 < len(algo.replays["second"])
-        np.testing.assert_array_equal(algo.target_of("first").weights, start["first"])
-        np.testing.assert_array_equal(algo.target_of("second").weights, algo.policies["second"].weights)
+        np.testing.assert_array_equal(algo.trainees["first"].target.weights, start["first"])
+        np.testing.assert_array_equal(algo.trainees["second"].target.weights, algo.policies["second"].weights)
 
 
 @pytest.mark.parametrize(("counted", "first_update"), [("env_steps", 50), ("agent_steps", 25)])

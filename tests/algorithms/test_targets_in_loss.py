@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.algorithms.families.off_policy import OffPolicy
+from rllib.algorithms.families.off_policy import OffPolicyTrainee
+from rllib.algorithms.families.q_learning import QTrainee
 from rllib.losses.td import with_targets
 from rllib.sample_batch import REWARDS
 from tests.envs import MaskedProbe, MatchPicture, ProbeEnv
@@ -29,21 +30,33 @@ class FiveStates(ProbeEnv):
         return self.t / 5, float(action), action == 0 or self.t == 5, False
 
 
-class InLoss(DQN):
-    """DQN as it is on a GPU."""
+class LearnsInLoss(QTrainee):
+    """A policy that learns as on a GPU."""
 
-    def _whole_loss(self, policy_id):
-        return with_targets(super()._whole_loss(policy_id), self.config.double_q, self.config.munchausen)
+    def whole_loss(self):
+        return with_targets(super().whole_loss(), self.config.double_q, self.config.munchausen)
 
-    def add_targets(self, batch, policy_id):
+    def add_targets(self, batch):
         raise AssertionError("these targets are computed twice")
 
 
-class InBatch(DQN):
-    """DQN as it is without images: the batch brings its targets."""
+class InLoss(DQN):
+    """DQN as it is on a GPU."""
 
-    def _whole_loss(self, policy_id):
-        return OffPolicy._whole_loss(self, policy_id)
+    trainee_class = LearnsInLoss
+
+
+class LearnsInBatch(QTrainee):
+    """A policy that learns as without images: the batch brings its targets."""
+
+    def whole_loss(self):
+        return OffPolicyTrainee.whole_loss(self)
+
+
+class InBatch(DQN):
+    """DQN as it is without images."""
+
+    trainee_class = LearnsInBatch
 
 
 def make_config(env=FiveStates, **training):
@@ -126,12 +139,18 @@ def test_functions_of_the_users_get_the_targets_as_columns_on_a_gpu_too(setting)
         assert algo.learner.objectives[0].is_over_modules == ("custom_loss" not in setting)
 
 
-class OwnTargets(DQN):
-    """Its values are fitted to 7."""
+class LearnsSeven(QTrainee):
+    """A policy whose values are fitted to 7."""
 
-    def learn_from(self, batch, policy_id, *, lr):
+    def learn_from(self, batch, *, lr):
         batch["td_targets"] = np.full(len(batch[REWARDS]), 7, np.float32)
         return self.learn_on_batch(batch, lr=lr, shuffle=False)
+
+
+class OwnTargets(DQN):
+    """DQN with targets of its own."""
+
+    trainee_class = LearnsSeven
 
 
 def test_targets_of_a_subclass_are_those_that_images_are_fitted_to():

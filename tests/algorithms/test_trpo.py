@@ -40,7 +40,7 @@ def test_a_checkpoint_has_all_that_the_next_step_needs(tmp_path):
         for each in (algo, config().build()):
             each.restore(path)
             each.learn_on_batch(batch, num_epochs=1, lr=1e-3)
-            each._regions["default_policy"].step(batch, 0.01)
+            each.trainee.region.step(batch, 0.01)
             steps.append(each.policy.weights.copy())
         each.stop()
     np.testing.assert_array_equal(*steps)

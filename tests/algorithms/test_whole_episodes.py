@@ -83,7 +83,7 @@ def rounds(environments):
 def test_a_batch_ends_when_it_is_full(env, options, steps, fragment):
     with built(env, fragment, **options) as algorithm:
         for number in (1, 2, 3):
-            (*batches,) = algorithm.train_batches().values()
+            batches = [batch for _, batch in algorithm.train_batches()]
             counters = algorithm.metrics.counters
             assert counters["num_env_steps_sampled"] == number * steps
             assert sum(len(batch["obs"]) for batch in batches) == (steps if env in (CountingEnv, Lone) else 1.5 * steps)

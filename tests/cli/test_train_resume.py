@@ -80,7 +80,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
     assert [name for name, array in last.items() if array.tobytes() != expected[name].tobytes()] == []
     files = {Path(file).name for file, _ in last}
     assert files >= {"weights.safetensors", "learner.safetensors"}
-    assert ("replay.safetensors" in files) == (arguments in (DQN, SAC))
+    assert ("policies/default_policy/replay.safetensors" in files) == (arguments in (DQN, SAC))
 
 
 def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):

@@ -207,7 +207,7 @@ def test_actor_and_critics_of_ray_2_6(tmp_path, monkeypatch):
         hidden = weights["twin_q_net._hidden_layers.0._model.0.weight"]
         np.testing.assert_array_equal(critics["1.hidden_0.weight"], hidden)
         np.testing.assert_array_equal(critics["0.head.bias"], weights["q_net._logits._model.0.bias"])
-        assert algo.temperature.alpha == pytest.approx(np.exp(-1.0))
+        assert algo.trainee.temperature.alpha == pytest.approx(np.exp(-1.0))
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_values_are_those_of_the_model(name, imported):
 def test_action_values_and_their_target_are_those_of_the_model(imported):
     with Algorithm.from_checkpoint(imported("dqn_cartpole").path) as algo:
         stored = np.stack(observations("dqn_cartpole"))
-        for policy, key in ((algo.policies["default_policy"], "values"), (algo.target, "target_values")):
+        for policy, key in ((algo.policies["default_policy"], "values"), (algo.trainee.target, "target_values")):
             found = policy.action_values(stored).q_values()
             np.testing.assert_allclose(found, GOLDEN[f"dqn_cartpole/{key}"], atol=1e-5)
         different = GOLDEN["dqn_cartpole/values"] - GOLDEN["dqn_cartpole/target_values"]
@@ -146,10 +146,10 @@ def test_temperature_and_steps_go_on(imported):
         log_alpha = torch.load(io.BytesIO(archive.read("pytorch_variables.pth")), weights_only=True)["log_ent_coef"]
     assert made.timesteps >= 64
     with Algorithm.from_checkpoint(made.path) as algo:
-        assert algo.temperature.alpha == pytest.approx(float(log_alpha.detach().exp()))
+        assert algo.trainee.temperature.alpha == pytest.approx(float(log_alpha.detach().exp()))
         assert algo.timesteps == made.timesteps
     with Algorithm.from_checkpoint(imported("sac_sde").path) as algo:
-        assert (algo.temperature.alpha, algo.config.alpha_lr) == (pytest.approx(0.2), 0.0)
+        assert (algo.trainee.temperature.alpha, algo.config.alpha_lr) == (pytest.approx(0.2), 0.0)
 
 
 def test_settings_are_those_of_the_model(imported):
@@ -191,7 +191,7 @@ def test_vecnormalize_becomes_the_filter(tmp_path):
     np.testing.assert_allclose(np.array(actions), GOLDEN["ppo_normalized/actions"], atol=5e-6)
     with Algorithm.from_checkpoint(made.path) as algo:
         assert algo.config.observation_clip == 5.0
-        scale = algo._return_scales["default_policy"]
+        scale = algo.trainee.return_scale
         expected = -3.0 / np.sqrt(scale.variance + 1e-8)
         assert GOLDEN["ppo_normalized/reward"][0] == pytest.approx(expected, rel=1e-6)
 
@@ -293,7 +293,7 @@ def test_quantiles_of_tqc(tmp_path):
         assert (algo.config.n_critics, algo.config.n_quantiles) == (3, 25)
         own = algo.learners["default_policy"].vector.named_parameters("critics")
         np.testing.assert_array_equal(own["2.head.bias"], parameters["critic.qf2.4.bias"])
-        assert algo.temperature.alpha == pytest.approx(np.exp(-1.0))
+        assert algo.trainee.temperature.alpha == pytest.approx(np.exp(-1.0))
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -106,11 +106,11 @@ def test_results_have_the_rate_and_checkpoints_continue_it(tmp_path):
         rates = [learner_stats(algo.train())["cur_lr"] for _ in range(3)]
         path = algo.save(str(tmp_path))
         assert rates[0] != 1e-3
-        state = algo.algorithm_state()
+        state = algo.numbers()
         assert json.loads(json.dumps(state))["lr"] == {"default_policy": rates[-1]}
     with config().build() as resumed:
         resumed.restore(path)
-        assert resumed.algorithm_state()["lr"] == {"default_policy": rates[-1]}
+        assert resumed.numbers()["lr"] == {"default_policy": rates[-1]}
         # Another iteration moves from there, by factors of 1.5.
         ratio = learner_stats(resumed.train())["cur_lr"] / rates[-1]
         power = np.log(ratio) / np.log(1.5)

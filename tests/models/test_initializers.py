@@ -68,7 +68,7 @@ def test_seeds(name):
 def test_action_values_begin_uniformly_unless_told_otherwise(model, has_bias):
     with DQNConfig().environment("CartPole-v1").training(model=model).build() as algo:
         assert algo.policy.parameters()["policy.head.bias"].any() == has_bias
-        assert np.array_equal(algo.policy.weights, algo.target.weights)
+        assert np.array_equal(algo.policy.weights, algo.trainee.target.weights)
 
 
 def test_unknown_names_are_refused():

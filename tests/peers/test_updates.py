@@ -13,7 +13,7 @@ import pytest
 from rllib import Algorithm, import_sb3
 from rllib import sample_batch as sb
 from rllib.models.distributions.standard import Categorical
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 ROWS, UPDATES = 64, 12
 SPACES = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, None)}
@@ -78,7 +78,7 @@ def test_on_policy(name, environment, sb3, tmp_path):
             theirs = sb3.call(
                 "from_sb3.learned", settings, probe=probe, **{word: batch[column] for word, column in given.items()}
             )
-            with patch.object(type(algorithm), "train_batches", lambda self, b=batch: {DEFAULT_POLICY: b}):
+            with patch.object(type(algorithm), "train_batches", lambda self, b=batch: [(self.trainee, b)]):
                 algorithm.training_step()
         after = outputs(algorithm, probe)
         assert min(abs(after[each] - before[each]).max() for each in after) > 1e-3
@@ -128,7 +128,7 @@ def test_action_values(name, sb3, tmp_path):
                     sb.NEXT_OBS: next_obs[each], sb.WEIGHTS: np.ones(ROWS, np.float32),
                 }
             )  # fmt: skip
-            algorithm.learn_from(batch, lr=config.lr)
+            algorithm.trainee.learn_from(batch, lr=config.lr)
         theirs = sb3.call(
             "from_sb3.updated", settings, probe=probe,
             obs=obs, actions=actions, rewards=rewards, next_obs=next_obs, dones=dones,

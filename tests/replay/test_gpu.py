@@ -8,6 +8,7 @@ import torch
 
 from rllib import ApexDQNConfig, DefaultCallbacks, DQNConfig, R2D2Config, SACConfig
 from rllib.algorithms.dqn import DQN
+from rllib.algorithms.families.q_learning import QTrainee
 from rllib.algorithms.sac import SAC
 from rllib.losses.td import with_targets
 from rllib.replay import gpu
@@ -112,17 +113,23 @@ def test_what_does_not_fit_is_refused_with_the_size(in_memory):
         ReplayBuffer((Column("obs", (4,), "uint16"),), 10, storage="gpu")
 
 
+class LearnsInLoss(QTrainee):
+    """A policy that learns as on a GPU."""
+
+    def whole_loss(self):
+        return with_targets(super().whole_loss(), self.config.double_q)
+
+
 class InLoss(DQN):
     """DQN as it is on a GPU."""
 
-    def _whole_loss(self, policy_id):
-        return with_targets(super()._whole_loss(policy_id), self.config.double_q)
+    trainee_class = LearnsInLoss
 
 
 def final_weights(algo, storage):
     """After training from a replay that lies there."""
     with algo:
-        make = algo.ring(500)
+        make = algo.trainee.ring(500)
         algo.replays["default_policy"] = ReplayBuffer(*make.args[:-1], storage, **make.keywords)
         for _ in range(2):
             algo.train()

@@ -219,7 +219,7 @@ class TwoPolicies(PG):
 
     def setup(self):
         self.policies["other"] = Policy(self.policy.spec, weights=-self.policy.weights)
-        self.learners["other"] = self.make_learner("other")
+        self.trainees["other"] = self.trainee_class(self, "other")
 
 
 def test_of_several_policies_one_is_chosen(tmp_path):

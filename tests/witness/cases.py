@@ -483,7 +483,7 @@ def normalized(tmp_path, parts=1, door=Single, fails=False, **settings) -> None:
     for algorithm, read, result in trained(config, tmp_path, parts=parts):  # noqa: B007
         for _, columns in read.learned:
             returns.check(columns)
-        ((_, scale),) = algorithm._return_scales.items()
+        scale = algorithm.trainee.return_scale
         check_moments(scale.get_state(), returns.counted)
     check_counters(result, family, returns.steps)
 
@@ -541,7 +541,7 @@ def novelty(tmp_path, kind="RND", fails=False, **settings) -> None:
             assert columns[sb.INTRINSIC_REWARDS].any(), "no intrinsic rewards"
             assert np.all(columns[sb.INTRINSIC_REWARDS] >= 0), "a negative intrinsic reward"
         check_counters(result, family, steps)
-        (own,) = algorithm._intrinsic_rewards.values()
+        own = algorithm.trainee.novelty
         state = own.get_state()
         for name in ("observations", "returns"):
             if f"{name}.count" in state:

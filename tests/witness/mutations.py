@@ -539,7 +539,7 @@ def new_rows_without_the_largest_priority(add, priorities, start, count, td_erro
     add(priorities, start, count, np.full(count, 0.5) if td_errors is None else td_errors)
 
 
-@mutates(q_learning.QLearning, "learn_from", "priorities")
+@mutates(q_learning.QTrainee, "learn_from", "priorities")
 def errors_of_other_rows(learn, algorithm, *given, **named):
     stats = learn(algorithm, *given, **named)
     return stats | {"td_error": stats["td_error"][::-1]}
@@ -584,7 +584,7 @@ def return_goes_on_after_an_end(count, scale, rewards, ended, valid, starts):
 def deltas_merged_twice(take_in, algorithm, report, *batch):
     take_in(algorithm, report, *batch)
     for policy_id, delta in report.return_deltas.items():
-        algorithm._return_scales[policy_id].merge(delta)
+        algorithm.trainees[policy_id].return_scale.merge(delta)
 
 
 @mutates(Algorithm, "_removed_since", "policy of an id that is used again, sampling ahead")

@@ -9,6 +9,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.trainee import Trainee
 from rllib.losses import appo, impala
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import MultiAgentBatch
@@ -80,7 +81,7 @@ class Read:
 def reading(algorithm: Algorithm) -> Iterator[Read]:
     """Copies all batches while the algorithm runs."""
     read = Read()
-    learn, sample_round = Algorithm.learn_on_batch, Algorithm._sample_round
+    learn, sample_round = Trainee.learn_on_batch, Algorithm._sample_round
     fragments: dict[bytes, int] = {}  # observation of a row -> number of its fragment
 
     def sample(self):
@@ -91,16 +92,16 @@ def reading(algorithm: Algorithm) -> Iterator[Read]:
                 fragments.update((row.tobytes(), number) for row in np.asarray(rows.get(sb.OBS, ())))
         return sampled
 
-    def learn_on_batch(self, batch, policy_id="default_policy", **settings):
-        if self is algorithm:
+    def learn_on_batch(self, batch, **settings):
+        if self.algorithm is algorithm:
             columns = _copied(batch)
             columns[FRAGMENT] = np.array([fragments.get(row.tobytes(), -1) for row in columns[sb.OBS]])
-            read.learned.append((policy_id, columns))
-            read.filters.append(self.policies[policy_id].filter.get_state())
-        return learn(self, batch, policy_id, **settings)
+            read.learned.append((self.policy_id, columns))
+            read.filters.append(self.policy.filter.get_state())
+        return learn(self, batch, **settings)
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Algorithm, "learn_on_batch", learn_on_batch))
+        stack.enter_context(patch.object(Trainee, "learn_on_batch", learn_on_batch))
         stack.enter_context(patch.object(Algorithm, "_sample_round", sample))
         for losses in (impala, appo):
             traced = _tracing(algorithm, read, losses.vtrace_of_rows)

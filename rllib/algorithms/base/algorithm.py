@@ -26,6 +26,7 @@ from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
+from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.new_policy import NewPolicy, naming_settings
 from rllib.algorithms.base.policies import by_message, described, make_policies, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
@@ -38,12 +39,13 @@ from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.stable_baselines.construction import Words, differs
 from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
+from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
-from rllib.config.conflicts import DEFAULT, Mistake, Unfit
+from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
@@ -58,14 +60,10 @@ from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
-from rllib.learners.group.learner_group import LearnerGroup
-from rllib.learners.learner import Learner, make_learner
+from rllib.learners.learner import Learner
 from rllib.learners.updates.core_choice import CLAIMED
-from rllib.learners.updates.objective import POLICY, Objective
-from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.loss import Loss, LossOverModules
-from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses, refuse_taken_names
+from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
@@ -74,16 +72,12 @@ from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
-from rllib.result import ENV_TASK, LEARNERS, Result
+from rllib.result import ENV_TASK, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
-from rllib.sample_batch import DEFAULT_POLICY, NAMES, WAITED, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, NAMES, MultiAgentBatch, SampleBatch
 from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
-
-# Settings of an update that are among its statistics, and their names there
-_REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
-_STATS_OF_UPDATES = (*_REPORTED_SETTINGS.values(), "grad_gnorm", "num_minibatches", "lr", "policy_lag_updates")
 
 
 @explains({**OF_ITS_MODELS, **absent.ALGORITHM})
@@ -109,6 +103,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     Attributes:
         directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
         goal: `timesteps` and `episode_reward_mean` that end an iteration before its minima, so that a run stops there.
+        trainees: policy id -> the policy in training, with its learner (trainee.py); frozen policies have none.
         recorded: data that it learns from; None where all samples are the environment's.
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
@@ -119,7 +114,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]]
-    # The loss that learners minimise, unless `make_loss` is overridden.
+    # Class of the policies in training (trainee.py).
+    trainee_class: ClassVar[type[Trainee]] = Trainee
+    # The loss that learners minimise, unless `make_loss` of the trainee is overridden.
     loss: ClassVar[Loss | LossOverModules]
     # Whether batches are sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
@@ -168,11 +165,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.observation_space, self.action_space = observation_space, action_space
         counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
-        # Policy id -> steps of the environments in the batch that `train_batches` gave out for it.
-        self._env_steps_of_batches: dict[str, int] = {}
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self.config.tell_without_effect(by_message(self._policy_configs))
-        self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
         specs = self._described(self.policy_spaces(), self.policy_overrides())
         self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
         if self.config.normalizes_by_data:
@@ -180,7 +174,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 if policy.filters_observations:  # choices, and what is one-hot, are not filtered
                     policy.filter.set_state(self.recorded.moments(policy))
         self._stopped = False
+        self.trainees: dict[str, Trainee] = {}
         self._parts = contextlib.ExitStack()
+        self._parts.callback(self._stop_trainees)
         try:
             with naming_settings(self.config):
                 self._build(factory)
@@ -198,13 +194,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             tensor_rollouts.refuse(self, self.rollout_device)
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
-        self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
+        self.auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
-        self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
-        self._learner_rngs: dict[str, np.random.Generator] = {}
+        for policy_id in self._trained_ids():
+            self.trainees[policy_id] = self.trainee_class(self, policy_id)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
@@ -212,18 +208,20 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             seed=self.seed,
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
-            spans_directory=self._spans_directory,
+            spans_directory=self.spans_directory,
             agents=self.agents and self.agents.settings,
             is_external=self._is_external,
             drops_logged_rows=self.learns_from_own_actions,
             max_lag_updates=self._max_lag_updates(),
         )
-        for policy_id in self.learners:
+        for policy_id in self.trainees:
             self._refuse_absent_columns(policy_id)
-        # Policy id -> the statistics that workers scale rewards by; empty where they do not.
-        make_return_scale = self._rollout_settings.make_return_scale
-        self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
+        for trainee in self.trainees.values():
+            trainee.prepare()
+        self.features = self.make_features()
+        # Waits for the round of fragments that was asked for ahead (`sample_async`); None: there is none.
+        self._ahead: Callable[[], list] | None = None
         self._acting_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._acting_settings = wiring.acting_settings(self.config, self.agents)
         self._inferences = {
@@ -274,8 +272,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _policy_settings(self, policy_id: str) -> PolicySettings:
         config = self.config_of(policy_id)
         parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
-        learner = self._worker_learner(policy_id) if self.workers_learn else None
-        waits = self._marks_waiting(policy_id)
+        learner = self.trainees[policy_id].gradient_learner() if self.workers_learn else None
+        waits = self.marks_waiting(policy_id)
         return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)
 
     def __init_subclass__(cls, **kwargs):
@@ -343,49 +341,22 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Ids of the policies that learn."""
         return [each for each in self.policies if self.agents is None or each in self.agents.settings.trained]
 
-    def make_loss(self, policy_id: str) -> Loss | LossOverModules:
-        """The loss that the learner of a policy minimises. Override it if it depends on settings (`config_of`)."""
-        return self.loss
+    def postprocess_of(self, policy_id: str) -> Postprocess:
+        """What workers add to the fragments of a policy."""
+        return self._rollout_settings.policies[policy_id].postprocess
 
-    def _marks_waiting(self, policy_id: str) -> bool:
-        """Whether rows of agents that wait are marked, so that a check of the weights that acted leaves them out.
+    @property
+    def agents_may_wait(self) -> bool:
+        """Whether an agent may act again only after an update, so that its row is by older weights than the batch's."""
+        return self.agents is not None or self._is_external
+
+    def marks_waiting(self, policy_id: str) -> bool:
+        """Whether batches have the column `waited`, which leaves rows by older weights out of the on-policy check.
 
         Nothing is said where a memory goes on from such a row, or clients act by weights of their own.
         """
         cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
         return not cannot and getattr(getattr(self, "loss", None), "by_newest_weights", False)
-
-    def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
-        """`make_loss()` and the user's auxiliary_losses and custom_loss."""
-        spec = self.policies[policy_id].spec
-        loss, config = self.make_loss(policy_id), self.config_of(policy_id)
-        custom = config.custom_loss or spec.custom_loss
-        if config.learner_class is not None:
-            from rllib.core.learner.learner_loss import LearnerLoss
-
-            custom = LearnerLoss(config.learner_class, config, policy_id)
-        waits = self.agents is not None or self._is_external
-        if waits and getattr(loss, "by_newest_weights", False):
-            # What has waited at the end of a fragment acts by the weights from before the last update.
-            if self._marks_waiting(policy_id):
-                loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
-            else:
-                loss = dataclasses.replace(loss, by_newest_weights=False)
-        if not self._auxiliary_losses and custom is None:
-            return loss
-        if isinstance(loss, LossOverModules):
-            raise config.error(
-                Mistake(
-                    "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that "
-                    f"of {type(self).__name__} is over several modules.",
-                    ("auxiliary_losses", "custom_loss", "learner_class"),
-                    ({"auxiliary_losses": {}, "custom_loss": None, "learner_class": None},),
-                    note="Or change what its make_loss returns.",
-                )
-            )
-        parts = [part.of_policy(spec) for part in self._auxiliary_losses]
-        refuse_taken_names(parts, {*loss.stats, *self.reported_stats, *_STATS_OF_UPDATES})
-        return WithAuxiliary(loss, parts, custom, spec.masked_opened)
 
     def _refuse_absent_columns(self, policy_id: str) -> None:
         """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
@@ -396,8 +367,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if adds or self.recorded is not None or not type(self).__module__.startswith("rllib."):
             return
         custom = getattr(self.config_of(policy_id).custom_loss, "columns", ())
-        asked = [*(name for part in self._auxiliary_losses for name in part.columns), *custom]
-        made = self._rollout_settings.policies[policy_id].postprocess.columns
+        asked = [*(name for part in self.auxiliary_losses for name in part.columns), *custom]
+        made = self.postprocess_of(policy_id).columns
         known = {*NAMES, *(column.name for column in (*made, *self.config.get_info_columns()))}
         for name in asked:
             if name not in known:
@@ -408,38 +379,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                     dict.fromkeys(("auxiliary_losses", "custom_loss"), DEFAULT),
                 )
 
-    def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
-        """Makes the learner of a policy, in this process or in several others, as the config says.
-
-        Algorithms override it with the id alone, which type checkers accept since the rest is `Any`.
-
-        Args:
-            policy_id: of the policy whose weights are learned.
-            objectives: one argument, an Objective or a sequence of them: losses and the modules that each moves; by
-                default `make_loss(policy_id)` over the policy.
-            more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
-        """
-        config, make_group = self.config_of(policy_id), None
-        if not objectives:
-            clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-            objectives = (Objective(self._whole_loss(policy_id), optimizer=self._optimizer_settings(config), **clip),)
-        if config.num_learners:
-            settings = wiring.group_settings(config, self._spans_directory)
-
-            def make_group(*parts):
-                return self._owns(LearnerGroup(*parts, settings))
-
-        device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
-        # A recording would call a learner's Python, which logs values, only once.
-        graphs = config.torch_cuda_graphs and config.learner_class is None
-        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
-        cores = wiring.cores_per_learner(config)
-        how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
-        return make_learner(self.policies[policy_id], *objectives, cores=cores, **how, **more)
-
-    def _optimizer_settings(self, config: AlgorithmConfig) -> OptimizerSettings:
-        """The optimizer of the networks, and its constants."""
-        return wiring.optimizer_settings(config)
+    def make_features(self) -> dict[str, Feature]:
+        """Makes the optional parts of a run (feature.py), by names under which checkpoints have their state."""
+        return {}
 
     def make_postprocess(self, policy_id: str) -> Postprocess:
         """Makes the function that adds columns to each fragment of a policy, in the workers."""
@@ -474,7 +416,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         recorded = {} if self.recorded is None else {"dataset": self._progress_of_data()}
         if not self.config.num_learners:
             return recorded
-        restarts = sum(each.backend.fleet.num_restarts for each in self.learners.values())
+        restarts = sum(each.learner.backend.fleet.num_restarts for each in self.trainees.values())
         return {**recorded, "num_learner_restarts": restarts}
 
     def _progress_of_data(self) -> dict[str, Any]:
@@ -484,12 +426,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             return facts
         trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
         return {**facts, "epochs": trained * (1 - self.recorded.sampled) / facts["rows"]}
-
-    def _worker_learner(self, policy_id: str) -> Callable[[Policy], Learner]:
-        """A factory, which can be pickled, of the learner of a policy in each worker."""
-        # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        objective = Objective(self._whole_loss(policy_id), optimizer=OptimizerSettings("sgd"))
-        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def make_policy_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
         """Describes a policy's network for these spaces, which are the environment's as the policy sees them.
@@ -522,9 +458,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
         snapshot = self.policies[policy_id].snapshot(self.metrics.num_updates(policy_id), self.timesteps)
-        if policy_id not in self._return_scales:
+        if (trainee := self.trainees.get(policy_id)) is None:
             return snapshot
-        return dataclasses.replace(snapshot, return_state=self._return_scales[policy_id].get_state())
+        scale = trainee.return_scale and trainee.return_scale.get_state()
+        return dataclasses.replace(snapshot, modules=trainee.modules_of_workers() or None, return_state=scale)
 
     def _described(
         self, spaces: Mapping[str, tuple[Space, Space]], overrides: Mapping[str, Mapping[str, Any]]
@@ -603,6 +540,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Returns:
             a SampleBatch; where several agents act, a MultiAgentBatch.
         """
+        features = self.features.values()
+        acts_by_policy = not features or all(trainee.learning_has_started for trainee in self.trainees.values())
         rounds, steps, transitions = [], 0, 0
         with self.metrics.timer("sample"):
             while steps < num_steps or not transitions:
@@ -613,11 +552,17 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                     steps += report.rows
                     transitions += report.env_steps
             with spans.span("join"):
-                return (SampleBatch if self.agents is None else MultiAgentBatch).join_rounds(rounds)
+                batch = (SampleBatch if self.agents is None else MultiAgentBatch).join_rounds(rounds)
+        for feature in features:
+            feature.on_sample(acts_by_policy)
+        if self.config.samples_ahead:
+            self._ahead = self.workers.begin_sampling(self.snapshots())
+        return batch
 
     def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment of each worker, sampled with the newest weights."""
-        return self.workers.sample(self.snapshots())
+        """One fragment of each worker, sampled with the newest weights, or the round that was asked for ahead."""
+        ahead, self._ahead = self._ahead, None
+        return ahead() if ahead else self.workers.sample(self.snapshots())
 
     def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen.
@@ -627,14 +572,16 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """
         with spans.span("take in"):
             self.metrics.add_sample(report)
+            for feature in self.features.values():
+                feature.take_in(report)
             for policy_id in self._removed_since(report):
                 for by_policy in (report.filter_deltas, report.return_deltas, batch.policy_batches):
                     by_policy.pop(policy_id, None)
             for policy_id, delta in report.filter_deltas.items():
                 if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
                     self.policies[policy_id].filter.merge(delta)
-            for policy_id in report.return_deltas.keys() & self._return_scales.keys():  # those that still learn
-                self._return_scales[policy_id].merge(report.return_deltas[policy_id])
+            for policy_id in report.return_deltas.keys() & self.trainees.keys():  # those that still learn
+                self.trainees[policy_id].return_scale.merge(report.return_deltas[policy_id])
 
     def _removed_since(self, report: SampleReport) -> list[str]:
         """Ids of the policies that acted in a report's fragment and are no longer in the run."""
@@ -643,20 +590,23 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         present = self.agents.settings.numbers
         return [policy_id for policy_id, number in report.policy_numbers.items() if present.get(policy_id) != number]
 
-    def train_batches(self) -> dict[str, SampleBatch]:
-        """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
+    def train_batches(self) -> list[tuple[Trainee, SampleBatch]]:
+        """Samples a train batch with the newest weights: of each policy that learns, the rows in which it has acted."""
         batch = self.sample(self.config.min_train_batch)
-        batches = self.by_policy(batch)
-        self._env_steps_of_batches = dict.fromkeys(batches, batch.env_steps())
-        return batches
+        shares = self.by_trainee(batch)
+        for trainee, _ in shares:
+            trainee.env_steps_of_batch = batch.env_steps()
+        return shares
 
-    def by_policy(self, batch: SampleBatch | MultiAgentBatch) -> dict[str, SampleBatch]:
-        """A batch of the source by the policies that acted in it, of which those are left that learn from it."""
+    def by_trainee(self, batch: SampleBatch | MultiAgentBatch) -> list[tuple[Trainee, SampleBatch]]:
+        """A batch of the source by the policies that learn from it, each with the rows in which it has acted."""
         if self.agents is None:
-            return {DEFAULT_POLICY: batch}
-        trains = self.agents.trains
-        known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
-        return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
+            return [(self.trainees[DEFAULT_POLICY], batch)]
+        return [
+            (self.trainees[policy_id], rows)
+            for policy_id, rows in batch.policy_batches.items()
+            if policy_id in self.trainees and self.agents.trains(policy_id, rows)
+        ]
 
     def policy_number(self, policy_id: str) -> int:
         """A number of the policy that no other has had in this run, to key its random streams."""
@@ -664,56 +614,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             return sorted(self.policies).index(policy_id)
         return self.agents.settings.numbers[policy_id]
 
-    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
-        """Random numbers of a policy's updates: shuffles, rows of its replay, noise.
-
-        Each policy has its own, so that an update does not depend on which other policies learn.
-        """
-        if policy_id not in self._learner_rngs:
-            numbers = self.agents.settings.numbers if self.agents else {}
-            index = numbers.get(policy_id, len(self._learner_rngs))
-            self._learner_rngs[policy_id] = seeding.generator(self.seed, seeding.LEARNER, index)
-        return self._learner_rngs[policy_id]
-
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
-        lag = self.metrics.num_updates(policy_id) - batch.policy_version
-        extra_stats: dict[str, float] = {}
-        if hears(self.callbacks, "on_learn_on_batch") and self.rollout_device is None:
-            batch = _in_own_arrays(batch)
-        self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=extra_stats)
-        if self._auxiliary_losses:
-            weights = self._auxiliary_weights()
-            settings |= weights
-            extra_stats |= weights
-        with self.metrics.timer("learn"):
-            stats = self.learners[policy_id].update(batch, rng=self.learner_rng(policy_id), **settings)
-        if self.config.learner_class is not None:
-            self.metrics.logger.repeat(self.learners[policy_id].pop_logged(), LEARNERS)
-        # Agents share steps of their environments, so a policy may have more rows, or fewer.
-        agent_steps = batch.agent_steps()
-        env_steps = self._env_steps_of_batches.pop(policy_id, agent_steps)
-        gradient_steps = int(stats.pop("num_minibatches", 1))
-        self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=agent_steps)
-        # With several objectives, those of the policy's.
-        given = {**settings, **settings.get(POLICY, {})}
-        used = {
-            name: given[setting]
-            for setting, name in _REPORTED_SETTINGS.items()
-            if setting in given and not isinstance(given[setting], Mapping)
-        }
-        if "lr" in stats:  # it has followed the KL
-            used["cur_lr"] = stats.pop("lr")
-        return {**stats, **used, **extra_stats, "policy_lag_updates": float(lag)}
+        return self.trainees[policy_id].learn_on_batch(batch, **settings)
 
-    def _auxiliary_weights(self) -> dict[str, float]:
+    def auxiliary_weights(self) -> dict[str, float]:
         """Current weights of the user's auxiliary losses, as settings of the loss."""
-        return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
-
-    def scheduled(self, *names: str, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
-        """Current values, numbers or None, of a policy's settings that may be schedules."""
-        schedules = {name: self._schedule(policy_id, name) for name in names}
-        return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
+        return {part.weight: part.schedule(self.timesteps) for part in self.auxiliary_losses}
 
     def _owns(self, part):
         """Registers a part, whose `stop` is called when the algorithm stops, and returns it."""
@@ -721,7 +628,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return part
 
     @property
-    def _spans_directory(self) -> str | None:
+    def spans_directory(self) -> str | None:
         """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
         return self._recording and self._recording.directory
 
@@ -731,9 +638,19 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return of_only_policy(self.policies, "policy", "policies[POLICY_ID]")
 
     @property
+    def trainee(self) -> Trainee:
+        """The only policy in training."""
+        return of_only_policy(self.trainees, "trainee", "trainees[POLICY_ID]")
+
+    @property
     def learner(self) -> Learner:
         """The learner of the only policy."""
         return of_only_policy(self.learners, "learner", "learners[POLICY_ID]")
+
+    @property
+    def learners(self) -> dict[str, Learner]:
+        """Policy id -> the learner of a policy in training."""
+        return {policy_id: trainee.learner for policy_id, trainee in self.trainees.items()}
 
     @property
     def num_updates(self) -> int:
@@ -794,8 +711,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             by_policy = any(isinstance(value, dict) for value in stats.values())
             stats, extra = stats if by_policy or not stats else {DEFAULT_POLICY: stats}, self.extra_results()
             of_iteration = extra.pop("learner", {})
+            of_features = {name: number for each in self.features.values() for name, number in each.stats().items()}
             result = self.metrics.result(
-                {policy_id: {**own, **of_iteration.get(policy_id, {})} for policy_id, own in stats.items()}
+                {
+                    policy_id: {**own, **of_features, **of_iteration.get(policy_id, {})}
+                    for policy_id, own in stats.items()
+                }
             )
             result["info"].update(extra)
             if choices := wiring.core_choices(self.learners):
@@ -1024,6 +945,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Raises:
             ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
         """
+        self._ahead = None  # other weights sample that round
         policies = {policy_id: self._network(policy_id) for policy_id in weights}
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
@@ -1039,15 +961,17 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     # ------------------------------------------------------------------ policies that come and go
 
     def begin_training(self, policy_id: str) -> None:
-        """Makes what a policy needs that begins to learn while the run goes on: its learner, and more in subclasses."""
-        self.learners[policy_id] = self.make_learner(policy_id)
-        if make_return_scale := self._rollout_settings.make_return_scale:
-            self._return_scales[policy_id] = make_return_scale()
+        """Makes the learner and the other training state of a policy that starts to learn during a run."""
+        trainee = self.trainees[policy_id] = self.trainee_class(self, policy_id)
+        trainee.prepare()
 
     def end_training(self, policy_id: str) -> None:
-        """Drops what a policy has needed to learn."""
-        self.learners.pop(policy_id, None)
-        self._return_scales.pop(policy_id, None)
+        """Drops the training state of a policy."""
+        self.trainees.pop(policy_id).stop()
+
+    def _stop_trainees(self) -> None:
+        for trainee in self.trainees.values():
+            trainee.stop()
 
     # ------------------------------------------------------------------ the end
 
@@ -1073,14 +997,3 @@ def _set_log_level(name: str) -> None:
     library = logging.getLogger("rllib")
     if name not in ("WARN", "WARNING") or library.level == logging.NOTSET:
         library.setLevel(name)
-
-
-def _in_own_arrays(batch: SampleBatch) -> SampleBatch:
-    """The batch with copies of those columns that lie read-only in shared memory, or on a GPU."""
-
-    def own(column):
-        if not isinstance(column, np.ndarray):  # a tensor, of a replay there
-            return column.cpu().numpy()
-        return column if column.flags.writeable else column.copy()
-
-    return SampleBatch({name: own(column) for name, column in batch.items()}, policy_version=batch.policy_version)

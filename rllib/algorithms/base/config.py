@@ -85,6 +85,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     without_memory: ClassVar[str] = ""
     # Whether policies have to have one.
     needs_memory: ClassVar[bool] = False
+    # Whether workers sample the next round of fragments while the learner is at this one.
+    samples_ahead: ClassVar[bool] = False
 
     def __new__(cls, algo_class: type | str | None = None, **settings: Never):
         if cls is AlgorithmConfig and algo_class is not None:

@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
 REPLAY_FILE = "replay.safetensors"
+# Files of the only policy in training, before they went into its folder as those of others.
+_FILES_OF_ONE_POLICY = tuple(f"{name}.safetensors" for name in ("replay", "temperature", "multiplier", "observed"))
 # Entries of an algorithm's state that were a number, of its only policy, before they went by policy id.
 _OF_ONE_POLICY = ("updates_owed", "replay_empty_at", "critic_updates")
 # Keys of algorithm.json that are read here.
@@ -76,6 +78,8 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
     if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
     own |= {name: {DEFAULT_POLICY: own[name]} for name in _OF_ONE_POLICY if isinstance(own.get(name), int | float)}
+    for name in state.keys() & set(_FILES_OF_ONE_POLICY):
+        state[f"policies/{DEFAULT_POLICY}/{name}"] = state.pop(name)
     spec = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {}).get("spec", {})
     if spec.get("memory") and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
         state["config.json"]["model"].setdefault("vf_share_memory", True)
@@ -100,11 +104,6 @@ def _earlier_additions(state: State) -> dict[str, Any]:
         return {}
     learned = {name.split("/")[1] for name in state if name.endswith("/learner.safetensors")}
     return {"policies": added, "policies_to_train": sorted(learned)}
-
-
-def file_of(policy_id: str, name: str) -> str:
-    """Path in a checkpoint of what an algorithm keeps for one policy; that of DEFAULT_POLICY has no folder."""
-    return name if policy_id == DEFAULT_POLICY else f"policies/{policy_id}/{name}"
 
 
 def _last_move(state: State) -> int:

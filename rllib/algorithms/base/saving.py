@@ -18,6 +18,7 @@ import numpy as np
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
+from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
     checkpoint_named,
     keep_changes,
@@ -31,12 +32,11 @@ from rllib.algorithms.base.from_checkpoint import (
 )
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.stable_baselines.construction import changes_from_words
+from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
 from rllib.config.aliases import tell_arguments
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
-from rllib.evaluation.postprocess.return_scale import ReturnScale
-from rllib.learners.learner import Learner
 from rllib.metrics import Metrics
 from rllib.models.policy_spec import PolicySpec, description_of
 from rllib.policy import Policy
@@ -63,13 +63,13 @@ class Saving:
     observation_space: gymnasium.Space
     action_space: gymnasium.Space
     policies: dict[str, Policy]
-    learners: dict[str, Learner]
+    trainees: dict[str, Trainee]
+    features: dict[str, Feature]
     workers: Source
     metrics: Metrics
     _evaluations: Evaluations
     _acting_rng: np.random.Generator
     _acting_settings: ActingSettings
-    _return_scales: dict[str, ReturnScale]
     directory: Path
     # What was saved or restored last.
     _newest_checkpoint: Path | None = None
@@ -84,10 +84,6 @@ class Saving:
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The present policy of this id, which has a network."""
-
-    @abstractmethod
-    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
-        """Random numbers of a policy's updates."""
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -309,7 +305,7 @@ class Saving:
                 **({} if type(self.config) is self.config_class else {"config_class": type(self.config)}),
                 "seed": self.seed,
                 "metrics": self.metrics.get_state(),
-                "state": self.algorithm_state(),
+                "state": self.numbers(),
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
                 "callbacks": self.callbacks.get_state(),
@@ -318,7 +314,7 @@ class Saving:
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
-                "learner": {each: self.learner_rng(each).bit_generator.state for each in self.policies},
+                "learner": {each: trainee.rng.bit_generator.state for each, trainee in self.trainees.items()},
                 "inference": self._acting_rng.bit_generator.state,
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
@@ -326,11 +322,9 @@ class Saving:
         }
         for policy_id, policy in self.policies.items():
             own = self._policy_files(policy_id, policy)
-            if policy_id in self.learners:
-                own["learner.safetensors"] = self.learners[policy_id].get_state()
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
-        for policy_id, scale in self._return_scales.items():
-            files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
+        for policy_id, trainee in self.trainees.items():
+            files |= {f"policies/{policy_id}/{name}": arrays for name, arrays in trainee.get_state().items()}
         return {**files, **self._task_files()}
 
     def _task_files(self) -> dict[str, Any]:
@@ -363,8 +357,6 @@ class Saving:
                 raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
             check_policy(state[f"{saved}policy.json"], policy.spec)
             policy.set_state(state[f"{saved}weights.safetensors"])
-            if policy_id in self.learners and self._has_learned(policy_id, state):
-                self.learners[policy_id].set_state(state[f"{saved}learner.safetensors"])
         # A checkpoint's policy has the numbers of the data that it was trained on, which may be other data.
         if any(
             not np.array_equal(numbers, now[name])
@@ -372,11 +364,15 @@ class Saving:
             for name, numbers in before.items()
         ):
             self._refill_recorded()
-        for policy_id, scale in self._return_scales.items():
-            if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
-                scale.set_state(returns)
         self.metrics.set_state(algorithm["metrics"])
+        for policy_id, trainee in self.trainees.items():
+            place = f"policies/{policy_id}/"
+            trainee.set_numbers(_of_policy(policy_id, algorithm["state"]))
+            trainee.set_state({name.removeprefix(place): of for name, of in state.items() if name.startswith(place)})
+        for name in self.features.keys() & algorithm["state"].keys():  # a run may begin from one without them
+            self.features[name].set_state(algorithm["state"][name])
         self.set_algorithm_state(algorithm["state"])
+        self._ahead = None
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])
@@ -440,15 +436,20 @@ class Saving:
     def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
         if "bit_generator" in saved:  # of an earlier version, which had one for all policies
             saved = {next(iter(self.policies)): saved}
-        for policy_id in saved.keys() & self.policies.keys():
-            self.learner_rng(policy_id).bit_generator.state = saved[policy_id]
+        for policy_id in saved.keys() & self.trainees.keys():
+            self.trainees[policy_id].rng.bit_generator.state = saved[policy_id]
 
-    def _has_learned(self, policy_id: str, state: dict[str, Any]) -> bool:
-        """Whether a policy learned in the run of a checkpoint; where several agents act, it may have been frozen."""
-        return self.agents is None or f"policies/{policy_id}/learner.safetensors" in state
+    def numbers(self) -> dict[str, Any]:
+        """JSON-able state: of policies in training as name -> {policy id: value}, of features, of `algorithm_state`."""
+        by_name: dict[str, Any] = {}
+        for policy_id, trainee in self.trainees.items():
+            for name, value in trainee.numbers().items():
+                by_name.setdefault(name, {})[policy_id] = value
+        of_features = {name: feature.get_state() for name, feature in self.features.items()}
+        return {**by_name, **of_features, **self.algorithm_state()}
 
     def algorithm_state(self) -> dict[str, Any]:
-        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
+        """JSON-able state of the algorithm itself, for checkpoints; that of single policies is `Trainee.numbers`."""
         return {}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
@@ -474,8 +475,13 @@ class Saving:
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
 
 
+def _of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of one policy in training, by name."""
+    return {name: each[policy_id] for name, each in state.items() if isinstance(each, dict) and policy_id in each}
+
+
 def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:
-    """The statistics that are single numbers, as algorithm_state may hold them."""
+    """The statistics that are single numbers, as `Trainee.numbers` may hold them."""
     return {name: float(value) for name, value in stats.items() if isinstance(value, int | float | np.number)}
 
 

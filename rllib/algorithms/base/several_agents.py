@@ -81,7 +81,7 @@ class SeveralAgents(Acting):
                 self._go_on_with(changed)
         except BaseException:  # the run goes on without the policy
             self.agents, self._rollout_settings = agents, settings
-            if policy_id in self.learners:
+            if policy_id in self.trainees:
                 self.end_training(policy_id)
             self._leave(policy_id)
             raise
@@ -108,10 +108,8 @@ class SeveralAgents(Acting):
 
     def _leave(self, policy_id: str) -> None:
         """Drops a policy and what is kept by its id, which may be another one's later."""
-        by_policy = self.policies, self._inferences, self._return_scales, self._policy_configs, self._learner_rngs
-        for of_policies in (*by_policy, self._env_steps_of_batches):
+        for of_policies in (self.policies, self._inferences, self._policy_configs):
             of_policies.pop(policy_id, None)
-        self._schedule.cache_clear()
 
     def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
         """Sets who acts by which policy in episodes that begin from now on."""
@@ -165,7 +163,7 @@ class SeveralAgents(Acting):
 
     def _go_on_with(self, agents: "Agents") -> None:
         """Learners, workers and evaluation go on with these agents."""
-        before, self.agents = list(self.learners), agents
+        before, self.agents = list(self.trainees), agents
         policies = {
             policy_id: self._rollout_settings.policies.get(policy_id) or self._policy_settings(policy_id)
             for policy_id in self.policies
@@ -173,7 +171,7 @@ class SeveralAgents(Acting):
         self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
         self._refuse_memory()
         for policy_id in self._trained_ids():
-            if policy_id not in self.learners:
+            if policy_id not in self.trainees:
                 self.begin_training(policy_id)
         for policy_id in before:
             if policy_id not in agents.settings.trained:

@@ -162,7 +162,7 @@ class Sampler(Protocol):
     """The parts of an algorithm that its source is made of."""
 
     config: AlgorithmConfig
-    learners: dict[str, Learner]
+    learner: Learner
     rollout_device: str | None
     workers_learn: bool
     seed: int
@@ -196,8 +196,7 @@ def _tensors(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet
     """One worker in this process, which acts by the learner's own weights on the device of the environments."""
     from rllib.evaluation.tensors.worker import TensorRolloutWorker
 
-    (learner,) = algorithm.learners.values()
-    return _workers(algorithm, settings, **{"worker_class": TensorRolloutWorker, "shared": [learner], **more})
+    return _workers(algorithm, settings, **{"worker_class": TensorRolloutWorker, "shared": [algorithm.learner], **more})
 
 
 def _agents(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:

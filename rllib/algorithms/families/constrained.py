@@ -13,19 +13,24 @@ standardise the advantages of rewards before costs are subtracted. Here it is do
 price in the units of the task: rewards for a unit of cost.
 """
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.feature import Feature
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import at_least, between, only_with, section
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import Column
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.algorithm import Algorithm
 
 # Key of the environments' infos in Safety-Gymnasium.
 COST = "cost"
 COST_CRITIC = "cost_critic"
+# Name of the feature, by which checkpoints have its state.
+MULTIPLIER = "multiplier"
 
 
 class ConstrainedConfig(AlgorithmConfig):
@@ -162,55 +167,52 @@ class Multiplier:
         self.value, self._integral, self._previous = state["value"], state["integral"], state["previous"]
 
 
-class Constrained(Algorithm):
-    """Base of algorithms that take a limit on the cost of an episode."""
+class CostLimit(Feature):
+    """A limit on the cost of an episode, with the multiplier that keeps it.
 
-    # The limit's multiplier; None without a limit.
-    _lagrangian: Multiplier | None = None
+    Args:
+        config: of the run, with a `cost_limit`.
 
-    def setup(self) -> None:
-        config = self.config
+    Attributes:
+        multiplier: of the costs; its value is the reward for a unit of cost.
+    """
+
+    def __init__(self, config: ConstrainedConfig):
+        self.multiplier = Multiplier(
+            config.cost_limit,
+            config.lagrangian_multiplier_init,
+            config.lagrangian_lr,
+            config.lagrangian_kp,
+            config.lagrangian_kd,
+        )
         # Of the episodes that have ended since the multiplier's last step.
         self._episode_costs: list[float] = []
-        if config.cost_limit is not None:
-            self._lagrangian = Multiplier(
-                config.cost_limit,
-                config.lagrangian_multiplier_init,
-                config.lagrangian_lr,
-                config.lagrangian_kp,
-                config.lagrangian_kd,
-            )
-        super().setup()
 
-    def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
-        super()._take_in(report, batch)
-        if self._lagrangian is not None:
-            self._episode_costs += [episode.episode_cost for episode in report.episodes]
+    def take_in(self, report: SampleReport) -> None:
+        self._episode_costs += [episode.episode_cost for episode in report.episodes]
 
-    def _adapt_multiplier(self, moves: bool = True) -> dict[str, float]:
-        """Moves the multiplier by the episodes that have ended since the last time, if there are any.
-
-        Args:
-            moves: False leaves it where it is: these episodes are not the policy's, but random ones.
-
-        Returns:
-            statistics of an update that is made with it; none without a limit.
-        """
-        if self._lagrangian is None:
-            return {}
+    def on_sample(self, acts_by_policy: bool) -> None:
+        """Moves the multiplier by the episodes that have ended since the last time, if the policy has acted in them."""
         costs, self._episode_costs = self._episode_costs, []
-        if costs and moves:
-            self._lagrangian.update(sum(costs) / len(costs))
-        return {"lagrangian_multiplier": self._lagrangian.value, "cost_limit": self._lagrangian.limit}
+        if costs and acts_by_policy:
+            self.multiplier.update(sum(costs) / len(costs))
 
-    # ------------------------------------------------------------------ checkpoints
+    def stats(self) -> dict[str, float]:
+        return {"lagrangian_multiplier": self.multiplier.value, "cost_limit": self.multiplier.limit}
 
-    def algorithm_state(self) -> dict[str, Any]:
-        own = {} if self._lagrangian is None else {"multiplier": self._lagrangian.get_state()}
-        return {**super().algorithm_state(), **own}
+    def get_state(self) -> dict[str, Any]:
+        return self.multiplier.get_state()
 
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        super().set_algorithm_state(state)
-        # A run may begin from the weights of one that had no limit.
-        if self._lagrangian is not None and "multiplier" in state:
-            self._lagrangian.set_state(state["multiplier"])
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.multiplier.set_state(state)
+
+
+def cost_limit_of(config: ConstrainedConfig) -> dict[str, CostLimit]:
+    """The limit by the settings, as `make_features` returns it; empty without one."""
+    return {MULTIPLIER: CostLimit(config)} if config.limits_costs else {}
+
+
+def price_of_costs(algorithm: "Algorithm") -> float | None:
+    """Reward for a unit of cost, at present; None without a limit."""
+    limit = algorithm.features.get(MULTIPLIER)
+    return None if limit is None else limit.multiplier.value

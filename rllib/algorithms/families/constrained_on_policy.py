@@ -9,9 +9,11 @@ A train batch's advantages are those of rewards minus the multiplier times those
 import dataclasses
 from typing import Annotated, Any, Self
 
+import numpy as np
+
 from rllib.algorithms.base.new_policy import NewPolicy, of_network
-from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig
+from rllib.algorithms.families.constrained import COST_CRITIC, ConstrainedConfig
+from rllib.algorithms.families.intrinsic import IntrinsicConfig, IntrinsicTrainee
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import between, only_with, section
@@ -19,12 +21,9 @@ from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.cost_advantages import CostAdvantages
 from rllib.learners.learner import Learner
-from rllib.learners.updates.objective import POLICY, Objective
 from rllib.losses.lagrangian.actor_critic import cost_value_loss
 from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
 from rllib.models.modules import FullyConnected
-from rllib.policy import Snapshot
-from rllib.sample_batch import DEFAULT_POLICY
 
 # Settings that change the loss of the policy.
 _LOSSES = ("auxiliary_losses", "custom_loss", "learner_class")
@@ -93,62 +92,49 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
         return None
 
 
-class ConstrainedActorCritic(Constrained, IntrinsicallyRewarded):
-    """Base of actor-critics whose workers compute advantages, of costs as well where these have a limit."""
+class ConstrainedTrainee(IntrinsicTrainee):
+    """A policy beside which a critic of costs learns, where these have a limit."""
 
-    def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
-        config = self.config_of(policy_id)
-        if config.cost_limit is None:
-            return super().make_learner(policy_id, *objectives, **more)
-        how = {
-            "optimizer": self._optimizer_settings(config),
-            "grad_clip": config.grad_clip,
-            "grad_clip_by": config.grad_clip_by,
-        }
+    def make_learner(self, *objectives: Any, **more: Any) -> Learner:
+        if self.config.cost_limit is None:
+            return super().make_learner(*objectives, **more)
         return super().make_learner(
-            policy_id,
             [
-                Objective(self.make_loss(policy_id), **how),
-                Objective(cost_value_loss(COST_CRITIC), (COST_CRITIC,), COST_CRITIC, **how),
+                self.objective(self.make_loss()),
+                self.objective(cost_value_loss(COST_CRITIC), (COST_CRITIC,), COST_CRITIC),
             ],
-            modules={COST_CRITIC: self._cost_critic(policy_id)},
+            modules={COST_CRITIC: cost_critic(self.config)},
             # The policy has the index 0.
-            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
+            rng=seeding.generator(self.algorithm.seed, seeding.INITIAL_WEIGHTS, 1),
             **more,
         )
 
-    def _cost_critic(self, policy_id: str) -> FullyConnected:
-        """Describes the network of the value of costs: the layers of the value of rewards, apart from the policy's."""
-        settings = ModelSettings(self.config_of(policy_id).model)
-        return FullyConnected(
-            ("observation",),
-            tuple(settings.fcnet_hiddens if settings.vf_hiddens is None else settings.vf_hiddens),
-            activation=ACTIVATION_NAMES[settings.fcnet_activation],
-            layer_norm=settings.layer_norm,
-            # Values begin near zero, unlike those of orthogonal weights, until costs are known.
-            initializer=settings.fcnet_weights_initializer or "uniform",
-        )
+    def modules_of_workers(self) -> dict[str, np.ndarray]:
+        return {} if self.config.cost_limit is None else {COST_CRITIC: self.learner.vector[COST_CRITIC]}
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
-        config, plain = self.config_of(policy_id), super().make_postprocess(policy_id)
-        if config.cost_limit is None:
-            return plain
-        given = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-        return CostAdvantages(
-            **given,
-            cost_column=config.episode_cost_column,
-            critic_name=COST_CRITIC,
-            critic=self._cost_critic(policy_id),
-            cost_gamma=config.get_cost_gamma(),
-            cost_lambda=config.get_cost_lambda(),
-        )
 
-    def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
-        snapshot = super().snapshot(policy_id)
-        if self.config.cost_limit is None:
-            return snapshot
-        return dataclasses.replace(snapshot, modules={COST_CRITIC: self.learners[policy_id].vector[COST_CRITIC]})
+def with_cost_advantages(rows: AdvantageEstimator, config: ConstrainedActorCriticConfig) -> AdvantageEstimator:
+    """What workers add to fragments, with the advantages of costs where these have a limit."""
+    if config.cost_limit is None:
+        return rows
+    return CostAdvantages(
+        **{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)},
+        cost_column=config.episode_cost_column,
+        critic_name=COST_CRITIC,
+        critic=cost_critic(config),
+        cost_gamma=config.get_cost_gamma(),
+        cost_lambda=config.get_cost_lambda(),
+    )
 
-    def _of_policy(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of the policy's loss as `Learner.update` takes them: by objective where there is a cost critic."""
-        return settings if self._lagrangian is None else {POLICY: settings}
+
+def cost_critic(config: ConstrainedActorCriticConfig) -> FullyConnected:
+    """Describes the network of the value of costs: the layers of the value of rewards, apart from the policy's."""
+    settings = ModelSettings(config.model)
+    return FullyConnected(
+        ("observation",),
+        tuple(settings.fcnet_hiddens if settings.vf_hiddens is None else settings.vf_hiddens),
+        activation=ACTIVATION_NAMES[settings.fcnet_activation],
+        layer_norm=settings.layer_norm,
+        # Values begin near zero, unlike those of orthogonal weights, until costs are known.
+        initializer=settings.fcnet_weights_initializer or "uniform",
+    )

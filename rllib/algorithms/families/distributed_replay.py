@@ -28,7 +28,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import fault_tolerance
-from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig, OffPolicyTrainee
 from rllib.config.conflicts import conflict
 from rllib.config.sections import Keys, Merged, at_least, only_with, section
 from rllib.evaluation.postprocess.td_errors import TDErrors
@@ -115,42 +115,95 @@ class _Sent:
     steps: int = 0
 
 
-@dataclass
-class Fragment:
-    """Samples of a worker, in rows by policy.
+class ShardedTrainee(OffPolicyTrainee):
+    """A policy whose replay is shared out to processes.
 
     Attributes:
-        rows: policy id -> its rows.
-        steps: by which it has moved the run's clock.
+        lags: ages of the policy's fragments that arrived last, in its updates.
     """
 
-    rows: dict[str, SampleBatch]
-    steps: int
+    stratified = True
+
+    def __init__(self, algorithm: "DistributedReplay", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self.lags = [0]
+
+    def make_replay(self) -> ReplayShards:
+        config = self.config
+        shards = config.num_replay_buffer_shards
+        ring = self.ring(config.replay_settings().capacity // shards)
+        ring.func.check_room(*ring.args, copies=shards)
+        replay = ReplayShards(
+            ring,
+            shards,
+            self.algorithm.seed,
+            min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
+            max_in_flight=config.max_requests_in_flight_per_replay_worker,
+            fault_tolerance=fault_tolerance(config),
+            spans_directory=self.algorithm.spans_directory,
+            first_stream=self.number * shards,
+        )
+        return self.owns(replay)
+
+    def owes(self, updates: int) -> bool:
+        """Whether the learner is this number of updates behind, and has rows to make them."""
+        return self.updates_owed >= updates and self.replay.is_ready
+
+    @property
+    def an_update_is_due(self) -> bool:
+        """Whether the steps sampled ask for an update."""
+        return self.updates_owed >= 1
+
+    def store_steps(self, rows: SampleBatch, steps: float) -> None:
+        """Gives rows to the replay and, once learning has started, counts the updates that they make due.
+
+        Args:
+            rows: of the policy.
+            steps: environment steps in which they were made.
+        """
+        config, replay = self.config, self.replay
+        while not replay.has_room:
+            replay.wait_for_room(config.sample_timeout_s)
+        replay.add(rows)
+        if not (replay.is_ready and self.learning_has_started):
+            return
+        if config.training_intensity is None:
+            self.updates_owed = MOST_UPDATES_OWED - 1
+        else:
+            self.updates_owed += steps * config.training_intensity / config.train_batch_size
+
+    def update_from_shards(self, **rates: float) -> None:
+        """One update on a sample of some shard, if one comes in time; the shard gets the new TD errors.
+
+        Args:
+            rates: of `learn_from`.
+        """
+        config, replay = self.config, self.replay
+        replay.request_samples(config.train_batch_size, self.beta)
+        with self.algorithm.metrics.timer("replay"):
+            sample = replay.next_sample(config.sample_timeout_s)
+        if sample is None:
+            return
+        source, batch = sample
+        # Rows of many weights; their age is a statistic.
+        batch.policy_version = self.num_updates
+        self.stats = self.learn_from(batch, **rates)
+        replay.update_priorities(source, batch[sb.INDICES], self.stats.pop("td_error"))
+        if config.training_intensity is not None:
+            self.updates_owed -= 1
 
 
 class DistributedReplay(OffPolicy):
     """Base of the algorithms that learn from a replay in shards, beside workers that sample on and on."""
 
+    trainee_class: ClassVar[type[ShardedTrainee]] = ShardedTrainee
     is_synchronous = False
-    stratified = True
 
     def setup(self) -> None:
         self._sent: dict[int, _Sent] = {}
         self._sent_policies: list[Policy] = []
         self._newest: tuple[int, Any] | None = None
-        # Age of the fragments of each policy that arrived last, in its updates.
-        self._lags: dict[str, list[int]] = {}
         super().setup()
-
-    def prepare_policy(self, policy_id: str) -> None:
-        super().prepare_policy(policy_id)
-        self._lags[policy_id] = [0]
-
-    def end_training(self, policy_id: str) -> None:
-        if policy_id in self.replays:
-            self.replays[policy_id].stop()
-        super().end_training(policy_id)
-        self._lags.pop(policy_id, None)
 
     @abstractmethod
     def worker_errors(self, policy_id: str) -> TDErrors:
@@ -167,68 +220,40 @@ class DistributedReplay(OffPolicy):
             return postprocess
         return dataclasses.replace(postprocess, td_errors=self.worker_errors(policy_id))
 
-    def make_replay(self, policy_id: str) -> ReplayShards:
-        config = self.config_of(policy_id)
-        shards = config.num_replay_buffer_shards
-        ring = self.ring(config.replay_settings().capacity // shards, policy_id)
-        ring.func.check_room(*ring.args, copies=shards)
-        replay = ReplayShards(
-            ring,
-            shards,
-            self.seed,
-            min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
-            max_in_flight=config.max_requests_in_flight_per_replay_worker,
-            fault_tolerance=fault_tolerance(config),
-            spans_directory=self._spans_directory,
-            first_stream=self.policy_number(policy_id) * shards,
-        )
-        return self._owns(replay)
-
-    # ------------------------------------------------------------------ training
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        before = self.timesteps
+        self.take_in_fragments()
+        for trainee in self.trainees.values():
+            if trainee.an_update_is_due:
+                trainee.update_from_shards(**trainee.learning_rates(before))
+                trainee.update_target()
+        return self.newest_stats()
 
     def take_in_fragments(self) -> None:
         """Gives the replays what has arrived from the workers, unless a learner is too far behind."""
-        if not any(self._owes(policy_id, MOST_UPDATES_OWED) for policy_id in self.replays):
-            self._store(self._arriving_fragments())
-
-    def _owes(self, policy_id: str, updates: int) -> bool:
-        """Whether a policy's learner is this number of updates behind, and has rows to make them."""
-        return self._updates_owed[policy_id] >= updates and self.replays[policy_id].is_ready
-
-    def an_update_is_due(self, policy_id: str) -> bool:
-        """Whether the steps sampled ask for an update of a policy."""
-        return self._updates_owed[policy_id] >= 1
-
-    def update_from_shards(self, policy_id: str, **settings) -> None:
-        """One update on a sample of some shard, if one comes in time; the shard gets the new TD errors.
-
-        Args:
-            policy_id: of the policy.
-            settings: of `learn_from`.
-        """
-        config, replay = self.config_of(policy_id), self.replays[policy_id]
-        replay.request_samples(config.train_batch_size, self._beta(policy_id))
-        with self.metrics.timer("replay"):
-            sample = replay.next_sample(config.sample_timeout_s)
-        if sample is None:
+        if any(trainee.owes(MOST_UPDATES_OWED) for trainee in self.trainees.values()):
             return
-        source, batch = sample
-        # Rows of many weights; their age is a statistic.
-        batch.policy_version = self.metrics.num_updates(policy_id)
-        stats = self._stats[policy_id] = self.learn_from(batch, policy_id, **settings)
-        replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
-        if config.training_intensity is not None:
-            self._updates_owed[policy_id] -= 1
+        for shares, fragment_steps in self._arriving_fragments():
+            for trainee, rows in shares:
+                # Of one agent, the steps are those whose rows are complete.
+                steps = rows.count / trainee.config.rows_per_step if self.agents is None else fragment_steps
+                trainee.store_steps(rows, steps)
+        for trainee in self.trainees.values():
+            trainee.replay.wait_for_room(0.0)
 
-    def _arriving_fragments(self) -> list[Fragment]:
-        """The fragments that have arrived; waits for one if the learner has nothing to do."""
+    def _arriving_fragments(self) -> list[tuple[list[tuple[ShardedTrainee, SampleBatch]], int]]:
+        """The fragments that have arrived; waits for one if the learner has nothing to do.
+
+        Returns:
+            for each fragment its rows by policy, and the steps by which it has moved the run's clock.
+        """
         before = self.timesteps
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
-            return [Fragment(self.by_policy(batch), self.timesteps - before)]
+            return [(self.by_trainee(batch), self.timesteps - before)]
         with self.metrics.timer("sample"):
             self.workers.fleet.keep_in_flight(self._request, self.config.max_requests_in_flight_per_sampler_worker)
-            learns = any(self._owes(policy_id, 1) for policy_id in self.replays)
+            learns = any(trainee.owes(1) for trainee in self.trainees.values())
             answers = self.workers.fleet.take(0.0 if learns else self.config.sample_timeout_s)
         counted, fragments = self._counted_workers(), []
         for answer in answers:
@@ -239,34 +264,14 @@ class DistributedReplay(OffPolicy):
             self._take_in(report, batch)
             if answer.index in self._sent:
                 self._sent[answer.index].steps += max(report.rows - self._steps_of_a_fragment, 0)
-            fragments.append(Fragment(self.by_policy(batch), self.timesteps - before))
-        for policy_id in self.replays:
-            versions = [each.rows[policy_id].policy_version for each in fragments if policy_id in each.rows]
-            if versions:
-                self._lags[policy_id] = [self.metrics.num_updates(policy_id) - version for version in versions]
+            fragments.append((self.by_trainee(batch), self.timesteps - before))
+        versions: dict[ShardedTrainee, list[int]] = {}
+        for shares, _ in fragments:
+            for trainee, rows in shares:
+                versions.setdefault(trainee, []).append(rows.policy_version)
+        for trainee, of_rows in versions.items():
+            trainee.lags = [trainee.num_updates - version for version in of_rows]
         return fragments
-
-    def _store(self, fragments: list[Fragment]) -> None:
-        """Gives rows to the replays and, once learning has started, counts the updates they make due."""
-        for fragment in fragments:
-            for policy_id, batch in fragment.rows.items():
-                # Of one agent, the steps are those whose rows are complete.
-                steps = batch.count / self.config_of(policy_id).rows_per_step if self.agents is None else fragment.steps
-                self._store_rows(policy_id, batch, steps)
-        for replay in self.replays.values():
-            replay.wait_for_room(0.0)
-
-    def _store_rows(self, policy_id: str, batch: SampleBatch, steps: float) -> None:
-        config, replay = self.config_of(policy_id), self.replays[policy_id]
-        while not replay.has_room:
-            replay.wait_for_room(config.sample_timeout_s)
-        replay.add(batch)
-        if not (replay.is_ready and self.learning_has_started(policy_id)):
-            return
-        if config.training_intensity is None:
-            self._updates_owed[policy_id] = MOST_UPDATES_OWED - 1
-        else:
-            self._updates_owed[policy_id] += steps * config.training_intensity / config.train_batch_size
 
     # ------------------------------------------------------------------ workers
 
@@ -300,7 +305,8 @@ class DistributedReplay(OffPolicy):
         extra["replay"]["num_shards"] = sum(len(fleet.members) for fleet in fleets)
         extra["replay"]["num_shard_restarts"] = sum(fleet.num_restarts for fleet in fleets)
         for policy_id, stats in extra["learner"].items():
-            lag, most = float(np.mean(self._lags[policy_id])), float(max(self._lags[policy_id]))
+            lags = self.trainees[policy_id].lags
+            lag, most = float(np.mean(lags)), float(max(lags))
             stats |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
         return extra
 

@@ -17,6 +17,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
 from rllib.algorithms.base.sources import Source
+from rllib.algorithms.base.trainee import Trainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Unfit
 from rllib.config.sections import above, at_least, between, section
@@ -211,10 +212,33 @@ class DirectionLearner:
             array[...] = state[name]
 
 
+class EvolutionTrainee(Trainee):
+    """A policy whose weights move along the directions that were tried.
+
+    Attributes:
+        noise: the table that directions are parts of.
+    """
+
+    algorithm: "Evolution"
+
+    def make_learner(self) -> DirectionLearner:
+        size, noise_size = self.policy.layout.size, self.config.noise_size
+        if noise_size < size:
+            raise Unfit(
+                f"noise_size={noise_size} must be at least the number of the network's weights, {size}.",
+                f"So that directions differ, use some hundred times as much: .training(noise_size={300 * size}).",
+                {"noise_size": 300 * size},
+            )
+        rng = seeding.generator(self.algorithm.seed, seeding.NOISE_TABLE)
+        self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))
+        return DirectionLearner(self.policy.weights, self.noise, self.algorithm.optimizer(size))
+
+
 class Evolution(Algorithm):
     """Plays pairs of perturbations and moves the weights; subclasses compute the coefficient of each direction."""
 
     config_class = EvolutionConfig
+    trainee_class = EvolutionTrainee
     # Class of the optimizer of the flat vector.
     optimizer: ClassVar[type[Adam | SGD]]
     reported_stats = ("weights_norm", "grad_norm", "update_ratio")
@@ -231,18 +255,10 @@ class Evolution(Algorithm):
         read = {name: config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
         return policy_spec(observation_space, action_space, model, **read)
 
-    def make_learner(self, policy_id: str) -> DirectionLearner:
-        policy = self.policies[policy_id]
-        size, noise_size = policy.layout.size, self.config.noise_size
-        if noise_size < size:
-            raise Unfit(
-                f"noise_size={noise_size} must be at least the number of the network's weights, {size}.",
-                f"So that directions differ, use some hundred times as much: .training(noise_size={300 * size}).",
-                {"noise_size": 300 * size},
-            )
-        rng = seeding.generator(self.seed, seeding.NOISE_TABLE)
-        self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))
-        return DirectionLearner(policy.weights, self.noise, self.optimizer(size))
+    @property
+    def noise(self) -> NoiseTable:
+        """The table that directions are parts of."""
+        return self.trainee.noise
 
     def make_workers(self) -> Source:
         return super().make_workers(worker_class=PerturbationWorker, shared=[self.noise.values])
@@ -260,7 +276,7 @@ class Evolution(Algorithm):
         indices, outcomes, steps = [], [], 0
         with self.metrics.timer("sample"):
             while num_pairs:
-                drawn = self.noise.draw_indices(self.learner_rng(), num_pairs, self.policy.layout.size)
+                drawn = self.noise.draw_indices(self.trainee.rng, num_pairs, self.policy.layout.size)
                 played = self._play(drawn)
                 indices.append(drawn)
                 outcomes += played
@@ -274,7 +290,7 @@ class Evolution(Algorithm):
 
     def _play(self, indices: np.ndarray) -> list[Outcome]:
         """One round: both signs of each direction, in order; noiseless episodes go to the metrics."""
-        config, rng, filters = self.config, self.learner_rng(), self.policy.filters_observations
+        config, rng, filters = self.config, self.trainee.rng, self.policy.filters_observations
         count = 2 * len(indices)
         observed = rng.random(count) < config.filter_update_prob
         num_noiseless = rng.binomial(count, config.eval_prob)

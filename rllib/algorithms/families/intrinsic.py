@@ -1,12 +1,12 @@
 """Algorithms that may add intrinsic rewards (exploration/intrinsic/) to the advantages of their train batches."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY, exploration_settings, make_exploration
+from rllib.algorithms.base.trainee import Trainee
 from rllib.config.conflicts import Mistake
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
@@ -15,6 +15,9 @@ from rllib.losses.lagrangian.actor_critic import priced_advantages
 from rllib.losses.returns import standardized
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
+
+if TYPE_CHECKING:
+    from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 
 
 class IntrinsicConfig(AlgorithmConfig):
@@ -40,82 +43,58 @@ class IntrinsicConfig(AlgorithmConfig):
         )
 
 
-class IntrinsicallyRewarded(Algorithm):
-    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them."""
+class IntrinsicTrainee(Trainee):
+    """A policy whose advantages may have an intrinsic part.
 
-    def setup(self) -> None:
-        # Policy id -> IntrinsicRewards (exploration/intrinsic/rewards.py); empty if exploration_config asks for none.
-        self._intrinsic_rewards = {}
-        for policy_id in self.learners:
-            self._begin_intrinsic_rewards(policy_id)
+    Attributes:
+        novelty: computes the rewards and learns (exploration/intrinsic/rewards.py); None: exploration_config asks for
+            none.
+    """
 
-    def _begin_intrinsic_rewards(self, policy_id: str) -> None:
-        if self._has_intrinsic_rewards:
-            self._intrinsic_rewards[policy_id] = self._make_intrinsic_rewards(policy_id)
+    def prepare(self) -> None:
+        super().prepare()
+        self.novelty = self._make_novelty() if seeks_novelty(self.algorithm.config) else None
+        if self.novelty is not None:
+            self.saved["intrinsic.safetensors"] = self.novelty
 
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        self._begin_intrinsic_rewards(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self._intrinsic_rewards.pop(policy_id, None)
-
-    @property
-    def _has_intrinsic_rewards(self) -> bool:
-        """Whether exploration_config asks for intrinsic rewards."""
-        return self.config.exploration_type in OF_NOVELTY
-
-    @property
-    def samples_sequences(self) -> bool:
-        """Whether batches have the observations that follow each step."""
-        return self._has_intrinsic_rewards
-
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
-        config = self.config_of(policy_id)
-        return AdvantageEstimator(
-            config.gamma, config.lambda_, config.use_gae, config.use_critic, self._has_intrinsic_rewards
-        )
-
-    def _add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
-        """Adds the columns intrinsic_rewards and intrinsic_advantages, if exploration_config asks for them.
-
-        Returns:
-            statistics of their networks.
-        """
-        if not self._intrinsic_rewards:
-            return {}
-        with self.metrics.timer("learn"):
-            return self._intrinsic_rewards[policy_id].add_to(batch, self.learner_rng(policy_id))
-
-    def _make_intrinsic_rewards(self, policy_id: str):
+    def _make_novelty(self) -> "IntrinsicRewards":
         # It needs torch, which takes a second to import.
         from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 
-        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        config, policy = self.config, self.policy
         settings = make_exploration(config.exploration_config, config.default_exploration, policy.action_space)
         model = settings.net_config
         if model is None:
             model = {key: config.model[key] for key in NET_CONFIG_KEYS if key in config.model}
         spec = policy_spec(policy.observation_space, policy.action_space, model, action_mask_key=config.action_mask_key)
-        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS, self.policy_number(policy_id))
+        rng = seeding.generator(self.algorithm.seed, seeding.INTRINSIC_WEIGHTS, self.number)
         return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus and not config.num_learners else "cpu")
 
-    # ------------------------------------------------------------------ checkpoints
+    def add_novelty(self, batch: SampleBatch) -> dict[str, float]:
+        """Adds the columns intrinsic_rewards and intrinsic_advantages, if exploration_config asks for them.
 
-    def get_state(self) -> dict[str, Any]:
-        states = {_file(policy_id): each.get_state() for policy_id, each in self._intrinsic_rewards.items()}
-        return super().get_state() | states
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        for policy_id, each in self._intrinsic_rewards.items():
-            if _file(policy_id) in state:
-                each.set_state(state[_file(policy_id)])
+        Returns:
+            statistics of their networks.
+        """
+        if self.novelty is None:
+            return {}
+        with self.algorithm.metrics.timer("learn"):
+            return self.novelty.add_to(batch, self.rng)
 
 
-def _file(policy_id: str) -> str:
-    return f"policies/{policy_id}/intrinsic.safetensors"
+def advantage_estimator(config: IntrinsicConfig, of_run: IntrinsicConfig) -> AdvantageEstimator:
+    """What workers add to the fragments of a policy: advantages of extrinsic rewards.
+
+    Args:
+        config: settings of the policy.
+        of_run: settings of the run, by which all policies seek novelty or none does.
+    """
+    return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic, seeks_novelty(of_run))
+
+
+def seeks_novelty(config: IntrinsicConfig) -> bool:
+    """Whether exploration_config asks for intrinsic rewards."""
+    return config.exploration_type in OF_NOVELTY
 
 
 def with_advantages(batch: SampleBatch, standardize: bool, multiplier: float | None = None) -> SampleBatch:

@@ -14,17 +14,20 @@ import logging
 import math
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, rows_of_steps
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.saving import numbers_in
-from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.algorithms.base.trainee import Trainee
+from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
@@ -34,6 +37,7 @@ from rllib.env.spaces.observations import observation_column
 from rllib.evaluation import seeding
 from rllib.evaluation.offline.rows import transitions
 from rllib.evaluation.postprocess.hindsight import HindsightTransitions
+from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
@@ -73,6 +77,11 @@ class OffPolicyConfig(SamplingAheadConfig):
     def overestimates_alone(self) -> bool:
         """Whether it values actions that the data does not have too highly, where it learns from data alone."""
         return not self.needs_data
+
+    @property
+    def replays_sequences(self) -> bool:
+        """Whether rows of the replay are sequences (sequence_replay.py)."""
+        return False
 
     @property
     def steps_per_row(self) -> int:
@@ -250,106 +259,83 @@ class OffPolicyConfig(SamplingAheadConfig):
         return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
 
 
-class OffPolicy(SamplingAhead):
-    """Base of the algorithms that learn from a replay.
+class OffPolicyTrainee(Trainee):
+    """A policy that learns from a replay.
 
     Attributes:
-        replays: id of a policy that learns -> its rows.
+        replay: its rows.
+        updates_owed: updates, or parts of one, that the steps sampled so far ask for and that have not been made.
+        empty_at: the run's clock when the replay was empty.
     """
 
-    trains_several = True
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
     stratified: ClassVar[bool] = False
 
-    def setup(self) -> None:
-        self._betas: dict[str, Schedule] = {}
-        self._updates_owed: dict[str, float] = {}
-        # The run's clock when the replay was empty.
-        self._empty_at: dict[str, int] = {}
-        # Statistics of each policy's newest update.
-        self._stats: dict[str, dict[str, Any]] = {}
-        self.replays: dict[str, Any] = {}
-        learns = self.config.is_offline and not isinstance(self.config.input_, Unread)
-        if learns and self.config.overestimates_alone:
-            logger.warning(
-                "%s on recorded data alone overestimates actions that the data does not have. CQL, IQL and TD3BC are "
-                "made for it, and for Discrete actions DQN with conservative_weight=1.0.",
-                type(self).__name__,
-            )
-        losses = (self.config_of(policy_id).lost_before_learning() for policy_id in self.learners)
-        for text in dict.fromkeys(lost.text(str) for lost in losses if lost):
-            logger.warning("%s", text)
-        for policy_id in self.learners:
-            self.prepare_policy(policy_id)
+    def __init__(self, algorithm: "OffPolicy", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self._beta = Schedule(self.config.replay_settings().prioritized_replay_beta)
+        self.updates_owed, self.empty_at = 0.0, self.timesteps
 
-    def prepare_policy(self, policy_id: str) -> None:
-        """Makes what a policy needs beside its learner."""
-        beta = self.config_of(policy_id).replay_settings().prioritized_replay_beta
-        self._betas[policy_id], self._updates_owed[policy_id] = Schedule(beta), 0.0
-        self._empty_at[policy_id], self._stats[policy_id] = self.timesteps, {}
-        replay = self.replays[policy_id] = self.make_replay(policy_id)
-        if isinstance(replay, ReplayBuffer):
-            replay.new_rows = self.learners[policy_id].new_rows
+    def prepare(self) -> None:
+        super().prepare()
+        self.refill()
 
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        self.prepare_policy(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        for of_policies in (self._betas, self._updates_owed, self._empty_at, self._stats, self.replays):
-            of_policies.pop(policy_id, None)
-
-    def weights_of_modules(self, policy_id: str) -> np.random.Generator:
-        """Random stream of the initial weights of the modules beside a policy."""
+    def initial_weights(self) -> np.random.Generator:
+        """Random generator for the initial weights of critics and other modules beside the policy."""
         # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
-        return seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id))
+        return seeding.generator(self.algorithm.seed, seeding.INITIAL_WEIGHTS, 1, self.number)
 
     @property
-    def replay(self):
-        """The replay of the only policy."""
-        return of_only_policy(self.replays, "replay", "replays[POLICY_ID]")
+    def target(self) -> Policy:
+        """The target network, of a learner with a TargetCopy of the module "policy"."""
+        return self.learner.targets["policy"].policy
 
-    def target_of(self, policy_id: str) -> Policy:
-        """The target network of a policy, of a learner with a TargetCopy of the module "policy"."""
-        return self.learners[policy_id].targets["policy"].policy
+    # ------------------------------------------------------------------ the replay
 
-    @abstractmethod
-    def learn_from(
-        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *args: Any, **settings: Any
-    ) -> dict[str, Any]:
-        """Makes one update on rows from a policy's replay.
+    def refill(self) -> None:
+        """Makes the replay, empty or with the recorded steps."""
+        self.replay = None  # two of them may not fit into the memory
+        self.replay = self.make_replay()
+        if isinstance(self.replay, ReplayBuffer):
+            self.replay.new_rows = self.learner.new_rows
 
-        Args:
-            batch: the rows.
-            policy_id: of the policy that learns.
-            args: none. With it type checkers accept overrides that name their settings.
-            settings: given to `update`.
+    def make_replay(self) -> Any:
+        """Makes the replay."""
+        config, recorded = self.config, self.algorithm.recorded
+        if config.replay_settings().storage == GPU and not self.learner.objectives[0].is_over_modules:
+            raise Unfit(
+                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
+                "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets.",
+                "Use .training(replay_buffer_config={'storage': 'memory'}).",
+                _REPLAY_IN_MEMORY,
+            )
+        if recorded is None or recorded.stream is not None:
+            return self.ring(config.rows_of_capacity)()
+        parts = []
+        for dataset, share in recorded.datasets:
+            buffer = self.ring(len(dataset))()
+            for part in dataset.parts(_ROWS_AT_ONCE):
+                buffer.add(self.recorded_columns(part))
+            parts.append((buffer, share))
+        if recorded.sampled:
+            parts.append((self.ring(config.rows_of_capacity)(), recorded.sampled))
+        elif len(parts) == 1:
+            return parts[0][0]
+        return MixedReplay(parts, takes_new_rows=recorded.sampled > 0)
 
-        Returns:
-            its statistics, with the new TD errors [B] as td_error.
-        """
+    def ring(self, capacity: int) -> functools.partial:
+        """A factory, which can be pickled, of a buffer of `capacity` rows."""
+        settings = self.config.replay_settings()
+        alpha = settings.prioritized_replay_alpha if settings.has_priorities else None
+        place = self.replay_columns(), capacity, settings.frame_stack_axis, alpha, settings.storage
+        epsilon = settings.prioritized_replay_eps
+        return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
 
-    def make_postprocess(self, policy_id: str) -> Postprocess:
-        config, stored = self.config_of(policy_id), self.stored_observation(policy_id)
-        rows = stored.shape, stored.dtype, config.gamma, config.n_step
-        if not config.needs_goals:
-            return Transitions(*rows)
-        goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
-        return HindsightTransitions(
-            *rows, goals=goals, num_goals=settings.n_sampled_goal, strategy=settings.goal_selection_strategy
-        )
-
-    def stored_observation(self, policy_id: str) -> Column:
-        """An observation of a policy as workers store it."""
-        policy = self.policies[policy_id]
-        stored = observation_column(policy.observation_space)
-        dtype = "float32" if policy.filters_observations else str(stored.dtype)
-        return Column(sb.OBS, stored.shape, dtype)
-
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
-        """Columns of a row in a policy's replay."""
-        policy, stored = self.policies[policy_id], self._rollout_settings.policies[policy_id].postprocess
+    def replay_columns(self) -> tuple[Column, ...]:
+        """Columns of a row in the replay."""
+        policy, stored = self.policy, self.algorithm.postprocess_of(self.policy_id)
+        if self.config.replays_sequences:
+            return stored.row_columns
         return (
             Column(sb.OBS, stored.shape, stored.dtype),
             Column(sb.NEXT_OBS, stored.shape, stored.dtype),
@@ -358,184 +344,250 @@ class OffPolicy(SamplingAhead):
             Column(sb.DISCOUNTS, (), "float32"),
         )
 
-    def make_replay(self, policy_id: str):
-        """Makes the replay of a policy."""
-        config = self.config_of(policy_id)
-        if config.replay_settings().storage == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
-            raise Unfit(
-                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
-                "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets.",
-                "Use .training(replay_buffer_config={'storage': 'memory'}).",
-                _REPLAY_IN_MEMORY,
+    def recorded_columns(self, dataset: Dataset) -> dict[str, np.ndarray]:
+        """Rows of recorded steps with the columns of the replay."""
+        config = self.config
+        return transitions(dataset, self.policy, config, learned_rewards(dataset, config), config.gamma, config.n_step)
+
+    def own_rows(self) -> ReplayBuffer | None:
+        """The part of the replay with rows of the run's own, since recorded ones are not saved again; None: no part."""
+        recorded = self.algorithm.recorded
+        if recorded is None or recorded.stream is not None:
+            return self.replay
+        return self.replay.newest if recorded.sampled else None
+
+    def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The rows of a file, for `set_rows`.
+
+        Raises:
+            Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
+        """
+        rows = rows_of_steps(saved, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
+        self.own_rows().refuse_state(rows, self.config.capacity_for)
+        return rows
+
+    def set_rows(self, rows: dict[str, np.ndarray]) -> None:
+        """Replaces the run's own rows in the replay by those of `as_rows`."""
+        self.own_rows().set_state(rows)
+
+    # ------------------------------------------------------------------ learning
+
+    def store(self, rows: SampleBatch) -> None:
+        """Adds rows in which the policy has acted to the replay."""
+        if len(rows):  # of recorded steps the replay has all already
+            self.replay.add(rows)
+
+    @property
+    def learning_has_started(self) -> bool:
+        """Whether enough steps have been sampled, and there are rows in the replay."""
+        if self.algorithm.config.is_offline:
+            return len(self.replay) > 0
+        sampled = self.timesteps - self.empty_at
+        enough = sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
+        return enough and len(self.replay) > 0
+
+    def updates_due(self, steps: int) -> int:
+        """Updates that newly sampled steps ask for; fractions add up from round to round."""
+        if self.config.training_intensity is None:
+            return 1
+        owed = self.updates_owed + steps * self.config.training_intensity / self.config.train_batch_size
+        self.updates_owed = owed - int(owed)
+        return int(owed)
+
+    def learning_rates(self, at: int | None = None) -> dict[str, float]:
+        """Current learning rates, by the names of their settings; `at` as for `scheduled`."""
+        return self.scheduled("lr", at=at)
+
+    def learn(self, steps: int, now: int) -> None:
+        """Makes the updates that newly sampled steps ask for, and moves the target networks if that is due.
+
+        Args:
+            steps: environment steps sampled since the last time.
+            now: environment steps at which schedules are read: those sampled before.
+        """
+        if not self.learning_has_started:
+            return
+        rates = self.learning_rates(now)
+        for _ in range(self.updates_due(steps)):
+            self.stats = self.update(**rates)
+        self.update_target()
+
+    def update(self, **rates: float) -> dict[str, Any]:
+        """Makes one update on rows of the replay in this process. Returns its statistics.
+
+        Args:
+            rates: of `learn_from`.
+        """
+        rows = -(-self.config.train_batch_size // self.config.steps_per_row)
+        batch = self.replay.sample(rows, self.rng, self.beta)
+        # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
+        batch.policy_version = self.num_updates
+        stats = self.learn_from(batch, **rates)
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        return stats
+
+    @abstractmethod
+    def learn_from(self, batch: SampleBatch, **rates: float) -> dict[str, Any]:
+        """Makes one update on rows of the replay.
+
+        Args:
+            batch: the rows.
+            rates: learning rates, by the names of their settings.
+
+        Returns:
+            its statistics, with the new TD errors [B] as td_error.
+        """
+
+    def update_target(self) -> None:
+        """Moves the target networks towards the learned ones, if that is due by the run's clock."""
+        if self.learner.update_targets(self.timesteps):
+            counters = self.algorithm.metrics.counters
+            counters["num_target_updates"] += 1
+            counters["last_target_update_ts"] = self.timesteps
+
+    @property
+    def beta(self) -> float:
+        """Present exponent of the importance weights of rows."""
+        return self._beta(self.timesteps)
+
+    def ratios(self) -> dict[str, float]:
+        """Updates, and rows trained on, for each environment step sampled since learning began."""
+        start = self.config.num_steps_sampled_before_learning_starts
+        counts = self.algorithm.metrics.policies[self.policy_id]
+        steps = max(self.timesteps - max(start, 1) + 1, 1)
+        return {
+            "updates_per_step_sampled": counts["num_updates"] / steps,
+            "rows_trained_per_step_sampled": counts["num_steps_trained"] / steps,
+        }
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def numbers(self) -> dict[str, Any]:
+        numbers = {**super().numbers(), "updates_owed": self.updates_owed, "replay_empty_at": self.empty_at}
+        # An iteration without an update of a network, as that of a delayed actor, reports those of the newest one.
+        numbers["stats"] = numbers_in(self.stats)
+        if isinstance(self.replay, MixedReplay):
+            numbers["rows_owed"] = self.replay.owed
+        return numbers
+
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.updates_owed = numbers.get("updates_owed", self.updates_owed)
+        self.empty_at = numbers.get("replay_empty_at", self.empty_at)
+        self.stats = numbers.get("stats", self.stats)
+        if isinstance(self.replay, MixedReplay) and "rows_owed" in numbers:
+            self.replay.owed = numbers["rows_owed"]
+
+    def get_state(self) -> dict[str, dict[str, np.ndarray]]:
+        state, own = super().get_state(), self.own_rows()
+        if self.algorithm.config.store_buffer_in_checkpoints and own is not None:
+            state[REPLAY_FILE] = own.get_state()
+        return state
+
+    def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        super().set_state(files)
+        own = self.own_rows()
+        if own is None:
+            return
+        if REPLAY_FILE in files:
+            self.set_rows(self.as_rows(files[REPLAY_FILE]))
+        elif not len(own):
+            # A few rows, learned from over and over, would undo what has been learned.
+            self.empty_at = self.timesteps
+
+
+class OffPolicy(Algorithm):
+    """Base of the algorithms that learn from a replay."""
+
+    trainee_class: ClassVar[type[OffPolicyTrainee]] = OffPolicyTrainee
+    trains_several = True
+
+    def setup(self) -> None:
+        learns = self.config.is_offline and not isinstance(self.config.input_, Unread)
+        if learns and self.config.overestimates_alone:
+            logger.warning(
+                "%s on recorded data alone overestimates actions that the data does not have. CQL, IQL and TD3BC are "
+                "made for it, and for Discrete actions DQN with conservative_weight=1.0.",
+                type(self).__name__,
             )
-        if self.recorded is None:
-            return self.ring(config.rows_of_capacity, policy_id)()
-        return self._recorded_replay(policy_id, config.rows_of_capacity)
+        losses = (trainee.config.lost_before_learning() for trainee in self.trainees.values())
+        for text in dict.fromkeys(lost.text(str) for lost in losses if lost):
+            logger.warning("%s", text)
 
-    def _recorded_replay(self, policy_id: str, capacity: int) -> ReplayBuffer | MixedReplay:
-        """The replay of a run from recorded data, or from a mixture of it with sampled steps."""
-        if self.recorded.stream is not None:
-            return self.ring(capacity, policy_id)()
-        parts = []
-        for dataset, share in self.recorded.datasets:
-            buffer = self.ring(len(dataset), policy_id)()
-            for part in dataset.parts(_ROWS_AT_ONCE):
-                buffer.add(self.recorded_columns(part, policy_id))
-            parts.append((buffer, share))
-        if self.recorded.sampled:
-            parts.append((self.ring(capacity, policy_id)(), self.recorded.sampled))
-        elif len(parts) == 1:
-            return parts[0][0]
-        return MixedReplay(parts, takes_new_rows=self.recorded.sampled > 0)
-
-    def _refill_recorded(self) -> None:
-        super()._refill_recorded()
-        for policy_id in tuple(self.replays):
-            del self.replays[policy_id]  # two of them may not fit into the memory
-            self.replays[policy_id] = self.make_replay(policy_id)
-
-    def recorded_columns(self, dataset: Dataset, policy_id: str) -> dict[str, np.ndarray]:
-        """Rows of recorded steps with the columns of a policy's replay."""
-        config = self.config_of(policy_id)
-        rewards = learned_rewards(dataset, config)
-        return transitions(dataset, self.policies[policy_id], config, rewards, config.gamma, config.n_step)
-
-    def streamed_rows(self, dataset: Dataset) -> SampleBatch:
-        return SampleBatch(self.recorded_columns(dataset, DEFAULT_POLICY))
-
-    def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
-        """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
-        settings = self.config_of(policy_id).replay_settings()
-        alpha = settings.prioritized_replay_alpha if settings.has_priorities else None
-        place = self.replay_columns(policy_id), capacity, settings.frame_stack_axis, alpha, settings.storage
-        epsilon = settings.prioritized_replay_eps
-        return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
-
-    # ------------------------------------------------------------------ building blocks of a training step
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        before = self.timesteps
+        self.store(self.sample(1))
+        for trainee in self.trainees.values():
+            trainee.learn(self.timesteps - before, before)
+        return self.newest_stats()
 
     def store(self, batch: SampleBatch | MultiAgentBatch) -> None:
         """Adds the rows in which each policy has acted to its replay."""
-        for policy_id, rows in self.by_policy(batch).items():
-            if len(rows):  # of recorded steps the replay has all already
-                self.replays[policy_id].add(rows)
+        for trainee, rows in self.by_trainee(batch):
+            trainee.store(rows)
 
-    def learning_has_started(self, policy_id: str = DEFAULT_POLICY) -> bool:
-        """Whether enough steps have been sampled, and there are rows in the policy's replay."""
-        if self.config.is_offline:
-            return len(self.replays[policy_id]) > 0
-        sampled = self.timesteps - self._empty_at[policy_id]
-        enough = sampled >= max(self.config_of(policy_id).num_steps_sampled_before_learning_starts, 1)
-        return enough and len(self.replays[policy_id]) > 0
+    def newest_stats(self) -> dict[str, dict[str, Any]]:
+        """Policy id -> statistics of its newest update."""
+        return {policy_id: trainee.stats for policy_id, trainee in self.trainees.items()}
 
-    def updates_due(self, steps: int, policy_id: str = DEFAULT_POLICY) -> int:
-        """Updates of a policy that newly sampled steps ask for; fractions add up from round to round."""
-        config = self.config_of(policy_id)
-        if config.training_intensity is None:
-            return 1
-        owed = self._updates_owed[policy_id] + steps * config.training_intensity / config.train_batch_size
-        self._updates_owed[policy_id] = owed - int(owed)
-        return int(owed)
+    @property
+    def replays(self) -> dict[str, Any]:
+        """Policy id -> the replay of a policy in training."""
+        return {policy_id: trainee.replay for policy_id, trainee in self.trainees.items()}
+
+    @property
+    def replay(self) -> Any:
+        """The replay of the only policy."""
+        return of_only_policy(self.replays, "replay", "replays[POLICY_ID]")
+
+    def make_postprocess(self, policy_id: str) -> Postprocess:
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        stored = observation_column(policy.observation_space)
+        stored = Column(sb.OBS, stored.shape, "float32" if policy.filters_observations else str(stored.dtype))
+        if config.replays_sequences:
+            return SequenceTransitions(
+                stored,
+                Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
+                config.gamma,
+                config.n_step,
+                policy.spec.max_seq_len,
+                config.replay_settings().replay_burn_in,
+                0 if config.zero_init_states else policy.state_size,
+            )
+        rows = stored.shape, stored.dtype, config.gamma, config.n_step
+        if not config.needs_goals:
+            return Transitions(*rows)
+        goals, settings = Goals.of(policy.observation_space), config.replay_settings()
+        return HindsightTransitions(
+            *rows, goals=goals, num_goals=settings.n_sampled_goal, strategy=settings.goal_selection_strategy
+        )
+
+    def streamed_rows(self, dataset: Dataset) -> SampleBatch:
+        return SampleBatch(self.trainee.recorded_columns(dataset))
+
+    def _refill_recorded(self) -> None:
+        super()._refill_recorded()
+        for trainee in self.trainees.values():
+            trainee.refill()
 
     def extra_results(self) -> dict[str, Any]:
         replays = self.replays.values()
         replay = {"num_entries": sum(map(len, replays)), "size_bytes": sum(each.size_bytes for each in replays)}
         learner = {
-            policy_id: self._exploration_stats(policy_id) | self._ratios(policy_id) for policy_id in self.replays
+            policy_id: self._exploration_stats(policy_id) | trainee.ratios()
+            for policy_id, trainee in self.trainees.items()
         }
         return {**super().extra_results(), "replay": replay, "learner": learner}
 
-    def _ratios(self, policy_id: str) -> dict[str, float]:
-        """Updates, and rows trained on, for each environment step sampled since learning began."""
-        start, counts = self.config_of(policy_id).num_steps_sampled_before_learning_starts, self.metrics.policies
-        steps = max(self.timesteps - max(start, 1) + 1, 1)
-        return {
-            "updates_per_step_sampled": counts[policy_id]["num_updates"] / steps,
-            "rows_trained_per_step_sampled": counts[policy_id]["num_steps_trained"] / steps,
-        }
-
-    def update(self, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
-        """Makes one update of a policy on rows of its replay in this process. Returns its statistics.
-
-        Args:
-            policy_id: of the policy.
-            settings: of `learn_from`.
-        """
-        config, replay = self.config_of(policy_id), self.replays[policy_id]
-        rows = -(-config.train_batch_size // config.steps_per_row)
-        batch = replay.sample(rows, self.learner_rng(policy_id), self._beta(policy_id))
-        # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
-        batch.policy_version = self.metrics.num_updates(policy_id)
-        stats = self.learn_from(batch, policy_id, **settings)
-        replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
-        return stats
-
-    def update_target(self, policy_id: str = DEFAULT_POLICY) -> None:
-        """Moves a policy's target networks towards the learned ones, if that is due by the run's clock."""
-        if self.learners[policy_id].update_targets(self.timesteps):
-            self.metrics.counters["num_target_updates"] += 1
-            self.metrics.counters["last_target_update_ts"] = self.timesteps
-
-    def _beta(self, policy_id: str) -> float:
-        """Present exponent of the importance weights of a policy's rows."""
-        return self._betas[policy_id](self.timesteps)
-
-    # ------------------------------------------------------------------ checkpoints
-
-    def algorithm_state(self) -> dict[str, Any]:
-        owed = {policy_id: each.owed for policy_id, each in self.replays.items() if isinstance(each, MixedReplay)}
-        state = {"updates_owed": dict(self._updates_owed), "replay_empty_at": dict(self._empty_at)}
-        # An iteration without an update of a network, as that of a delayed actor, reports those of the newest one.
-        state["stats"] = {policy_id: numbers_in(stats) for policy_id, stats in self._stats.items()}
-        return {**state, "rows_owed": owed} if owed else state
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._updates_owed |= state["updates_owed"]
-        self._empty_at |= state.get("replay_empty_at", {})
-        saved = state.get("stats", {})  # earlier checkpoints have none
-        self._stats |= {policy_id: saved[policy_id] for policy_id in self._stats.keys() & saved.keys()}
-        for policy_id, owed in state.get("rows_owed", {}).items():
-            if isinstance(self.replays.get(policy_id), MixedReplay):
-                self.replays[policy_id].owed = owed
-
-    def _own_replays(self) -> dict[str, ReplayBuffer]:
-        """Policy id -> the part of its replay with rows of the run's own: recorded ones are not saved again."""
-        if self.recorded is None or self.recorded.stream is not None:
-            return self.replays
-        return {policy_id: replay.newest for policy_id, replay in self.replays.items() if self.recorded.sampled}
-
-    def get_state(self) -> dict[str, Any]:
-        state = super().get_state()
-        if self.config.store_buffer_in_checkpoints:
-            for policy_id, replay in self._own_replays().items():
-                state[file_of(policy_id, REPLAY_FILE)] = replay.get_state()
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        for policy_id, replay in self._own_replays().items():
-            if (rows := state.get(file_of(policy_id, REPLAY_FILE))) is not None:
-                self._set_rows(policy_id, replay, rows)
-            elif not len(replay):
-                # A few rows, learned from over and over, would undo what has been learned.
-                self._empty_at[policy_id] = self.timesteps
-
-    def _set_rows(self, policy_id: str, replay: ReplayBuffer, rows: dict[str, np.ndarray]) -> None:
-        """Gives a policy's replay the rows of a file."""
-        rows = self._as_rows(policy_id, rows)
-        replay.refuse_state(rows, self.config_of(policy_id).capacity_for)
-        replay.set_state(rows)
-
-    def _as_rows(self, policy_id: str, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        config = self.config_of(policy_id)
-        return rows_of_steps(rows, config.gamma, config.n_step, config.rows_of_capacity)
+    # ------------------------------------------------------------------ files of replays alone
 
     def save_replay_buffer(self, path: str | os.PathLike) -> Path:
         """Writes the rows of the replay alone, by Stable-Baselines3's name, into a directory. Returns its path.
 
         With `store_buffer_in_checkpoints=True` they are a part of each checkpoint.
         """
-        replays = self._own_replays().items()
-        files = {file_of(policy_id, REPLAY_FILE): replay.get_state() for policy_id, replay in replays}
+        rows = {policy_id: trainee.own_rows() for policy_id, trainee in self.trainees.items()}
+        files = {_file_of(policy_id): own.get_state() for policy_id, own in rows.items() if own is not None}
         return write_checkpoint(Path(path), files)
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
@@ -552,21 +604,24 @@ class OffPolicy(SamplingAhead):
         """
         tell_arguments("load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj)
         files = read_checkpoint(path)
-        replays = self._own_replays()
-        missing = [policy_id for policy_id in replays if file_of(policy_id, REPLAY_FILE) not in files]
+        taking = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+        missing = [policy_id for policy_id in taking if _file_of(policy_id) not in files]
         if missing:
             named = ", ".join(missing)
             raise CheckpointError(f"{os.fspath(path)} has no rows of {named}. Use save_replay_buffer(path).")
-        own = {file_of(policy_id, REPLAY_FILE) for policy_id in replays}
+        own = {_file_of(policy_id) for policy_id in taking}
         if others := sorted(name for name in files if Path(name).name == REPLAY_FILE and name not in own):
             raise CheckpointError(
                 f"{os.fspath(path)} has rows of other policies, {', '.join(others)}, than the run's, "
                 f"{', '.join(sorted(own))}. Build the run with the policies that they were saved with."
             )
         with naming_damage(path):
-            for policy_id, replay in replays.items():  # all of them, before any is replaced
-                rows = self._as_rows(policy_id, files[file_of(policy_id, REPLAY_FILE)])
-                replay.refuse_state(rows, self.config_of(policy_id).capacity_for)
-            for policy_id, replay in replays.items():
-                self._set_rows(policy_id, replay, files[file_of(policy_id, REPLAY_FILE)])
-                self._empty_at[policy_id] = 0
+            rows = {policy_id: trainee.as_rows(files[_file_of(policy_id)]) for policy_id, trainee in taking.items()}
+            for policy_id, trainee in taking.items():
+                trainee.set_rows(rows[policy_id])
+                trainee.empty_at = 0
+
+
+def _file_of(policy_id: str) -> str:
+    """Path of a policy's rows in what `save_replay_buffer` writes."""
+    return REPLAY_FILE if policy_id == DEFAULT_POLICY else f"policies/{policy_id}/{REPLAY_FILE}"

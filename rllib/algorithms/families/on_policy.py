@@ -1,7 +1,6 @@
 """Settings of the policy-gradient algorithms, and their adaptive KL penalty."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.conflicts import needs
@@ -74,53 +73,30 @@ class AdaptiveKL:
     A kl_coeff that is a schedule is followed instead.
 
     Args:
-        configs: id of a policy that is penalised -> its use_kl_loss, kl_coeff, kl_target and target_kl.
+        config: of the policy that is penalised: its use_kl_loss, kl_coeff, kl_target and target_kl.
 
     Attributes:
-        coefficients: policy id -> coefficient of its next update.
+        coefficient: of the next update.
     """
 
-    def __init__(self, configs: Mapping[str, AlgorithmConfig]):
-        self._configs = configs
-        self._schedules = {
-            policy_id: config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
-            for policy_id, config in configs.items()
-        }
-        self.coefficients = {policy_id: schedule(0) for policy_id, schedule in self._schedules.items()}
+    def __init__(self, config: AlgorithmConfig):
+        self._config = config
+        self._schedule = config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
+        self.coefficient: float = self._schedule(0)
 
-    def add(self, policy_id: str, config: AlgorithmConfig) -> None:
-        """Begins with a further policy."""
-        fresh = AdaptiveKL({policy_id: config})
-        self._configs = {**self._configs, policy_id: config}
-        self._schedules |= fresh._schedules
-        self.coefficients |= fresh.coefficients
+    @property
+    def stop_above(self) -> tuple[str, float] | None:
+        """The KL that ends the epochs of an update, as `Learner.update` takes it."""
+        return self._config.target_kl and ("kl", KL_MARGIN * self._config.target_kl)
 
-    def restore(self, coefficients: Mapping[str, float]) -> None:
-        """Takes over the coefficients of a checkpoint, for the policies that there are."""
-        self.coefficients |= {each: saved for each, saved in coefficients.items() if each in self._configs}
-
-    def remove(self, policy_id: str) -> None:
-        """Forgets a policy."""
-        self._configs = {each: config for each, config in self._configs.items() if each != policy_id}
-        for of_policies in (self._schedules, self.coefficients):
-            of_policies.pop(policy_id, None)
-
-    def settings(self, policy_id: str) -> dict[str, Any]:
-        """Settings of the policy's next update: its coefficient, and the KL that ends the epochs."""
-        target_kl = self._configs[policy_id].target_kl
-        stop_above = target_kl and ("kl", KL_MARGIN * target_kl)
-        return {"kl_coeff": self.coefficients[policy_id], "stop_above": stop_above}
-
-    def adapt(self, policy_id: str, kl: float, timestep: int) -> None:
-        """Adapts the coefficient of a policy to the KL that its update led to.
+    def adapt(self, kl: float, timestep: int) -> None:
+        """Adapts the coefficient to the KL that an update led to.
 
         Args:
-            policy_id: of the policy.
             kl: mean KL(old || new), nats.
             timestep: environment steps sampled so far.
         """
-        config = self._configs[policy_id]
-        if isinstance(config.kl_coeff, float):
-            self.coefficients[policy_id] = adapted_kl_coeff(self.coefficients[policy_id], kl, config.kl_target)
+        if isinstance(self._config.kl_coeff, float):
+            self.coefficient = adapted_kl_coeff(self.coefficient, kl, self._config.kl_target)
         else:
-            self.coefficients[policy_id] = self._schedules[policy_id](timestep)
+            self.coefficient = self._schedule(timestep)

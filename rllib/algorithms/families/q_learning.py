@@ -16,7 +16,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
-from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig, OffPolicyTrainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import OfPolicy, above, at_least, between, only_with, section
@@ -37,8 +37,6 @@ from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import MEMORIES, OF_MEMORIES
 from rllib.models.policy_spec import PolicySpec
-from rllib.policies import of_only_policy
-from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 
@@ -282,16 +280,67 @@ class QLearningConfig(OffPolicyConfig):
         return None
 
 
+class QTrainee(OffPolicyTrainee):
+    """A policy that learns the values of its actions."""
+
+    def make_learner(self) -> Learner:
+        return super().make_learner(
+            targets=[TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)]
+        )
+
+    def make_loss(self) -> Loss:
+        """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
+        config, loss = self.config, td_loss(self.config)
+        if config.margin_weight:
+            loss = LargeMargin(loss, config.margin_weight, config.margin)
+        return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
+
+    def whole_loss(self) -> Loss | LossOverModules:
+        """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
+
+        Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
+        batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
+        before the update, in this process.
+        """
+        loss, policy, config = super().whole_loss(), self.policy, self.config
+        own = type(self).add_targets is QTrainee.add_targets and type(self).learn_from is QTrainee.learn_from
+        in_torch = config.num_gpus or policy.spec.torso
+        if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
+            return loss
+        return with_targets(loss, config.double_q, config.munchausen)
+
+    def add_targets(self, batch: SampleBatch) -> None:
+        """Adds the column of targets, computed by the target network."""
+        policy, target, config = self.policy, self.target, self.config
+        returns = batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = target.action_values(batch[sb.NEXT_OBS])
+        if soft := config.munchausen:
+            before = target.action_values(batch[sb.OBS])
+            name, targets = soft.targets(policy.distribution, before, judged, batch[sb.ACTIONS], *returns)
+        else:
+            choosing = policy.action_values(batch[sb.NEXT_OBS]) if config.double_q else judged
+            name, targets = q_targets(policy.distribution, judged, choosing.q_values(), *returns)
+        batch[name] = targets
+
+    def learn_from(self, batch: SampleBatch, *, lr: float) -> dict[str, Any]:
+        for policy in (self.policy, self.target):
+            policy.resample(self.rng)
+        if self.config.margin_weight and sb.RECORDED not in batch:  # there is no replay but of the data
+            batch[sb.RECORDED] = np.ones(len(batch), np.float32)
+        if not self.learner.objectives[0].is_over_modules:
+            self.add_targets(batch)
+        stats = self.learn_on_batch(batch, lr=lr, shuffle=False)
+        if self.config.implicit_quantiles:
+            self.policy.silence()  # it acts by the middles of the levels
+        return stats
+
+
 class QLearning(OffPolicy):
     """Base of the algorithms that learn the value of each action from a replay."""
 
+    trainee_class: ClassVar[type[QTrainee]] = QTrainee
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
-
-    @property
-    def target(self) -> Policy:
-        """The target network of the only policy."""
-        return of_only_policy(self.learners, "target", "target_of(POLICY_ID)").targets["policy"].policy
 
     def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> PolicySpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
@@ -316,62 +365,12 @@ class QLearning(OffPolicy):
     def make_exploration(self, config: QLearningConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
         return NoisyWeights() if config.noisy else super().make_exploration(config, policy_id)
 
-    def make_learner(self, policy_id: str) -> Learner:
-        config = self.config_of(policy_id)
-        copy = TargetCopy("policy", config.tau, config.target_network_update_freq)
-        return super().make_learner(policy_id, targets=[copy])
 
-    def make_loss(self, policy_id: str) -> Loss:
-        """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
-        config = self.config_of(policy_id)
-        if config.num_quantiles > 1:
-            loss = QuantileLoss()
-        elif config.num_atoms > 1:
-            loss = DistributionalLoss()
-        else:
-            loss = TDLoss(config.td_error_loss_fn)
-        if config.margin_weight:
-            loss = LargeMargin(loss, config.margin_weight, config.margin)
-        return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
-
-    def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
-        """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
-
-        Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
-        batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
-        before the update, in this process.
-        """
-        loss, policy, config = super()._whole_loss(policy_id), self.policies[policy_id], self.config_of(policy_id)
-        own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
-        in_torch = config.num_gpus or policy.spec.torso
-        if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
-            return loss
-        return with_targets(loss, config.double_q, config.munchausen)
-
-    def add_targets(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> None:
-        """Adds the column of targets, computed by the policy's target network."""
-        policy, target, config = self.policies[policy_id], self.target_of(policy_id), self.config_of(policy_id)
-        returns = batch[sb.REWARDS], batch[sb.DISCOUNTS]
-        judged = target.action_values(batch[sb.NEXT_OBS])
-        if soft := config.munchausen:
-            before = target.action_values(batch[sb.OBS])
-            name, targets = soft.targets(policy.distribution, before, judged, batch[sb.ACTIONS], *returns)
-        else:
-            choosing = policy.action_values(batch[sb.NEXT_OBS]) if config.double_q else judged
-            name, targets = q_targets(policy.distribution, judged, choosing.q_values(), *returns)
-        batch[name] = targets
-
-    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
-        for policy in (self.policies[policy_id], self.target_of(policy_id)):
-            policy.resample(self.learner_rng(policy_id))
-        if self.config_of(policy_id).margin_weight and sb.RECORDED not in batch:  # there is no replay but of the data
-            batch[sb.RECORDED] = np.ones(len(batch), np.float32)
-        if not self.learners[policy_id].objectives[0].is_over_modules:
-            self.add_targets(batch, policy_id)
-        stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
-        if self.config_of(policy_id).implicit_quantiles:
-            self.policies[policy_id].silence()  # it acts by the middles of the levels
-        return stats
+def td_loss(config: QLearningConfig) -> Loss:
+    """The loss of values, or of distributions of returns, by its settings."""
+    if config.num_quantiles > 1:
+        return QuantileLoss()
+    return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
 
 def _memory_before_hiddens(memory: Memory | Attention, hiddens: list[int]) -> Memory | Attention:

@@ -10,14 +10,13 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import OffPolicyConfig
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, section
-from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
-from rllib.evaluation.settings import Postprocess
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.learners.updates.sequences import BOOTSTRAP_IN
 from rllib.models.model_settings import ModelSettings
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 # Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
 LARGEST_SHARE = 0.9
@@ -39,7 +38,6 @@ class SequenceReplayConfig(OffPolicyConfig):
 
     @property
     def replays_sequences(self) -> bool:
-        """Whether rows of the replay are sequences."""
         return True
 
     @property
@@ -63,29 +61,6 @@ class SequenceReplayConfig(OffPolicyConfig):
             remedies=[{"replay_buffer_config": {"frame_stack_axis": None}}],
         ),
     )
-
-
-class SequenceReplay(OffPolicy):
-    """Base of the algorithms whose replay may hold sequences."""
-
-    def make_postprocess(self, policy_id: str) -> Postprocess:
-        config, policy = self.config_of(policy_id), self.policies[policy_id]
-        if not config.replays_sequences:
-            return super().make_postprocess(policy_id)
-        return SequenceTransitions(
-            self.stored_observation(policy_id),
-            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
-            config.gamma,
-            config.n_step,
-            policy.spec.max_seq_len,
-            config.replay_settings().replay_burn_in,
-            0 if config.zero_init_states else policy.state_size,
-        )
-
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
-        if not self.config_of(policy_id).replays_sequences:
-            return super().replay_columns(policy_id)
-        return self._rollout_settings.policies[policy_id].postprocess.row_columns
 
 
 def stored_states(batch: SampleBatch, state_size: int) -> np.ndarray:

@@ -7,7 +7,7 @@ then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in losses/of
 
 from typing import Annotated, Self
 
-from rllib.algorithms.offline.weighted_cloning import WeightedCloning, WeightedCloningConfig
+from rllib.algorithms.offline.weighted_cloning import CloningTrainee, WeightedCloning, WeightedCloningConfig
 from rllib.config.sections import above, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import awac
@@ -29,19 +29,24 @@ class AWACConfig(WeightedCloningConfig):
     ) -> Self: ...
 
 
+class AWACTrainee(CloningTrainee):
+    """A policy that learns by AWAC."""
+
+    def critic_loss(self) -> LossOverModules:
+        return awac.DISCRETE_CRITIC_LOSS if self.is_discrete else awac.CRITIC_LOSS
+
+    def actor_loss(self) -> LossOverModules:
+        make = awac.discrete_actor_loss if self.is_discrete else awac.actor_loss
+        return make(self.config.temperature)
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        if not self.is_discrete:
+            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows) for _ in range(2))
+
+
 class AWAC(WeightedCloning):
     """Advantage-weighted actor-critic."""
 
     config_class = AWACConfig
+    trainee_class = AWACTrainee
     reported_stats = (*WeightedCloning.reported_stats, "mean_weight")
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        return awac.DISCRETE_CRITIC_LOSS if self.is_discrete(policy_id) else awac.CRITIC_LOSS
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        make = awac.discrete_actor_loss if self.is_discrete(policy_id) else awac.actor_loss
-        return make(self.config_of(policy_id).temperature)
-
-    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
-        if not self.is_discrete(policy_id):
-            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows, policy_id) for _ in range(2))

@@ -7,10 +7,10 @@ actions is fitted to the recorded ones, and the standard deviation stays what it
 from typing import Annotated, ClassVar, Literal, Self
 
 from rllib.algorithms.base.new_policy import NewPolicy, of_network
-from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
+from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig, MARWILTrainee
 from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import section
-from rllib.losses.offline.imitation import BehaviorCloning
+from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.distributions.standard import DiagGaussian
 
 
@@ -59,13 +59,16 @@ class BCConfig(MARWILConfig):
         )
 
 
+class BCTrainee(MARWILTrainee):
+    """A policy that learns by behaviour cloning."""
+
+    def make_loss(self) -> BehaviorCloning | ExponentiallyWeighted:
+        return super().make_loss() if self.config.bc_loss == "logp" else BehaviorCloning(is_squared=True)
+
+
 class BC(MARWIL):
     """Behaviour cloning."""
 
     config_class = BCConfig
+    trainee_class = BCTrainee
     reported_stats = ("total_loss", "policy_loss", "cur_lr")
-
-    def make_loss(self, policy_id: str) -> BehaviorCloning:
-        if self.config_of(policy_id).bc_loss == "logp":
-            return super().make_loss(policy_id)
-        return BehaviorCloning(is_squared=True)

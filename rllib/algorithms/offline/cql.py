@@ -10,20 +10,17 @@ critics read, and have the density of that box; the target copies move with ever
 For Discrete actions use DQN with `conservative_weight`.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from rllib.algorithms.base.from_checkpoint import file_of
-from rllib.algorithms.sac import SAC, SACConfig, Temperature
+from rllib.algorithms.sac import SAC, SACConfig, SACTrainee, Temperature
 from rllib.config.sections import above, at_least, only_with, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import cql
 from rllib.replay.replay_settings import SequenceReplaySettings
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import SampleBatch
 
-MULTIPLIER_FILE = "multiplier.safetensors"
 # Largest multiplier of the penalty.
 MOST_MULTIPLIER = 1e6
 
@@ -59,77 +56,60 @@ class CQLConfig(SACConfig):
     ) -> Self: ...
 
 
-class CQL(SAC):
-    """Conservative Q-learning.
+class CQLTrainee(SACTrainee):
+    """A policy that learns by CQL.
 
     Attributes:
-        multipliers: id of a policy that learns -> the multiplier of its penalty, with `lagrangian`.
+        penalty_multiplier: of the penalty, learned with `lagrangian`; None: it is 1.
     """
 
-    config_class = CQLConfig
-    trains_several = False
-    reported_stats = (*SAC.reported_stats, "cql_penalty", "mean_q_drawn", "penalty_multiplier")
-
-    def setup(self) -> None:
-        self.multipliers: dict[str, Temperature] = {}
-        super().setup()
-
-    def prepare_policy(self, policy_id: str) -> None:
-        super().prepare_policy(policy_id)
-        config = self.config_of(policy_id)
-        if config.lagrangian:
+    def __init__(self, algorithm: "CQL", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self.penalty_multiplier: Temperature | None = None
+        if self.config.lagrangian:
             # It grows while the penalty is above the threshold, as a temperature does while entropy is below its own.
-            self.multipliers[policy_id] = Temperature(1.0, 0.0, self._optimizer_settings(config))
+            self.penalty_multiplier = Temperature(1.0, 0.0, self.optimizer_settings())
+            self.saved["multiplier.safetensors"] = self.penalty_multiplier
 
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self.multipliers.pop(policy_id, None)
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        config = self.config_of(policy_id)
+    def critic_loss(self) -> LossOverModules:
+        config = self.config
         return cql.critic_loss(config.temperature, config.min_q_weight, config.deterministic_backup)
 
-    def actor_loss(self, policy_id: str) -> LossOverModules:
+    def actor_loss(self) -> LossOverModules:
         return cql.CONSERVATIVE_ACTOR_LOSS
 
-    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
-        super().add_noise(batch, rows, policy_id)
-        count, size = self.config_of(policy_id).num_actions, self.policies[policy_id].distribution.size
-        rng = self.learner_rng(policy_id)
-        batch[cql.UNIFORM] = rng.uniform(-1, 1, (rows, count, size)).astype(np.float32)
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        super().add_noise(batch, rows)
+        count, size = self.config.num_actions, self.policy.distribution.size
+        batch[cql.UNIFORM] = self.rng.uniform(-1, 1, (rows, count, size)).astype(np.float32)
         for name in (cql.DRAWS, cql.NEXT_DRAWS):
-            batch[name] = rng.standard_normal((rows, count, size), np.float32)
+            batch[name] = self.rng.standard_normal((rows, count, size), np.float32)
 
-    def multiplier(self, policy_id: str) -> float:
-        """Present multiplier of a policy's penalty."""
-        own = self.multipliers.get(policy_id)
-        return 1.0 if own is None else min(own.alpha, MOST_MULTIPLIER)
+    @property
+    def multiplier(self) -> float:
+        """Present multiplier of the penalty."""
+        return 1.0 if self.penalty_multiplier is None else min(self.penalty_multiplier.alpha, MOST_MULTIPLIER)
 
-    def critic_settings(self, policy_id: str) -> dict[str, Any]:
-        limit = self.config_of(policy_id).lagrangian_thresh if policy_id in self.multipliers else 0.0
-        return {**super().critic_settings(policy_id), "multiplier": self.multiplier(policy_id), "limit": limit}
+    def critic_settings(self) -> dict[str, Any]:
+        limit = 0.0 if self.penalty_multiplier is None else self.config.lagrangian_thresh
+        return {**super().critic_settings(), "multiplier": self.multiplier, "limit": limit}
 
-    def actor_settings(self, policy_id: str) -> dict[str, Any]:
-        clones = self._critic_updates[policy_id] <= self.config_of(policy_id).bc_iters
-        return {"alpha": self.temperatures[policy_id].alpha, "clones": clones}
+    def actor_settings(self) -> dict[str, Any]:
+        return {"alpha": self.temperature.alpha, "clones": self.critic_updates <= self.config.bc_iters}
 
-    def learn_from(
-        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
-    ) -> dict[str, Any]:
-        stats = super().learn_from(batch, policy_id, rates=rates)
-        if (own := self.multipliers.get(policy_id)) is not None:
+    def learn_from(self, batch: SampleBatch, **rates: float) -> dict[str, Any]:
+        stats = super().learn_from(batch, **rates)
+        if self.penalty_multiplier is not None:
             # J(m) = -m (R - d), which is descended in log m.
-            excess = stats["cql_penalty"] - self.config_of(policy_id).lagrangian_thresh
-            own.update(-excess * self.multiplier(policy_id), rates["critic_lr"])
-        return {**stats, "penalty_multiplier": self.multiplier(policy_id)}
+            excess = stats["cql_penalty"] - self.config.lagrangian_thresh
+            self.penalty_multiplier.update(-excess * self.multiplier, rates["critic_lr"])
+        return {**stats, "penalty_multiplier": self.multiplier}
 
-    # ------------------------------------------------------------------ checkpoints
 
-    def get_state(self) -> dict[str, Any]:
-        own = {file_of(policy_id, MULTIPLIER_FILE): each.get_state() for policy_id, each in self.multipliers.items()}
-        return super().get_state() | own
+class CQL(SAC):
+    """Conservative Q-learning."""
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        for policy_id, multiplier in self.multipliers.items():
-            multiplier.set_state(state[file_of(policy_id, MULTIPLIER_FILE)])
+    config_class = CQLConfig
+    trainee_class = CQLTrainee
+    trains_several = False
+    reported_stats = (*SAC.reported_stats, "cql_penalty", "mean_q_drawn", "penalty_multiplier")

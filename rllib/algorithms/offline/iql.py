@@ -8,16 +8,15 @@ their target copies. Losses are in losses/offline/iql.py.
 Departures from RLlib: the defaults are the paper's for locomotion (RLlib has beta 0.1, expectile 0.8, tau 1.0).
 """
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from rllib.algorithms.families.critic_networks import network_of_critics
 from rllib.algorithms.families.off_policy_actor_critic import CRITICS
-from rllib.algorithms.offline.weighted_cloning import WeightedCloning, WeightedCloningConfig
+from rllib.algorithms.offline.weighted_cloning import CloningTrainee, WeightedCloning, WeightedCloningConfig
 from rllib.config.sections import at_least, between, section
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline import iql
-from rllib.models.modules import FullyConnected
-from rllib.sample_batch import DEFAULT_POLICY
 
 VALUE = "value"
 
@@ -40,35 +39,36 @@ class IQLConfig(WeightedCloningConfig):
     ) -> Self: ...
 
 
+class IQLTrainee(CloningTrainee):
+    """A policy that learns by IQL."""
+
+    def critic_loss(self) -> LossOverModules:
+        return iql.critic_loss(self.is_discrete)
+
+    def actor_loss(self) -> LossOverModules:
+        return iql.actor_loss(self.config.beta, self.is_discrete)
+
+    def value_loss(self) -> LossOverModules:
+        """The value's loss, over "value" and "target_critics"."""
+        return iql.value_loss(self.config.expectile, self.is_discrete)
+
+    def losses(self) -> dict[str, LossOverModules]:
+        # The actor sees the value after its step; the critics learn last.
+        return {VALUE: self.value_loss(), POLICY: self.actor_loss(), CRITICS: self.critic_loss()}
+
+    def critics(self) -> dict[str, Any]:
+        value = network_of_critics(self.config, self.policy, ("observation",), num_outputs=None, copies=None)
+        return {**super().critics(), VALUE: value}
+
+    def learning_rates(self, at: int | None = None) -> dict[str, float]:
+        rates = self.scheduled("lr", "value_lr", at=at)
+        value_lr = rates["lr" if rates["value_lr"] is None else "value_lr"]
+        return {**super().learning_rates(at), "value_lr": value_lr}
+
+
 class IQL(WeightedCloning):
     """Implicit Q-learning."""
 
     config_class = IQLConfig
+    trainee_class = IQLTrainee
     reported_stats = (*WeightedCloning.reported_stats, "value_loss", "mean_value", "mean_weight", "cur_value_lr")
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        return iql.critic_loss(self.is_discrete(policy_id))
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        return iql.actor_loss(self.config_of(policy_id).beta, self.is_discrete(policy_id))
-
-    def value_loss(self, policy_id: str) -> LossOverModules:
-        """The value's loss, over "value" and "target_critics"."""
-        return iql.value_loss(self.config_of(policy_id).expectile, self.is_discrete(policy_id))
-
-    def losses(self, policy_id: str) -> dict[str, LossOverModules]:
-        # The actor sees the value after its step; the critics move last.
-        return {
-            VALUE: self.value_loss(policy_id),
-            POLICY: self.actor_loss(policy_id),
-            CRITICS: self.critic_loss(policy_id),
-        }
-
-    def judges(self, policy_id: str) -> dict[str, FullyConnected]:
-        value = self.judging_module(policy_id, ("observation",), num_outputs=None, copies=None)
-        return {**super().judges(policy_id), VALUE: value}
-
-    def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:
-        rates = self.scheduled("lr", "value_lr", policy_id=policy_id)
-        value_lr = rates["lr" if rates["value_lr"] is None else "value_lr"]
-        return {**super().learning_rates(policy_id), "value_lr": value_lr}

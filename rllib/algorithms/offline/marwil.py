@@ -12,6 +12,7 @@ weights of e^-15 then, so that nothing is imitated until the value fits. The rat
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import learned_rewards
+from rllib.algorithms.base.trainee import Trainee
 from rllib.config.aliases import tell_once
 from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
@@ -26,7 +28,7 @@ from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighte
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.policy_spec import PolicySpec
 from rllib.offline.dataset import Dataset
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 # Values of tens or hundreds would move shared layers, and the policy with them.
 _MODEL = {"vf_share_layers": False}
@@ -38,6 +40,11 @@ class MARWILConfig(AlgorithmConfig):
     learns_from_data: ClassVar[bool] = True
     needs_data: ClassVar[bool] = True
     own_aliases: ClassVar[dict] = {"burnin_len": ("burn_in", lambda steps: steps)}  # of RLlib from 2.10 on
+
+    @property
+    def learns_values(self) -> bool:
+        """Whether a value is learned beside the policy, for advantages."""
+        return self.beta > 0
 
     @property
     def has_memory(self) -> bool:
@@ -73,36 +80,58 @@ class MARWILConfig(AlgorithmConfig):
     ) -> Self: ...
 
 
-class MARWIL(Algorithm):
-    """Imitation of recorded actions, weighted by their advantages."""
+class MARWILTrainee(Trainee):
+    """A policy that learns by MARWIL.
 
-    config_class = MARWILConfig
-    reported_stats = ("total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr")
+    Attributes:
+        norm: c, the mean of the squared advantages so far.
+    """
 
-    def setup(self) -> None:
-        # Policy id -> c, the norm of the advantages.
-        self._norms = {DEFAULT_POLICY: self.config.moving_average_sqd_adv_norm_start}
+    def __init__(self, algorithm: "MARWIL", policy_id: str):
+        super().__init__(algorithm, policy_id)
+        self.norm: float = self.config.moving_average_sqd_adv_norm_start
 
-    @property
-    def _learns_values(self) -> bool:
-        return self.config.beta > 0
-
-    def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> PolicySpec:
-        spec = super().make_policy_spec(observation_space, action_space, config)
-        return spec if self._learns_values else spec.without_value()
-
-    def make_loss(self, policy_id: str) -> BehaviorCloning | ExponentiallyWeighted:
-        config, distribution = self.config_of(policy_id), self.policies[policy_id].distribution
+    def make_loss(self) -> BehaviorCloning | ExponentiallyWeighted:
+        config, distribution = self.config, self.policy.distribution
         std_weight = config.bc_logstd_coeff / distribution.size if isinstance(distribution, DiagGaussian) else 0.0
         if config.bc_logstd_coeff and not std_weight:
             line = (
                 f"bc_logstd_coeff={config.bc_logstd_coeff:g} has no effect here: actions are not drawn from a Gaussian."
             )
             tell_once(line, line, logging.WARNING)
-        if not self._learns_values:
+        if not config.learns_values:
             return BehaviorCloning(std_weight)
         rate, limit = config.moving_average_sqd_adv_norm_update_rate, config.max_weight_exponent
         return ExponentiallyWeighted(config.beta, rate, limit, std_weight)
+
+    def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
+        """One gradient step on recorded rows; schedules are read at `now`. Returns statistics."""
+        settings = self.scheduled("lr", at=now)
+        if not self.config.learns_values:
+            return self.learn_on_batch(batch, shuffle=False, **settings)
+        weights = {"norm": self.norm, "vf_coeff": self.config.vf_coeff}
+        stats = self.learn_on_batch(batch, shuffle=False, **settings, **weights)
+        self.norm = stats["moving_average_sqd_adv_norm"]
+        return stats
+
+    def numbers(self) -> dict[str, Any]:
+        return {**super().numbers(), "advantage_norms": self.norm}
+
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.norm = numbers.get("advantage_norms", self.norm)
+
+
+class MARWIL(Algorithm):
+    """Imitation of recorded actions, weighted by their advantages."""
+
+    config_class = MARWILConfig
+    trainee_class = MARWILTrainee
+    reported_stats = ("total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr")
+
+    def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> PolicySpec:
+        spec = super().make_policy_spec(observation_space, action_space, config)
+        return spec if config.learns_values else spec.without_value()
 
     def recorded_rows(self) -> ImitatedRows:
         return self._imitated(self.recorded.only)
@@ -113,7 +142,7 @@ class MARWIL(Algorithm):
 
     def _imitated(self, dataset: Dataset) -> ImitatedRows:
         config, returns = self.config, None
-        if self._learns_values:
+        if config.learns_values:
             bootstrap = self.policy if config.use_gae and not self.policy.state_size else None
             returns = ReturnsToGo(dataset, learned_rewards(dataset, config), config.gamma, bootstrap)
         given = dataset, self.policy, config, config.train_batch_size, returns
@@ -122,20 +151,6 @@ class MARWIL(Algorithm):
         return ImitatedRows(*given)
 
     def training_step(self) -> dict[str, Any]:
-        settings = self.scheduled("lr")
-        if self._learns_values:
-            settings |= {"norm": self._norms[DEFAULT_POLICY], "vf_coeff": self.config.vf_coeff}
-        batch = self.train_batches()[DEFAULT_POLICY]
-        stats = self.learn_on_batch(batch, shuffle=False, **settings)
-        if self._learns_values:
-            self._norms[DEFAULT_POLICY] = stats["moving_average_sqd_adv_norm"]
-        return stats
-
-    # ------------------------------------------------------------------ checkpoints
-
-    def algorithm_state(self) -> dict[str, Any]:
-        return {**super().algorithm_state(), "advantage_norms": dict(self._norms)}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        super().set_algorithm_state(state)
-        self._norms |= state.get("advantage_norms", {})
+        trainee, now = self.trainee, self.timesteps
+        ((_, batch),) = self.train_batches()
+        return trainee.update(batch, now)

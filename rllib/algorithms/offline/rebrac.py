@@ -15,7 +15,7 @@ import numpy as np
 
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.recorded.settings import SAMPLER
-from rllib.algorithms.td3 import TD3, TD3Config
+from rllib.algorithms.td3 import TD3, DDPGTrainee, TD3Config
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake
 from rllib.config.sections import at_least, section
@@ -66,29 +66,32 @@ class ReBRACConfig(TD3Config):
         return None
 
 
+class ReBRACTrainee(DDPGTrainee):
+    """A policy that learns by ReBRAC."""
+
+    def critic_loss(self) -> LossOverModules:
+        config = self.config
+        threshold = config.huber_threshold if config.use_huber else None
+        return critic_loss(config.smooth_target_policy, config.l2_reg, threshold, config.critic_bc_weight)
+
+    def actor_loss(self) -> LossOverModules:
+        return regularised_actor_loss(self.config.actor_bc_weight, self.config.l2_reg)
+
+    def replay_columns(self) -> tuple[Column, ...]:
+        columns = super().replay_columns()
+        (actions,) = (column for column in columns if column.name == ACTIONS)
+        return (*columns, dataclasses.replace(actions, name=NEXT_ACTIONS))
+
+    def recorded_columns(self, dataset: Dataset) -> dict[str, np.ndarray]:
+        config = self.config
+        rows = self.policy, config, learned_rewards(dataset, config), config.gamma, config.n_step
+        return transitions(dataset, *rows, with_next_actions=True)
+
+
 class ReBRAC(TD3):
     """TD3 whose actor and targets stay close to recorded actions."""
 
     config_class = ReBRACConfig
+    trainee_class = ReBRACTrainee
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
-
-    def critic_loss(self, policy_id: str) -> LossOverModules:
-        config = self.config_of(policy_id)
-        threshold = config.huber_threshold if config.use_huber else None
-        return critic_loss(config.smooth_target_policy, config.l2_reg, threshold, config.critic_bc_weight)
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        config = self.config_of(policy_id)
-        return regularised_actor_loss(config.actor_bc_weight, config.l2_reg)
-
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
-        columns = super().replay_columns(policy_id)
-        (actions,) = (column for column in columns if column.name == ACTIONS)
-        return (*columns, dataclasses.replace(actions, name=NEXT_ACTIONS))
-
-    def recorded_columns(self, dataset: Dataset, policy_id: str) -> dict[str, np.ndarray]:
-        config = self.config_of(policy_id)
-        rewards = learned_rewards(dataset, config)
-        rows = self.policies[policy_id], config, rewards, config.gamma, config.n_step
-        return transitions(dataset, *rows, with_next_actions=True)

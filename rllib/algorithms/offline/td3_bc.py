@@ -7,7 +7,7 @@ the environment after the data. Observations are normalised by the data, as in t
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib.algorithms.td3 import TD3, TD3Config
+from rllib.algorithms.td3 import TD3, DDPGTrainee, TD3Config
 from rllib.config.sections import at_least, section
 from rllib.losses.deterministic import cloning_actor_loss
 from rllib.losses.loss import LossOverModules
@@ -36,15 +36,20 @@ class TD3BCConfig(TD3Config):
     ) -> Self: ...
 
 
+class TD3BCTrainee(DDPGTrainee):
+    """A policy that learns by TD3+BC."""
+
+    def actor_loss(self) -> LossOverModules:
+        return cloning_actor_loss(self.config.l2_reg)
+
+    def actor_settings(self) -> dict[str, Any]:
+        return self.scheduled("alpha")
+
+
 class TD3BC(TD3):
     """TD3 with behaviour cloning."""
 
     config_class = TD3BCConfig
+    trainee_class = TD3BCTrainee
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
-
-    def actor_loss(self, policy_id: str) -> LossOverModules:
-        return cloning_actor_loss(self.config_of(policy_id).l2_reg)
-
-    def actor_settings(self, policy_id: str) -> dict[str, Any]:
-        return self.scheduled("alpha", policy_id=policy_id)

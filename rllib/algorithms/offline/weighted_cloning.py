@@ -8,10 +8,9 @@ from typing import ClassVar, Self
 
 from gymnasium import spaces
 
-from rllib.algorithms.families.off_policy_actor_critic import (
-    OffPolicyActorCritic,
-    OffPolicyActorCriticConfig,
-)
+from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
+from rllib.algorithms.families.critic_networks import critics_of
+from rllib.algorithms.families.off_policy_actor_critic import ActorCriticTrainee, OffPolicyActorCritic
 from rllib.config.conflicts import conflict
 from rllib.config.sections import section
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
@@ -49,14 +48,25 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
     ) -> Self: ...
 
 
+class CloningTrainee(ActorCriticTrainee):
+    """An actor that imitates recorded actions, the more the better its critics find them."""
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are choices."""
+        return isinstance(self.policy.action_space, spaces.Discrete)
+
+    def critic_module(self) -> FullyConnected:
+        if self.is_discrete:
+            return critics_of(self.config, self.policy, ("observation",), self.policy.distribution.num_actions)
+        return super().critic_module()
+
+
 class WeightedCloning(OffPolicyActorCritic):
     """Actor-critics whose actor imitates recorded actions."""
 
+    trainee_class: ClassVar[type[CloningTrainee]] = CloningTrainee
     trains_several = False
-
-    def is_discrete(self, policy_id: str) -> bool:
-        """Whether a policy's actions are choices."""
-        return isinstance(self.policies[policy_id].action_space, spaces.Discrete)
 
     def actor_spec(self, observation_space, action_space, config: WeightedCloningConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
@@ -64,8 +74,3 @@ class WeightedCloning(OffPolicyActorCritic):
         # One standard deviation a component: recorded actions of one state rarely tell more.
         spec = self.plain_spec(observation_space, action_space, config, free_log_std=True)
         return dataclasses.replace(spec, distribution=BoundedMeanGaussian(spec.distribution.action_shape))
-
-    def critic_module(self, policy_id: str) -> FullyConnected:
-        if self.is_discrete(policy_id):
-            return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
-        return super().critic_module(policy_id)

@@ -13,13 +13,22 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, IntrinsicConfig, with_advantages
+from rllib.algorithms.families.intrinsic import (
+    IntrinsicConfig,
+    IntrinsicTrainee,
+    advantage_estimator,
+    seeks_novelty,
+    with_advantages,
+)
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.losses.value import VALUE_LOSS
+from rllib.sample_batch import SampleBatch
 
 
 class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
@@ -72,10 +81,49 @@ class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
     )
 
 
-class TRPO(IntrinsicallyRewarded):
+class TRPOTrainee(IntrinsicTrainee):
+    """A policy that learns by TRPO.
+
+    Attributes:
+        region: makes the policy's step.
+    """
+
+    def prepare(self) -> None:
+        from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
+
+        super().prepare()
+        settings = TrustRegionSettings(**{each.name: self.config[each.name] for each in fields(TrustRegionSettings)})
+        stored = observation_column(self.policy.observation_space)
+        # Ones, since zeros may be no features; but a Discrete space may have one value alone.
+        fill = np.zeros if np.dtype(stored.dtype).kind == "i" else np.ones
+        self.region = TrustRegion(self.policy, settings, fill((1, *stored.shape), stored.dtype))
+
+    def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
+        """Fits the value to a train batch, then makes the policy's step. Returns statistics.
+
+        Args:
+            batch: fragments of the newest policy, with advantages.
+            now: environment steps at which schedules are read: those sampled before the batch.
+        """
+        novelty = self.add_novelty(batch)
+        steps = with_advantages(batch, bool(self.config.standardize_advantages))
+        # The value first: its update looks whether these weights have acted. It leaves those of the policy alone.
+        value = self.learn_on_batch(
+            steps,
+            num_epochs=self.config.num_sgd_iter,
+            minibatch_size=self.config.sgd_minibatch_size,
+            **self.scheduled("lr", at=now),
+        )
+        with self.algorithm.metrics.timer("learn"):
+            step = self.region.step(steps, **self.scheduled("target_kl", "entropy_coeff", at=now))
+        return value | step | novelty
+
+
+class TRPO(Algorithm):
     """Trust region policy optimisation."""
 
     config_class = TRPOConfig
+    trainee_class = TRPOTrainee
     learns_from_own_actions = True
     takes_tensors = False
     trains_several = True
@@ -85,46 +133,14 @@ class TRPO(IntrinsicallyRewarded):
         "vf_explained_var", "cur_lr", "grad_gnorm", "policy_gnorm",
     )  # fmt: skip
 
-    def setup(self) -> None:
-        super().setup()
-        self._regions = {policy_id: self._region(policy_id) for policy_id in self.learners}
+    @property
+    def samples_sequences(self) -> bool:
+        """Whether batches have the observations that follow each step."""
+        return seeks_novelty(self.config)
 
-    def begin_training(self, policy_id: str) -> None:
-        super().begin_training(policy_id)
-        self._regions[policy_id] = self._region(policy_id)
-
-    def end_training(self, policy_id: str) -> None:
-        super().end_training(policy_id)
-        self._regions.pop(policy_id, None)
-
-    def _region(self, policy_id: str):
-        from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
-
-        config, policy = self.config_of(policy_id), self.policies[policy_id]
-        settings = TrustRegionSettings(**{field.name: config[field.name] for field in fields(TrustRegionSettings)})
-        stored = observation_column(policy.observation_space)
-        # Ones, since zeros may be no features; but a Discrete space may have one value alone.
-        fill = np.zeros if np.dtype(stored.dtype).kind == "i" else np.ones
-        return TrustRegion(policy, settings, fill((1, *stored.shape), stored.dtype))
+    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+        return advantage_estimator(self.config_of(policy_id), self.config)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats: dict[str, dict[str, Any]] = {}
-        rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.policies}
-        names = "target_kl", "entropy_coeff"
-        limits = {policy_id: self.scheduled(*names, policy_id=policy_id) for policy_id in self.policies}
-        for policy_id, batch in self.train_batches().items():
-            config = self.config_of(policy_id)
-            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
-            steps = with_advantages(batch, bool(config.standardize_advantages))
-            # The value first: its update looks whether these weights have acted. It leaves those of the policy alone.
-            value = self.learn_on_batch(
-                steps,
-                policy_id,
-                num_epochs=config.num_sgd_iter,
-                minibatch_size=config.sgd_minibatch_size,
-                **rates[policy_id],
-            )
-            with self.metrics.timer("learn"):
-                step = self._regions[policy_id].step(steps, **limits[policy_id])
-            stats[policy_id] = value | step | intrinsic
-        return stats
+        now = self.timesteps
+        return {trainee.policy_id: trainee.update(batch, now) for trainee, batch in self.train_batches()}

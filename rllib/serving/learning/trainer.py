@@ -174,7 +174,7 @@ class Trainer:
         state["algorithm.json"] = {
             **state["algorithm.json"],
             "metrics": self.algorithm.metrics.get_state(),
-            "state": self.algorithm.algorithm_state(),
+            "state": self.algorithm.numbers(),
         }
         self._env.exchange.arrived()  # drops the turns of a fragment that is not full
         self.algorithm.set_state(state)

@@ -1,0 +1,278 @@
+"""A policy in training: its learner, its random numbers, and whatever else belongs to it alone.
+
+An algorithm has one trainee for each policy that learns. A policy that begins to learn while the run goes on is one
+object made, one that ends is one object dropped, and a checkpoint is a loop over them. Families of algorithms add what
+their policies need: a replay (families/off_policy.py), critics (families/off_policy_actor_critic.py), a queue of
+fragments (impala.py).
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rllib.algorithms.base import wiring
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.conflicts import Mistake
+from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import hears
+from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.learners.group.learner_group import LearnerGroup
+from rllib.learners.learner import Learner, make_learner
+from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.learners.updates.torch_options import TorchOptions
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.user.auxiliary import WithAuxiliary, refuse_taken_names
+from rllib.policy import Policy
+from rllib.result import LEARNERS
+from rllib.sample_batch import WAITED, SampleBatch
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.algorithm import Algorithm
+
+LEARNER_FILE = "learner.safetensors"
+# Settings of an update that are among its statistics, and their names there
+_REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
+_STATS_OF_UPDATES = (*_REPORTED_SETTINGS.values(), "grad_gnorm", "num_minibatches", "lr", "policy_lag_updates")
+
+
+class Saved(Protocol):
+    """A part of a trainee with arrays of its own in checkpoints."""
+
+    def get_state(self) -> dict[str, np.ndarray]: ...
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None: ...
+
+
+class Trainee:
+    """A policy in training.
+
+    A subclass makes its parts in `__init__`, and those that need the columns of batches in `prepare`. Parts with arrays
+    that checkpoints hold are entries of `saved`; single numbers are those of `numbers` and `set_numbers`.
+
+    Args:
+        algorithm: the run.
+        policy_id: of the policy.
+
+    Attributes:
+        policy: the policy, whose weights the learner changes in place.
+        config: settings of the policy: the run's, with the policy's own.
+        number: that no other policy of the run has had; random streams are keyed by it.
+        rng: random numbers of updates: shuffles, rows of a replay, noise. Each policy has its own, so that an update
+            does not depend on which other policies learn.
+        learner: minimises the loss.
+        return_scale: statistics that workers scale rewards by; None where they do not.
+        saved: name of a file in the policy's part of a checkpoint -> the part with its arrays.
+        stats: statistics of the newest update.
+        env_steps_of_batch: environment steps in which the rows of the next update were made; None: as many as its rows.
+    """
+
+    def __init__(self, algorithm: "Algorithm", policy_id: str):
+        self.algorithm, self.policy_id = algorithm, policy_id
+        self.policy: Policy = algorithm.policies[policy_id]
+        self.config: AlgorithmConfig = algorithm.config_of(policy_id)
+        self.number = algorithm.policy_number(policy_id)
+        # A policy that learns again after a pause goes on with new random numbers.
+        earlier = (self.num_updates,) if self.num_updates else ()
+        self.rng = seeding.generator(algorithm.seed, seeding.LEARNER, self.number, *earlier)
+        self.stats: dict[str, Any] = {}
+        self.env_steps_of_batch: int | None = None
+        self._parts = contextlib.ExitStack()
+        self._schedule = functools.cache(self.config.get_schedule)
+        self.learner = self.make_learner()
+        self.saved: dict[str, Saved] = {LEARNER_FILE: self.learner}
+        make_return_scale = algorithm.config.make_return_scale
+        self.return_scale: ReturnScale | None = make_return_scale() if make_return_scale else None
+        if self.return_scale is not None:
+            self.saved["returns.safetensors"] = self.return_scale
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.policy_id!r}, {self.num_updates} updates>"
+
+    def prepare(self) -> None:
+        """Makes parts that need the columns of the workers' batches."""
+
+    @property
+    def timesteps(self) -> int:
+        """The run's clock: environment steps sampled so far."""
+        return self.algorithm.timesteps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of this policy so far: the version of its weights."""
+        return self.algorithm.metrics.num_updates(self.policy_id)
+
+    @property
+    def learning_has_started(self) -> bool:
+        """Whether the policy acts, and not random actions until there is enough to learn from."""
+        return True
+
+    def modules_of_workers(self) -> dict[str, np.ndarray]:
+        """Name -> weights of modules beside the policy that workers compute with, as Snapshot.modules."""
+        return {}
+
+    def owns(self, part: Any) -> Any:
+        """Registers a part, whose `stop` is called when the policy ends to learn or the run stops. Returns it."""
+        self._parts.callback(part.stop)
+        return part
+
+    def stop(self) -> None:
+        """Ends the processes of its parts; a second call does nothing."""
+        self._parts.close()
+
+    # ------------------------------------------------------------------ learner and loss
+
+    def make_loss(self) -> Loss | LossOverModules:
+        """The loss that the learner minimises: the algorithm's `loss`, unless it depends on settings."""
+        return self.algorithm.loss
+
+    def whole_loss(self) -> Loss | LossOverModules:
+        """`make_loss()` and the user's auxiliary_losses and custom_loss."""
+        algorithm, config, spec = self.algorithm, self.config, self.policy.spec
+        loss, custom = self.make_loss(), config.custom_loss or spec.custom_loss
+        if config.learner_class is not None:
+            from rllib.core.learner.learner_loss import LearnerLoss
+
+            custom = LearnerLoss(config.learner_class, config, self.policy_id)
+        if algorithm.agents_may_wait and getattr(loss, "by_newest_weights", False):
+            # What has waited at the end of a fragment acts by the weights from before the last update.
+            if algorithm.marks_waiting(self.policy_id):
+                loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
+            else:
+                loss = dataclasses.replace(loss, by_newest_weights=False)
+        if not algorithm.auxiliary_losses and custom is None:
+            return loss
+        if isinstance(loss, LossOverModules):
+            raise config.error(
+                Mistake(
+                    "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that "
+                    f"of {type(algorithm).__name__} is over several modules.",
+                    ("auxiliary_losses", "custom_loss", "learner_class"),
+                    ({"auxiliary_losses": {}, "custom_loss": None, "learner_class": None},),
+                    note="Or change what its make_loss returns.",
+                )
+            )
+        parts = [part.of_policy(spec) for part in algorithm.auxiliary_losses]
+        refuse_taken_names(parts, {*loss.stats, *algorithm.reported_stats, *_STATS_OF_UPDATES})
+        return WithAuxiliary(loss, parts, custom, spec.masked_opened)
+
+    def make_learner(self, *objectives: Any, **more: Any) -> Learner:
+        """Makes the learner, in this process or in several others, as the config says.
+
+        Args:
+            objectives: one argument, an Objective or a sequence of them: losses and the modules that each moves; by
+                default `make_loss()` over the policy.
+            more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
+        """
+        config, algorithm, make_group = self.config, self.algorithm, None
+        if not objectives:
+            objectives = (self.objective(self.whole_loss()),)
+        if config.num_learners:
+            settings = wiring.group_settings(config, algorithm.spans_directory)
+
+            def make_group(*parts):
+                return self.owns(LearnerGroup(*parts, settings))
+
+        device = algorithm.rollout_device or ("cuda" if config.num_gpus else "cpu")
+        # A recording would call a learner's Python, which logs values, only once.
+        graphs = config.torch_cuda_graphs and config.learner_class is None
+        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
+        cores = wiring.cores_per_learner(config)
+        how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
+        return make_learner(self.policy, *objectives, cores=cores, **how, **more)
+
+    def objective(self, loss: Loss | LossOverModules, *modules_and_name: Any) -> Objective:
+        """An objective with the optimizer and the clipping of the settings."""
+        clip = {"grad_clip": self.config.grad_clip, "grad_clip_by": self.config.grad_clip_by}
+        return Objective(loss, *modules_and_name, optimizer=self.optimizer_settings(), **clip)
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        """The optimizer of the networks, and its constants."""
+        return wiring.optimizer_settings(self.config)
+
+    def gradient_learner(self) -> Callable[[Policy], Learner]:
+        """A factory, which can be pickled, of the policy's learner in each worker, where workers compute gradients."""
+        # The optimizer that has no memory is the smallest.
+        objective = Objective(self.whole_loss(), optimizer=OptimizerSettings("sgd"))
+        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
+
+    # ------------------------------------------------------------------ building blocks of an update
+
+    def scheduled(self, *names: str, at: int | None = None) -> dict[str, Any]:
+        """Values, numbers or None, of settings that may be schedules.
+
+        Args:
+            names: of the settings.
+            at: environment steps at which schedules are read; None: now.
+        """
+        now = self.timesteps if at is None else at
+        return {name: schedule and schedule(now) for name in names for schedule in (self._schedule(name),)}
+
+    def learn_on_batch(self, batch: SampleBatch, **settings: Any) -> dict[str, Any]:
+        """One `Learner.update` on the batch, counted and timed; see there for the settings. Returns its statistics."""
+        algorithm = self.algorithm
+        lag, extra_stats = self.num_updates - batch.policy_version, {}
+        if hears(algorithm.callbacks, "on_learn_on_batch") and algorithm.rollout_device is None:
+            batch = _in_own_arrays(batch)
+        algorithm.callbacks.on_learn_on_batch(policy=self.policy, train_batch=batch, result=extra_stats)
+        if algorithm.auxiliary_losses:
+            weights = algorithm.auxiliary_weights()
+            settings |= weights
+            extra_stats |= weights
+        with algorithm.metrics.timer("learn"):
+            stats = self.learner.update(batch, rng=self.rng, **settings)
+        if algorithm.config.learner_class is not None:
+            algorithm.metrics.logger.repeat(self.learner.pop_logged(), LEARNERS)
+        # Agents share steps of their environments, so a policy may have more rows, or fewer.
+        agent_steps = batch.agent_steps()
+        env_steps = agent_steps if self.env_steps_of_batch is None else self.env_steps_of_batch
+        self.env_steps_of_batch = None
+        gradient_steps = int(stats.pop("num_minibatches", 1))
+        algorithm.metrics.add_update(self.policy_id, env_steps, gradient_steps, agent_steps=agent_steps)
+        # With several objectives, those of the policy's.
+        given = {**settings, **settings.get(POLICY, {})}
+        used = {
+            name: given[setting]
+            for setting, name in _REPORTED_SETTINGS.items()
+            if setting in given and not isinstance(given[setting], Mapping)
+        }
+        if "lr" in stats:  # it has followed the KL
+            used["cur_lr"] = stats.pop("lr")
+        return {**stats, **used, **extra_stats, "policy_lag_updates": float(lag)}
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> dict[str, dict[str, np.ndarray]]:
+        """Name of a file -> its arrays."""
+        return {name: part.get_state() for name, part in self.saved.items()}
+
+    def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+        """Takes the files of `get_state` back.
+
+        Parts whose files are not there begin anew: of a policy that did not learn, or of a setting that is new.
+        """
+        for name, part in self.saved.items():
+            if name in files:
+                part.set_state(files[name])
+
+    def numbers(self) -> dict[str, Any]:
+        """JSON-able state that is no array, by name: counts, coefficients that adapt."""
+        return {}
+
+    def set_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Takes `numbers` back; of a policy that did not learn, or from an earlier version, some may be missing."""
+
+
+def _in_own_arrays(batch: SampleBatch) -> SampleBatch:
+    """The batch with copies of those columns that lie read-only in shared memory, or on a GPU."""
+
+    def own(column):
+        if not isinstance(column, np.ndarray):  # a tensor, of a replay there
+            return column.cpu().numpy()
+        return column if column.flags.writeable else column.copy()
+
+    return SampleBatch({name: own(column) for name, column in batch.items()}, policy_version=batch.policy_version)

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from itertools import chain
@@ -76,6 +76,8 @@ class Metrics:
         self.counters: Counter[str] = Counter()
         # Policy id -> its num_updates, num_grad_updates, num_steps_trained and, with several agents, num_steps_sampled.
         self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        # The same of all policies that were removed, and whose ids others may have.
+        self.removed: Counter[str] = Counter()
         # Agent -> its steps so far, of MOST_AGENTS and all others; empty where there is one agent.
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
@@ -100,6 +102,7 @@ class Metrics:
         self.training_steps = 0
         self._before = self.counters.copy()
         self._policies_before = {policy_id: each.copy() for policy_id, each in self.policies.items()}
+        self._removed_before = self.removed.copy()
         self._agents_before = self.agents.copy()
         # Policy id -> environment steps that it was trained on in this iteration.
         self._env_steps_trained: Counter[str] = Counter()
@@ -136,8 +139,13 @@ class Metrics:
         """`MetricsLogger.peek`, of values that were logged."""
         return self.logger.peek(key, *default)
 
-    def add_sample(self, report) -> None:
-        """Adds a worker's SampleReport."""
+    def add_sample(self, report, removed: Collection[str] = ()) -> None:
+        """Adds a worker's SampleReport.
+
+        Args:
+            report: the worker's.
+            removed: ids of policies in it that are no longer in the run.
+        """
         if report.logged is not None:
             self.logger.repeat(report.logged, ENV_RUNNERS)
         self.episodes.extend(report.episodes[-self.episodes.maxlen :])  # no others are kept
@@ -153,7 +161,8 @@ class Metrics:
             self._traffic.add(report.traffic, versions)
         self.counters["num_env_steps_sampled"] += report.env_steps
         for policy_id, steps in report.agent_steps.items():
-            self.policies[policy_id]["num_steps_sampled"] += steps
+            counted = self.removed if policy_id in removed else self.policies[policy_id]
+            counted["num_steps_sampled"] += steps
             self.counters["num_agent_steps_sampled"] += steps
         for agent, steps in report.agent_steps_by_agent.items():
             name = str(agent)
@@ -184,6 +193,11 @@ class Metrics:
         self._env_steps_trained[policy_id] += env_steps
         most = max(self._env_steps_trained.values())
         self.counters["num_env_steps_trained"] = self._before["num_env_steps_trained"] + most
+
+    def forget(self, policy_id: str) -> None:
+        """Counts a policy among those that were removed; another one with its id begins at 0."""
+        for counts, removed in ((self.policies, self.removed), (self._policies_before, self._removed_before)):
+            removed.update(counts.pop(policy_id, {}))
 
     def num_updates(self, policy_id: str) -> int:
         """Number of updates of a policy so far: the version of its weights."""
@@ -216,7 +230,9 @@ class Metrics:
         """The same of agents' steps. Where there is one agent, they are those of its environment."""
         if not self.agents:
             return self._env_steps(verb)
-        of_policies = [self._steps_of(policy_id, f"num_steps_{verb}") for policy_id in self.policies]
+        name = f"num_steps_{verb}"
+        of_policies = [self._steps_of(policy_id, name) for policy_id in self.policies]
+        of_policies.append((self.removed[name], self.removed[name] - self._removed_before[name]))
         return sum(total for total, _ in of_policies), sum(now for _, now in of_policies)
 
     def _steps_of(self, policy_id: str, name: str) -> tuple[int, int]:
@@ -377,6 +393,7 @@ class Metrics:
         return {
             "counters": dict(self.counters),
             "policies": {policy_id: dict(counters) for policy_id, counters in self.policies.items()},
+            **({"removed": dict(self.removed)} if self.removed else {}),
             "agents": dict(self.agents),
             # Media can be any object, so it is left out.
             "episodes": [_episode_to_json(episode) for episode in self.episodes],
@@ -393,6 +410,7 @@ class Metrics:
         only = {name: counters[name] for name in ("num_updates", "num_grad_updates")}
         saved = state.get("policies", {DEFAULT_POLICY: only | {"num_steps_trained": counters["num_env_steps_trained"]}})
         self.policies = defaultdict(Counter, {policy_id: Counter(each) for policy_id, each in saved.items()})
+        self.removed = Counter(state.get("removed", {}))
         self.agents = Counter(state.get("agents", {}))
         self.episodes.clear()
         self.episodes.extend(map(_episode_from_json, state["episodes"]))

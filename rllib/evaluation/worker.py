@@ -183,6 +183,10 @@ class Worker:
         """The state of the random streams of each environment, JSON-able."""
         return []
 
+    def takes_state(self, state: Any) -> bool:
+        """Whether a saved state is one of this kind of worker, with as many environments; that of others may be any."""
+        return _form(state) == _form(self.get_state())
+
     def set_state(self, state: list[dict]) -> None:
         """Restores what `get_state` returned."""
 
@@ -193,3 +197,9 @@ class Worker:
         """Closes the environments."""
         if self.stream is not None:
             self.stream.close()
+
+
+def _form(state: Any) -> list | None:
+    """Keys of the state of each environment; None for a state of another form."""
+    is_of_environments = isinstance(state, list) and all(isinstance(each, dict) for each in state)
+    return [sorted(each) for each in state] if is_of_environments else None

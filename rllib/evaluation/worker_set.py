@@ -408,12 +408,5 @@ def _restore_worker(worker, states: str, restores: int) -> None:
     worker.start_over(incarnation=seeding.incarnation(restores))
     saved = json.loads(states)
     own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    # Of as many environments, and of the same kind of worker; the state of another source has another form.
-    if _form(own) == _form(worker.get_state()):
+    if worker.takes_state(own):
         worker.set_state(own)
-
-
-def _form(state) -> list | None:
-    """Keys of the state of each environment; None for a state of another form."""
-    is_of_environments = isinstance(state, list) and all(isinstance(each, dict) for each in state)
-    return [sorted(each) for each in state] if is_of_environments else None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium import Space
+from gymnasium import Space, spaces
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.policies import with_settings
@@ -55,9 +55,7 @@ class Agents:
         trains: policy id, batch -> whether the policy learns from the batch.
         acting: ids of the policies by which agents act, in some probed episode; empty where the agents are not known.
         num_made: policies of the run so far, those that were removed included.
-        first_ids: ids of the policies that the run began with.
-        first_mapping: `mapping_data` of the mapping that it began with.
-        first_to_train: policies_to_train that it began with.
+        first: the agents as the run began; None: these.
     """
 
     environment: ExaminedAgents
@@ -70,9 +68,12 @@ class Agents:
     trains: Callable[[str, Any], bool]
     acting: frozenset[str]
     num_made: int
-    first_ids: frozenset[str]
-    first_mapping: Any
-    first_to_train: Any
+    first: "Agents | None" = None
+
+    @property
+    def beginning(self) -> "Agents":
+        """The agents as the run began."""
+        return self.first or self
 
     def nobody_learns(self, acted: Collection[str], episodes: int) -> bool:
         """Whether no agent seems to act by a policy that learns.
@@ -108,11 +109,12 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         found, num_slots = probed(mapping, specs, examined)
         spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
         by_hand = {
-            policy_id: hand_written(spec, *spaces[policy_id])
+            policy_id: hand_written(policy_id, spec, *spaces[policy_id])
             for policy_id, spec in specs.items()
             if spec.policy_class is not None
         }
-    learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
+        learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
+        check_fit(learned, found, examined)
     with config.blamed("policies_to_train", remedies=[{"policies_to_train": None}]):
         names, trains = trained(config.policies_to_train, specs, learned, found)
     overrides = {
@@ -130,9 +132,9 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         fixed=fixed_policies(mapping, examined),
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
-    to_train, first = config.policies_to_train, (frozenset(specs), mapping_data(mapping), config.policies_to_train)
+    to_train = config.policies_to_train
     parts = examined, specs, learned, overrides, mapping, to_train, settings, trains, frozenset(found), len(spaces)
-    return Agents(*parts, *first)
+    return Agents(*parts)
 
 
 # ------------------------------------------------------------------ policies
@@ -281,13 +283,54 @@ def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:
     return SpacesOfPolicies(pairs, PolicyMapping(given if callable(given) else TableMapping(given)))
 
 
-def hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
+def check_fit(
+    learned: Mapping[str, tuple[Space, Space]], found: Mapping[str, Sequence[AgentID]], examined: ExaminedAgents
+) -> None:
+    """Checks that networks can act for the agents that are mapped to them; bounds of Boxes may be others.
+
+    Args:
+        learned: policy id -> its spaces.
+        found: policy id -> its agents.
+        examined: agents of the environment.
+
+    Raises:
+        ValueError: if observations or actions of an agent have another form.
+    """
+    for policy_id, pair in learned.items():
+        for agent in found.get(policy_id, ()):
+            for kind, own, of_agent in zip(("observation", "action"), pair, examined.spaces[agent]):
+                if own != of_agent and _form(own) != _form(of_agent):
+                    raise ValueError(
+                        f"policy {policy_id!r} has the {kind} space {own}, but agent {agent!r}, which is mapped to it, "
+                        f"has {of_agent}. Map the agent to a policy with its spaces, or make one with them."
+                    )
+
+
+def _form(space: Space) -> Any:
+    """What has to be equal in two spaces for the same network."""
+    if isinstance(space, spaces.Box):
+        return space.shape
+    if isinstance(space, spaces.Tuple):
+        return [_form(part) for part in space.spaces]
+    if isinstance(space, spaces.Dict):
+        return {name: _form(part) for name, part in space.spaces.items()}
+    return repr(space)
+
+
+def hand_written(policy_id: str, spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
     """A factory of the object that acts.
 
     Raises:
-        ValueError: if its class is derived from that of networks.
+        ValueError: if it cannot act, or its class is derived from that of networks.
     """
     acts = spec.policy_class
+    is_network = inspect.isclass(acts) and issubclass(acts, Policy)
+    if not (is_network or callable(getattr(acts, "compute_actions", None))):
+        raise ValueError(
+            f"policy_class={acts!r:.80} of policy {policy_id!r} must be a class or an object with compute_actions("
+            "observations, state_batches=None, **kwargs), or None for the algorithm's own policy"
+        )
+    _settings_of(policy_id, spec.config or {})
     if inspect.isclass(acts):
         if issubclass(acts, Policy):
             raise ValueError(
@@ -304,6 +347,15 @@ def _itself(chooser: Any) -> Any:
     return chooser
 
 
+def _settings_of(policy_id: str, given: Any) -> Mapping[str, Any]:
+    """The settings of a policy as they were given, which have to be a dict."""
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"config={given!r:.80} of policy {policy_id!r} must be a dict of its own settings, such as {{'lr': 1e-3}}"
+        )
+    return given
+
+
 def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
     """Settings of a policy under their canonical names; those of the run are left out where they have its values.
 
@@ -311,7 +363,7 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
         ValueError: for another value of a setting of the run.
     """
     try:
-        own = type(config).overrides(**given)
+        own = type(config).overrides(**_settings_of(policy_id, given))
     except (TypeError, ValueError) as error:
         raise surrounded(error, after=f"These are settings of the policy {policy_id!r}.") from error
     of_policy = {name for name, setting in config.settings.items() if setting.of_policy}
@@ -323,6 +375,22 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
         advice = f"A policy's own settings can be {', '.join(sorted(of_policy))}."
         raise config.error(Mistake(problem, ("policies",), with_settings(config, policy_id, [rest]), advice))
     return {name: value for name, value in own.items() if name not in of_run}
+
+
+def listed(policies_to_train: Any) -> list:
+    """The ids in policies_to_train, where it names policies.
+
+    Raises:
+        ValueError: if it does not.
+    """
+    if isinstance(policies_to_train, str):
+        return [policies_to_train]
+    if not isinstance(policies_to_train, Collection):
+        raise ValueError(
+            f"policies_to_train={policies_to_train!r:.80} must be ids of policies, a function (policy_id, batch) -> "
+            "bool, or None for all"
+        )
+    return list(policies_to_train)
 
 
 def trained(
@@ -339,7 +407,7 @@ def trained(
         return learned.keys(), _always
     if callable(given):
         return learned.keys(), given
-    names = [given] if isinstance(given, str) else list(given)
+    names = listed(given)
     if not names:
         logger.warning("policies_to_train is empty: nothing is trained")
     elif found and set(found).isdisjoint(names):

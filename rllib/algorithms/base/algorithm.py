@@ -571,10 +571,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         theirs have seen is dropped, and rows of those that were removed are dropped from the batch.
         """
         with spans.span("take in"):
-            self.metrics.add_sample(report)
+            removed = self._removed_since(report)
+            self.metrics.add_sample(report, removed)
             for feature in self.features.values():
                 feature.take_in(report)
-            for policy_id in self._removed_since(report):
+            for policy_id in removed:
                 for by_policy in (report.filter_deltas, report.return_deltas, batch.policy_batches):
                     by_policy.pop(policy_id, None)
             for policy_id, delta in report.filter_deltas.items():

@@ -196,7 +196,6 @@ def saved_config(
     config_class: type[AlgorithmConfig],
     overrides: dict[str, Any],
     load_user_code: bool,
-    policy_ids: Collection[str] | None = None,
 ) -> AlgorithmConfig:
     """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
 
@@ -206,11 +205,10 @@ def saved_config(
         config_class: of the algorithm.
         overrides: settings to change.
         load_user_code: whether code of the user's was loaded.
-        policy_ids: of the policies that are taken, of several; None: all.
 
     Raises:
         CheckpointError: if it still names code of the user's that was not loaded, or, of another run, a place outside
-            of the run's directory to write to, or has no such policy.
+            of the run's directory to write to.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -235,8 +233,6 @@ def saved_config(
     elif isinstance(config.env, UserCode):
         config.environment(environment_class(config.env))
     config.environment(env_wrappers=_known_wrappers(config.env_wrappers))
-    if policy_ids is not None:
-        _take_policies(config, state, path, policy_ids)
     if isinstance(config.policies, Mapping):
         config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     _refuse_unloaded_code(config, path)
@@ -300,19 +296,46 @@ def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
     return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
 
 
-def _take_policies(config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]) -> None:
-    """Leaves out all policies but these."""
-    given = config.policies if isinstance(config.policies, Mapping) else {}
-    known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")} | given.keys())
+def take_policies(
+    state: State, path: str | os.PathLike, policy_ids: Collection[str], given: Mapping[str, Any]
+) -> None:
+    """Makes the saved run one that has begun with these of its policies, in their settings, and has changed nothing.
+
+    Args:
+        state: what read_checkpoint returned.
+        path: where it was read, for messages.
+        policy_ids: of the policies.
+        given: settings that are given in the place of the saved ones.
+
+    Raises:
+        CheckpointError: if there is no such policy, or the mapping names others.
+    """
+    own, settings = state["algorithm.json"], state["config.json"]
+    changes, own["agents"] = own["agents"], {}
+    first = settings["policies"] if isinstance(settings["policies"], Mapping) else {}
+    there = {name.split("/")[1] for name in state if name.startswith("policies/")}
+    gone = {*changes.get("removed", ())} - there
+    specs = {**{i: spec for i, spec in first.items() if i not in gone}, **changes.get("policies", {})}
+    known = sorted(there | specs.keys())
+    if not isinstance(policy_ids, Collection):
+        raise CheckpointError(f"policy_ids={policy_ids!r:.80} must be ids of policies; there are {', '.join(known)}")
     wanted = [policy_ids] if isinstance(policy_ids, str) else list(policy_ids)
     for policy_id in wanted:
         if policy_id not in known:
             raise CheckpointError(
                 f"policy_ids names {policy_id!r}, but the checkpoint {os.fspath(path)} has {', '.join(known)}"
             )
-    config.multi_agent(policies={policy_id: given.get(policy_id) for policy_id in wanted})
-    if isinstance(config.policies_to_train, list | tuple | set | frozenset):
-        config.multi_agent(policies_to_train=[each for each in config.policies_to_train if each in wanted])
+    settings["policies"] = {policy_id: specs.get(policy_id) for policy_id in wanted}
+    settings |= {name: changes[name] for name in _ARGUMENTS if name in changes}
+    if isinstance(settings["policies_to_train"], list | tuple | set | frozenset):
+        settings["policies_to_train"] = [each for each in settings["policies_to_train"] if each in wanted]
+    mapping = settings["policy_mapping_fn"]
+    left = sorted({*mapping.values()} - {*wanted}) if isinstance(mapping, Mapping) else []
+    if left and "policy_mapping_fn" not in given:
+        raise CheckpointError(
+            f"policy_ids={wanted} leaves out {', '.join(map(repr, left))}, which the saved policy_mapping_fn names: "
+            f"from_checkpoint(path, policy_ids={wanted}, policy_mapping_fn=...) says who acts by these."
+        )
 
 
 def _known_policy(value):

@@ -1,15 +1,17 @@
 """The agents of a run after policies were added, removed, frozen or mapped anew."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rllib.algorithms.base.agents import (
     Agents,
     PolicyMapping,
+    check_fit,
     check_policy_id,
     fixed_policies,
     hand_written,
+    listed,
     make_mapping,
     mapping_data,
     own_settings,
@@ -39,7 +41,7 @@ def with_policy(
     mapping = agents.mapping
     if policy_mapping_fn is not None:
         mapping = make_mapping(policy_mapping_fn, specs, agents.environment)
-    return _changed(agents, config, specs, mapping, policies_to_train)
+    return _changed(agents, config, specs, mapping, agents.to_train if policies_to_train is None else policies_to_train)
 
 
 def without_policy(
@@ -58,15 +60,17 @@ def without_policy(
         raise ValueError(f"{policy_id!r} is the only policy of this run, and cannot be removed")
     given = agents.mapping.function if policy_mapping_fn is None else policy_mapping_fn
     mapping = make_mapping(given, specs, agents.environment)
-    if policies_to_train is None and not (agents.to_train is None or callable(agents.to_train)):
-        policies_to_train = [each for each in agents.to_train if each != policy_id]
+    if policies_to_train is None:
+        policies_to_train = agents.to_train
+        if not (policies_to_train is None or callable(policies_to_train)):
+            policies_to_train = [each for each in listed(policies_to_train) if each != policy_id]
     return _changed(agents, config, specs, mapping, policies_to_train)
 
 
 def with_mapping(agents: Agents, config: AlgorithmConfig, policy_mapping_fn: Any) -> Agents:
     """The agents with another mapping to the same policies."""
     mapping = make_mapping(policy_mapping_fn, agents.specs, agents.environment)
-    return _changed(agents, config, agents.specs, mapping, None)
+    return _changed(agents, config, agents.specs, mapping, agents.to_train)
 
 
 def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any) -> Agents:
@@ -74,14 +78,60 @@ def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any
     return _changed(agents, config, agents.specs, agents.mapping, policies_to_train)
 
 
+def restored(agents: Agents, config: AlgorithmConfig, changes: Mapping[str, Any], kept: Collection[str] = ()) -> Agents:
+    """The agents of a run that has made these changes since it began, whatever this one has changed.
+
+    Args:
+        agents: of this run, which began as that one.
+        config: of this run.
+        changes: as `changes_of` returns them.
+        kept: names of further changes of that run, in whose place this one keeps its own.
+    """
+    first, numbers_now = agents.beginning, agents.settings.numbers
+    own = {policy_id: spec for policy_id, spec in agents.specs.items() if _was_added(agents, policy_id)}
+    added, numbered = changes.get("policies", {}), changes.get("numbers", {})
+    if "policies" in kept:
+        added, numbered = own, numbers_now
+    gone = {*changes.get("removed", ()), *added}
+    specs = {policy_id: spec for policy_id, spec in first.specs.items() if policy_id not in gone} | dict(added)
+    numbers = {i: first.settings.numbers[i] for i in specs if i not in added}
+    # Earlier checkpoints have no numbers.
+    numbers |= {i: numbered.get(i, number) for number, i in enumerate(added, len(first.specs))}
+    # Policies that this run has, or began with.
+    has = {i: agents.settings for i in specs if numbers_now.get(i) == numbers[i]}
+    had = {i: first.settings for i in specs if i not in added} | has
+    settings = replace(
+        agents.settings,
+        spaces={i: of.spaces[i] for i, of in had.items()},
+        hand_written={i: of.hand_written[i] for i, of in had.items() if i in of.hand_written},
+        numbers=numbers,
+        num_slots=changes.get("num_slots", first.settings.num_slots),
+    )
+    made = max(changes.get("num_made", 0), len(first.specs), *(number + 1 for number in numbers.values()))
+    mapping, to_train = first.mapping, changes.get("policies_to_train", first.to_train)
+    if "policy_mapping_fn" in changes:
+        mapping = make_mapping(changes["policy_mapping_fn"], specs, agents.environment)
+    elif "policy_mapping_fn" in kept:
+        mapping = agents.mapping
+    if "policies_to_train" in kept:
+        to_train = agents.to_train
+    base = replace(agents, settings=settings, num_made=made, first=first)
+    return _changed(base, config, specs, mapping, to_train)
+
+
+def _was_added(agents: Agents, policy_id: str) -> bool:
+    """Whether a policy has come after the run began."""
+    return agents.settings.numbers[policy_id] >= len(agents.beginning.specs)
+
+
 def _changed(
     agents: Agents,
     config: AlgorithmConfig,
     specs: Mapping[str, PolicySpec],
     mapping: PolicyMapping,
-    policies_to_train: Any,
+    to_train: Any,
 ) -> Agents:
-    """The agents with these policies and this mapping; policies_to_train of None keeps what there is."""
+    """The agents with these policies and this mapping, of which these learn."""
     examined = agents.environment
     found, num_slots = probed(mapping, specs, examined)
     settings = agents.settings
@@ -90,12 +140,12 @@ def _changed(
         for policy_id, spec in specs.items()
     }
     by_hand = {
-        policy_id: settings.hand_written.get(policy_id) or hand_written(spec, *spaces[policy_id])
+        policy_id: settings.hand_written.get(policy_id) or hand_written(policy_id, spec, *spaces[policy_id])
         for policy_id, spec in specs.items()
         if spec.policy_class is not None
     }
     learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
-    to_train = agents.to_train if policies_to_train is None else policies_to_train
+    check_fit(learned, found, examined)
     names, trains = trained(to_train, specs, learned, found)
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
     # No number is given twice: by it workers know a policy from an earlier one with its id.
@@ -112,9 +162,8 @@ def _changed(
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
         fixed=fixed_policies(mapping, examined),
     )
-    first = agents.num_made + len(new), agents.first_ids, agents.first_mapping, agents.first_to_train
     parts = examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, frozenset(found)
-    return Agents(*parts, *first)
+    return Agents(*parts, agents.num_made + len(new), agents.beginning)
 
 
 # ------------------------------------------------------------------ checkpoints
@@ -125,20 +174,27 @@ def changes_of(agents: Agents | None) -> dict[str, Any]:
 
     Returns:
         "policies", id -> PolicySpec of those that were added, with their "numbers" by id; "removed", ids of those that
-        the run began with; "num_made"; "policy_mapping_fn" and "policies_to_train", where they are others.
+        the run began with; "num_made"; "policy_mapping_fn", "policies_to_train" and "num_slots", where they are others.
     """
     if agents is None:
         return {}
     changes: dict[str, Any] = {}
-    numbers = {i: number for i, number in agents.settings.numbers.items() if number >= len(agents.first_ids)}
-    if added := {policy_id: spec for policy_id, spec in agents.specs.items() if policy_id in numbers}:
-        changes |= {"policies": added, "numbers": numbers}
-    if removed := sorted(agents.first_ids - (agents.specs.keys() - added.keys())):
+    settings, first = agents.settings, agents.beginning
+    added = {
+        policy_id: replace(spec, **dict(zip(("observation_space", "action_space"), settings.spaces[policy_id])))
+        for policy_id, spec in agents.specs.items()
+        if _was_added(agents, policy_id)
+    }
+    if added:
+        changes |= {"policies": added, "numbers": {policy_id: settings.numbers[policy_id] for policy_id in added}}
+    if removed := sorted(first.specs.keys() - (agents.specs.keys() - added.keys())):
         changes["removed"] = removed
-    if agents.num_made > len(agents.first_ids):
+    if agents.num_made > len(first.specs):
         changes["num_made"] = agents.num_made
-    if (mapping := mapping_data(agents.mapping)) != agents.first_mapping:
+    if (mapping := mapping_data(agents.mapping)) != mapping_data(first.mapping):
         changes["policy_mapping_fn"] = mapping
-    if agents.to_train != agents.first_to_train:
+    if agents.to_train != first.to_train:
         changes["policies_to_train"] = agents.to_train
+    if settings.num_slots != first.settings.num_slots:
+        changes["num_slots"] = dict(settings.num_slots)
     return changes

@@ -1,7 +1,6 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
-import dataclasses
 import functools
 import importlib
 import logging
@@ -28,6 +27,7 @@ from rllib.algorithms.base.from_checkpoint import (
     saved_class,
     saved_config,
     saved_config_class,
+    take_policies,
     without_environment,
 )
 from rllib.algorithms.base.sources import Source
@@ -217,7 +217,8 @@ class Saving:
                 is taken.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
             config: the same by another name; of a config object, what differs from its defaults.
-            policy_ids: of the policies to take, of several; None: all.
+            policy_ids: of the policies to take, of several, with their settings; None: all. The mapping must name no
+                others.
             policy_mapping_fn, policies_to_train: settings of `.multi_agent` in the place of the saved ones. A policy
                 that learns from now on starts with a new optimizer.
             load_user_code: also import the functions and other classes that the settings name, and unpickle those that
@@ -237,13 +238,11 @@ class Saving:
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
         given = {name: value for name, value in given.items() if value is not None}
         changes = {**(config or {}), **(overrides or {}), **given}
-        if policy_ids is not None:
-            state["algorithm.json"]["agents"] = {}
         with naming_damage(checkpoint_path):
+            if policy_ids is not None:
+                take_policies(state, checkpoint_path, policy_ids, changes)
             keep_changes(state, checkpoint_path, changes)
-        algorithm = algorithm_class(
-            saved_config(state, checkpoint_path, config_class, changes, load_user_code, policy_ids)
-        )
+        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
         try:
             with naming_damage(checkpoint_path):
                 algorithm.set_state(state)
@@ -394,44 +393,21 @@ class Saving:
 
     def _change_policies(self, state: dict[str, Any]) -> None:
         """Adds, removes and maps policies as the saved run has done while it went on."""
-        changes = loaded_changes(state["algorithm.json"]["agents"])
-        networks = {}
-        for policy_id in changes.get("policies", {}):
-            if (place := f"policies/{policy_id}") + "/policy.json" in state:
-                files = state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"]
-                networks[policy_id] = Policy.from_files(*files, place)
-        numbers, mapping = changes.get("numbers", {}), changes.get("policy_mapping_fn")
-        added = changes.get("policies", {}).items()
-        # Policies with the ids of others that were removed: they come after the removal, when a third one acts.
-        renewed = [i for i, _ in added if i in self.agents.specs and self.policy_number(i) != numbers.get(i, -1)]
-        for policy_id, spec in added:
-            if policy_id not in self.agents.specs:
-                self._add_again(policy_id, spec, networks.get(policy_id), numbers)
-        if renewed:
-            mapping = self.agents.mapping.function if mapping is None else mapping
-            for policy_id in renewed:
-                self.remove_policy(policy_id, policy_mapping_fn=self._another_than(renewed))
-            for policy_id in renewed:
-                self._add_again(policy_id, changes["policies"][policy_id], networks.get(policy_id), numbers)
-        if mapping is not None:
-            self.set_policy_mapping_fn(mapping)
-        if "policies_to_train" in changes:
-            self.set_policies_to_train(changes["policies_to_train"])
-        for policy_id in changes.get("removed", ()):
-            if policy_id in self.agents.specs and policy_id not in numbers:
-                self.remove_policy(policy_id)
-        self.agents = dataclasses.replace(self.agents, num_made=changes.get("num_made", self.agents.num_made))
-
-    def _add_again(self, policy_id: str, spec: Any, policy: Policy | None, numbers: Mapping[str, int]) -> None:
-        """Adds a policy that the saved run had added, with its number there."""
-        number = numbers.get(policy_id, self.agents.num_made)
-        self.agents = dataclasses.replace(self.agents, num_made=number)
-        of_agents = {"observation_space": spec.observation_space, "action_space": spec.action_space}
-        self.add_policy(policy_id, spec.policy_class, policy, **of_agents, config=spec.config)
-
-    def _another_than(self, policy_ids: Collection[str]) -> dict[str, str]:
-        """A mapping of all agents to a policy that is none of these."""
-        return {"*": next(each for each in self.agents.specs if each not in policy_ids)}
+        saved = state["algorithm.json"]["agents"]
+        changes = loaded_changes(saved)
+        agents = self._policy_changes.restored(self.agents, self.config, changes, saved.keys() - changes.keys())
+        before, numbers = self.agents.settings, agents.settings.numbers
+        for policy_id, number in before.numbers.items():
+            if numbers.get(policy_id) != number:
+                self._leave(policy_id)
+        for policy_id in agents.spaces:
+            if policy_id not in self.policies:
+                self._enter(policy_id, agents, _saved_network(state, policy_id), None)
+        for policy_id in agents.spaces:  # in the saved run's order
+            self.policies[policy_id] = self.policies.pop(policy_id)
+        if agents.settings != before:
+            self._go_on_with(agents)
+        self.agents = agents
 
     def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
         if "bit_generator" in saved:  # of an earlier version, which had one for all policies
@@ -473,6 +449,13 @@ class Saving:
             },
         }
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
+
+
+def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:
+    """A policy of a checkpoint's files; None for one that is not there."""
+    if (place := f"policies/{policy_id}") + "/policy.json" not in state:
+        return None
+    return Policy.from_files(state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"], place)
 
 
 def _of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,21 +68,21 @@ class SeveralAgents(Acting):
             ValueError: if the id is taken, the spaces are not known, or the run has one agent.
         """
         tell_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
+        for name, given, kind in (("policy", policy, Policy), ("policy_state", policy_state, Mapping)):
+            if not (given is None or isinstance(given, kind)):
+                wanted = "a Policy" if kind is Policy else "what Policy.get_state() returns"
+                raise ValueError(f"add_policy({policy_id!r}, {name}={given!r:.80}): it must be {wanted}, or None")
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
         agents = self._several_agents()
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.with_policy(agents, self.config, policy_id, spec, *changes)
-        settings = self._rollout_settings
         try:
             made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
             with naming_settings(self.config):
                 self._go_on_with(changed)
         except BaseException:  # the run goes on without the policy
-            self.agents, self._rollout_settings = agents, settings
-            if policy_id in self.trainees:
-                self.end_training(policy_id)
             self._leave(policy_id)
             raise
         return made
@@ -103,13 +103,18 @@ class SeveralAgents(Acting):
         tell_arguments("remove_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
-        self._leave(policy_id)
         self._go_on_with(changed)
+        self._leave(policy_id)
 
     def _leave(self, policy_id: str) -> None:
         """Drops a policy and what is kept by its id, which may be another one's later."""
+        if policy_id in self.trainees:
+            self.end_training(policy_id)
         for of_policies in (self.policies, self._inferences, self._policy_configs):
             of_policies.pop(policy_id, None)
+        left = {each: own for each, own in self._rollout_settings.policies.items() if each != policy_id}
+        self._rollout_settings = replace(self._rollout_settings, policies=left)
+        self.metrics.forget(policy_id)
 
     def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
         """Sets who acts by which policy in episodes that begin from now on."""
@@ -117,7 +122,11 @@ class SeveralAgents(Acting):
         self._go_on_with(self._policy_changes.with_mapping(agents, self.config, policy_mapping_fn))
 
     def set_policies_to_train(self, policies_to_train: Any) -> None:
-        """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes."""
+        """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes.
+
+        Args:
+            policies_to_train: as in `.multi_agent()`: their ids, a function, or None for all.
+        """
         agents = self._several_agents()
         self._go_on_with(self._policy_changes.with_trained(agents, self.config, policies_to_train))
 
@@ -162,18 +171,25 @@ class SeveralAgents(Acting):
         return policy
 
     def _go_on_with(self, agents: "Agents") -> None:
-        """Learners, workers and evaluation go on with these agents."""
-        before, self.agents = list(self.trainees), agents
-        policies = {
-            policy_id: self._rollout_settings.policies.get(policy_id) or self._policy_settings(policy_id)
-            for policy_id in self.policies
-        }
-        self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
-        self._refuse_memory()
-        for policy_id in self._trained_ids():
-            if policy_id not in self.trainees:
-                self.begin_training(policy_id)
-        for policy_id in before:
+        """Learners, workers and evaluation go on with these agents; if one of them cannot learn, with those before."""
+        before, trained = (self.agents, self._rollout_settings), list(self.trainees)
+        self.agents = agents
+        try:
+            policies = {
+                policy_id: self._rollout_settings.policies.get(policy_id) or self._policy_settings(policy_id)
+                for policy_id in agents.spaces
+            }
+            self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
+            self._refuse_memory()
+            for policy_id in self._trained_ids():
+                if policy_id not in trained:
+                    self.begin_training(policy_id)
+        except BaseException:
+            self.agents, self._rollout_settings = before
+            for policy_id in self.trainees.keys() - set(trained):
+                self.end_training(policy_id)
+            raise
+        for policy_id in trained:
             if policy_id not in agents.settings.trained:
                 self.end_training(policy_id)
         self.workers.change_settings(self._rollout_settings)

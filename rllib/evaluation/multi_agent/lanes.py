@@ -179,8 +179,9 @@ class ChoosingSlots(ActingSlots):
         # Not by policy.noise, which explores as the policy did when it learned, where it explores no more.
         nothing = np.zeros_like(policy.distribution.noise(np.random.default_rng(), num_slots, **exploration))
         self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
-        # Number of noises used, of NOISE_STEPS that are drawn for a slot at once.
+        # Number of noises used, of NOISE_STEPS that are drawn for a slot at once, and the stream before they were.
         self._used = np.full(num_slots, NOISE_STEPS)
+        self._drawn_from: list[Any] = [None] * num_slots
 
     def act(self, step: int = 0) -> None:
         """Chooses the actions of the slots that act.
@@ -206,12 +207,34 @@ class ChoosingSlots(ActingSlots):
     def _drawn(self, slots: np.ndarray) -> np.ndarray:
         """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
         for slot in slots[self._used[slots] == NOISE_STEPS].tolist():
-            self._noise[:, slot] = self.policy.distribution.noise(self._rngs[slot], NOISE_STEPS, **self._exploration)
+            self._draw(slot)
             self._used[slot] = 0
         noise = np.zeros_like(self._noise[0])
         noise[slots] = self._noise[self._used[slots], slots]
         self._used[slots] += 1
         return noise
+
+    def _draw(self, slot: int) -> None:
+        rng = self._rngs[slot]
+        self._drawn_from[slot] = rng.bit_generator.state
+        self._noise[:, slot] = self.policy.distribution.noise(rng, NOISE_STEPS, **self._exploration)
+
+    def get_state(self) -> list[dict]:
+        """Random stream of each slot, and which of its numbers are used; JSON-able."""
+        state = _states_of(self._rngs or [])
+        for each, drawn_from, used in zip(state, self._drawn_from, self._used.tolist()):
+            if used < NOISE_STEPS:
+                each |= {"drawn_from": drawn_from, "used": used}
+        return state
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned, or the streams of a policy that learned."""
+        for slot, (rng, saved) in enumerate(zip(self._rngs or [], state)):
+            self._used[slot] = saved.get("used", NOISE_STEPS)
+            if "used" in saved:
+                rng.bit_generator.state = saved["drawn_from"]
+                self._draw(slot)
+        _set_states(self._rngs or [], state)
 
     def _check_masks(self, slots: np.ndarray) -> None:
         without = self.policy.without_choice(self.observations[slots])
@@ -575,6 +598,17 @@ class RecordingSlots(ActingSlots):
         batch = concatenate(self._action_space, [action], create_empty_array(self._action_space, 1))
         self.fragment[sb.ACTIONS][self._num_rows - 1, slot] = self.lane.mapper.to_policy(batch)[0]
 
+    def get_state(self) -> list[dict]:
+        """Random stream and exploration of each slot, JSON-able."""
+        return self.lane.get_state()
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned; of a policy that did not learn, its streams."""
+        if all("exploration" in saved for saved in state):
+            self.lane.set_state(state)
+        else:
+            _set_states(self.lane.rngs, state)
+
     def take_over(self, other: "RecordingSlots", slots: np.ndarray) -> None:
         """Takes over the slots of a lane that has fewer, after the end of its fragment."""
         super().take_over(other, slots)
@@ -753,12 +787,29 @@ class HandWrittenSlots:
         """Takes over the states of the slots of a lane of the policy that has fewer."""
         self._states = {int(slots[slot]): state for slot, state in other._states.items()}
 
+    def get_state(self) -> list[dict]:
+        """Random stream of each slot, JSON-able."""
+        return _states_of(self._rngs)
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned."""
+        _set_states(self._rngs, state)
+
     def start_over(self) -> None:
         """Drops the running episodes."""
         self.acting, self._seen_slots, self._seen, self._states = [], [], [], {}
 
 
 Slots = RecordingSlots | ChoosingSlots | HandWrittenSlots
+
+
+def _states_of(rngs: Sequence[np.random.Generator]) -> list[dict]:
+    return [{"rng": rng.bit_generator.state} for rng in rngs]
+
+
+def _set_states(rngs: Sequence[np.random.Generator], state: Sequence[Mapping[str, Any]]) -> None:
+    for rng, saved in zip(rngs, state):
+        rng.bit_generator.state = saved["rng"]
 
 
 def _names(function: Callable, argument: str) -> bool:

@@ -221,6 +221,16 @@ class Seating:
             if id(lane) not in used:
                 lane.receive()
 
+    def number_anew(self, key: tuple[int, ...]) -> None:
+        """Lets the environments count their episodes from 0 again, and draw for them from other random streams.
+
+        Args:
+            key: as `episode_key` of the constructor.
+        """
+        self._key = key
+        for each in self.seats:
+            each.number = -1
+
     def start_over(self) -> None:
         """Drops the running episodes."""
         for each in self.seats:

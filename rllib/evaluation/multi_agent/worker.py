@@ -58,6 +58,8 @@ class MultiAgentWorker(Worker):
         self._num_slots = self.settings.agents.first_slots()
         self._hand_written = self.settings.agents.make_hand_written()
         self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
+        # What tells the random streams of the episodes from those before a restore.
+        self._episode_key = (incarnation,)
         self._hooks = AgentEpisodeHooks(self.callbacks, self)
         self._seat()
 
@@ -84,7 +86,7 @@ class MultiAgentWorker(Worker):
             self._indices,
             self._num_slots,
             self._make_slots,
-            episode_key=(self._incarnation,),
+            episode_key=self._episode_key,
             events=self._hooks if self._hooks.follows_episodes else None,
             seats_class=self.seats_class,
         )
@@ -160,6 +162,10 @@ class MultiAgentWorker(Worker):
         """Doubles the slots of a policy, more of whose agents are in one environment; all episodes start over."""
         before = self._cut_all()
         double_slots(self._num_slots, policy_id)
+        for removed in self._num_slots.keys() - self.settings.agents.spaces.keys():  # whose episodes end by this
+            self._num_slots.pop(removed)
+            self.policies.pop(removed, None)
+            self._hand_written.pop(removed, None)
         self._seating.place(self._num_slots)
         self._go_on_from(before)
 
@@ -273,16 +279,39 @@ class MultiAgentWorker(Worker):
             lane.lane.merge(report.filter_deltas.get(policy_id), report.return_deltas.get(policy_id))
 
     def get_state(self) -> list[dict]:
-        """Random stream and exploration of each slot, policy by policy; of those that were removed none."""
-        lanes = {i: lane for i, lane in self._recording.items() if i in self.settings.agents.spaces}
-        return [{"policy": i, **each} for i, lane in lanes.items() for each in lane.lane.get_state()]
+        """Random stream and exploration of each slot, policy by policy, and the newest episode of each environment.
+
+        There is nothing of policies that were removed.
+        """
+        known = self.settings.agents.spaces
+        lanes = {i: lane for i, lane in sorted(self._seating.lanes.items()) if i in known}
+        of_slots = [
+            {"policy": i, "slots": self._num_slots[i], **each} for i, lane in lanes.items() for each in lane.get_state()
+        ]
+        return [*of_slots, *({"episode": seats.number} for seats in self._seats)]
 
     def set_state(self, state: list[dict]) -> None:
-        """Restores the state that `get_state` returned."""
-        for policy_id, lane in self._recording.items():
-            own = [each for each in state if each["policy"] == policy_id]
-            if len(own) == lane.num_slots:
-                lane.lane.set_state(own)
+        """Restores the state that `get_state` returned, with as many slots; after `start_over`."""
+        lanes, by_policy = self._seating.lanes, {}
+        for each in state:
+            if "policy" in each:
+                by_policy.setdefault(each["policy"], []).append(each)
+        for seats, number in zip(self._seats, [each["episode"] for each in state if "episode" in each]):
+            seats.number = number
+        # Earlier checkpoints do not say how many slots there are in an environment.
+        slots = {i: own[0].get("slots", self._num_slots.get(i)) for i, own in by_policy.items() if i in lanes}
+        fitting = {i: count for i, count in slots.items() if len(by_policy[i]) == count * len(self._indices)}
+        if self._dense is None and any(count != self._num_slots[i] for i, count in fitting.items()):
+            self._num_slots.update(fitting)
+            self._seating.place(self._num_slots)
+        for policy_id in fitting:
+            if self._num_slots[policy_id] == fitting[policy_id]:
+                self._seating.lanes[policy_id].set_state(by_policy[policy_id])
+
+    def takes_state(self, state: Any) -> bool:
+        """Whether a saved state is one of this kind of worker; `set_state` takes what fits of it, by policy."""
+        is_of_slots = isinstance(state, list) and all(isinstance(each, dict) for each in state)
+        return is_of_slots and all("policy" in each or "episode" in each for each in state)
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; arguments as for RolloutWorker."""
@@ -293,6 +322,8 @@ class MultiAgentWorker(Worker):
         self._drop_removed()
         if incarnation is not None:
             self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
+            self._episode_key = (incarnation,)
+            self._seating.number_anew(self._episode_key)
 
     # ------------------------------------------------------------------ sampling
 

@@ -26,6 +26,7 @@ from rllib.algorithms.trpo import TRPOConfig
 from rllib.env.external import ExternalMultiAgentEnv
 from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
 from tests.generated.worlds import Worlds
@@ -582,3 +583,167 @@ def test_intrinsic_rewards_of_one_policy_alone_are_refused():
     config = poles(policies={"main": PolicySpec(config={"exploration_config": RND}), "z": None})
     with pytest.raises(ValueError, match="'main' explores by RND and the run by StochasticSampling"):
         config.multi_agent(policy_mapping_fn=first_and("z")).build()
+
+
+# ------------------------------------------------------------------ restores at any time, and wrong arguments
+
+
+def ids_and_counts(algo):
+    agents, counts = algo.agents, {each: dict(of) for each, of in algo.metrics.policies.items() if of.total()}
+    mapping = [agents.mapping(agent, None) for agent in agents.environment.agents]
+    return list(algo.policies), sorted(algo.trainees), mapping, dict(agents.settings.numbers), counts
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_goes_back_to_what_it_was(workers, tmp_path):
+    """Whatever has been changed since, restore() and from_checkpoint() go on in the same way."""
+    with poles(workers, policies=["p", "z"], policy_mapping_fn={"0": "p", "1": "z"}).build() as algo:
+        algo.train()
+        paths = {"first": algo.save(tmp_path / "first")}
+        algo.set_policies_to_train(["p"])
+        algo.train()
+        paths["frozen"] = algo.save(tmp_path / "frozen")
+        algo.add_policy("random", RandomPolicy, policy_mapping_fn={"0": "p", "1": "random"})
+        algo.train()
+        paths["by hand"] = algo.save(tmp_path / "by hand")
+        for policy_id in ("p", "z"):  # all that the run began with are others now
+            algo.remove_policy(policy_id, policy_mapping_fn="random" if policy_id == "p" else {"0": "p", "1": "random"})
+            algo.add_policy(policy_id, policy_mapping_fn={"0": policy_id, "1": "random"}, policies_to_train=None)
+        algo.set_policy_mapping_fn({"0": "p", "1": "z"})
+        algo.remove_policy("random", policies_to_train=["p", "z"])
+        algo.train()
+        paths["others"] = algo.save(tmp_path / "others")
+        for path in (paths[name] for name in ("others", "first", "by hand", "frozen", "others")):
+            algo.restore(path)
+            with type(algo).from_checkpoint(path) as other:
+                assert ids_and_counts(algo) == ids_and_counts(other)
+                for each in (algo, other):
+                    each.train()
+                assert all_weights(algo) == all_weights(other)
+
+
+def test_a_hand_written_policy_is_restored_among_agents_of_other_spaces(tmp_path):
+    with Mixed.config().build() as algo:
+        algo.add_policy("random", RandomPolicy, policy_mapping_fn={"a": "random", "b": "b"})
+        algo.add_policy("c", policy_mapping_fn={"a": "c", "b": "b"})  # and "random" acts no more
+        with type(algo).from_checkpoint(algo.save(tmp_path)) as other:
+            assert ids_and_counts(algo) == ids_and_counts(other)
+            other.train()
+
+
+class Mixed(Steps):
+    """Observations of "b" have two numbers."""
+
+    observation_space = None
+
+    def __init__(self, config):
+        self.action_space = None
+        self.observation_spaces = {"a": Box(0, 10, (1,)), "b": Box(0, 10, (2,))}
+        self.action_spaces = {"a": Discrete(2), "b": Discrete(2)}
+
+    @staticmethod
+    def seen(both):
+        return {"a": both["a"], "b": np.repeat(both["b"], 2)}
+
+    def reset(self, *, seed=None, options=None):
+        seen, infos = super().reset(seed=seed)
+        return self.seen(seen), infos
+
+    def step(self, action_dict):
+        seen, *others = super().step(action_dict)
+        return self.seen(seen), *others
+
+    @classmethod
+    def config(cls):
+        return poles(policies="own").environment(cls)
+
+
+def test_a_policy_acts_for_agents_of_its_spaces_alone():
+    with Mixed.config().build() as algo:
+        unfit = r"policy '.' has the observation space Box.*\(2,\).*, but agent 'a'.*\(1,\)"
+        with pytest.raises(ValueError, match=unfit):
+            algo.set_policy_mapping_fn("b")
+        with pytest.raises(ValueError, match=unfit):
+            algo.add_policy("c", policy=algo.get_policy("b"), policy_mapping_fn={"a": "c", "b": "b"})
+        algo.train()
+    spec = PolicySpec(observation_space=Box(0, 1, (2,)), action_space=Discrete(2))
+    with pytest.raises(ValueError, match=unfit):
+        Mixed.config().multi_agent(policies={"a": spec, "b": None}).build()
+
+
+def test_all_policies_are_thawed():
+    with poles(policies=["p", "z"], policy_mapping_fn={"0": "p", "1": "z"}, policies_to_train=["p"]).build() as algo:
+        algo.set_policies_to_train(None)
+        assert sorted(algo.trainees) == ["p", "z"]
+
+
+def test_a_change_that_fails_changes_nothing(monkeypatch):
+    with poles(policies=["p", "z"], policy_mapping_fn={"0": "p", "1": "z"}, policies_to_train=["p"]).build() as algo:
+        begin = type(algo).begin_training
+
+        def fail(self, policy_id):
+            begin(self, policy_id)
+            raise MemoryError
+
+        monkeypatch.setattr(type(algo), "begin_training", fail)
+        before, learner = ids_and_counts(algo), algo.learner
+        for change in (
+            lambda: algo.set_policies_to_train(["z"]),
+            lambda: algo.add_policy("new", policies_to_train=["new"]),
+            lambda: algo.remove_policy("p", policy_mapping_fn="z", policies_to_train=["z"]),
+        ):
+            with pytest.raises(MemoryError):
+                change()
+            assert ids_and_counts(algo) == before and algo.agents.to_train == ["p"] and algo.learner is learner
+        algo.train()
+
+
+def test_counts_of_a_removed_policy_are_not_those_of_the_next_one(tmp_path):
+    with poles(policies=["p", "z"], policy_mapping_fn={"0": "p", "1": "z"}).build() as algo:
+        before = algo.train()
+        algo.remove_policy("z", policy_mapping_fn="p")
+        result = algo.train()
+        assert result["policy_steps_sampled"].keys() == {"p"}
+        algo.add_policy("z", policy_mapping_fn={"0": "p", "1": "z"})
+        assert algo.metrics.num_updates("z") == 0
+        after = algo.train()
+        now = after["info"]["learner"]["z"]
+        assert now["num_agent_steps_trained_lifetime"] == now["num_agent_steps_trained"]
+        total = after["num_agent_steps_sampled"]
+        assert total == sum(after["policy_steps_sampled"].values()) + before["policy_steps_sampled"]["z"]
+        with type(algo).from_checkpoint(algo.save(tmp_path)) as other:
+            assert other.train()["num_agent_steps_trained"] > total
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"policy": 3}, "policy=3.*must be a Policy"),
+        ({"policy_cls": 3}, "policy_class=3 of policy 'new' must be a class or an object with compute_actions"),
+        ({"policy_cls": int}, "must be a class or an object with compute_actions"),
+        ({"policy_state": 3}, "policy_state=3.*must be what Policy.get_state"),
+        ({"config": 3}, "config=3 of policy 'new' must be a dict"),
+        ({"policies_to_train": 3}, "policies_to_train=3 must be ids of policies, a function"),
+    ],
+)
+def test_wrong_arguments_of_a_new_policy_are_told(given, says):
+    with poles(policies=["main"]).build() as algo:
+        with pytest.raises(ValueError, match=says):
+            algo.add_policy("new", **given)
+        assert list(algo.policies) == list(algo.trainees) == ["main"]
+
+
+def test_rows_of_a_removed_policy_are_still_postprocessed():
+    heard = []
+
+    class Listening(DefaultCallbacks):
+        def on_postprocess_trajectory(self, *, policy_id, **kwargs):
+            heard.append(policy_id)
+
+    config = poles(policies=["p", "y", "z"], policy_mapping_fn={"0": "p", "1": "z"}).callbacks(Listening)
+    with config.training(train_batch_size=8, sgd_minibatch_size=8).build() as algo:
+        algo.train()
+        algo.remove_policy("z", policy_mapping_fn={"0": "p", "1": "y"})
+        heard.clear()
+        algo.train()  # whose episodes are not over
+        assert "z" in heard

@@ -1,5 +1,6 @@
 """Checkpoints of runs with several policies: round trips, parts of them, and code of the user's."""
 
+import functools
 import json
 
 import numpy as np
@@ -135,6 +136,28 @@ def test_some_policies_of_a_checkpoint_are_taken(tmp_path):
         Algorithm.from_checkpoint(path, policy_ids=["p2"])
     with build(policies="own") as algo, pytest.raises(ValueError, match="has no policy '0'; it has p0, p1"):
         algo.restore(path)
+
+
+def test_some_policies_are_taken_as_they_were(tmp_path):
+    """With the settings of those that were added, and frozen where they were; hand-written ones as well."""
+    with build(**TWO) as algo:
+        algo.add_policy("fast", config={"lr": 0.25, "model": {"fcnet_hiddens": [8]}})
+        algo.add_policy("random", RandomPolicy, policies_to_train=["fast"])
+        algo.remove_policy("p1", policy_mapping_fn={"0": "p0", "*": "random"})
+        algo.add_policy("p1", config={"gamma": 0.5}, policy_mapping_fn={"0": "p1", "*": "fast"})
+        path = algo.save(tmp_path)
+    taken = functools.partial(Algorithm.from_checkpoint, path)
+    with taken(policy_ids=["fast", "p1"]) as algo:
+        assert (algo.config_of("fast").lr, algo.config_of("p1").gamma) == (0.25, 0.5)
+        assert list(algo.learners) == ["fast"]
+        algo.train()
+    with taken(policy_ids=["p0", "random"], policy_mapping_fn={"0": "p0", "*": "random"}) as algo:
+        assert algo.agents.specs.keys() == {"p0", "random"}
+        algo.train()
+    with pytest.raises(CheckpointError, match=r"leaves out 'p1', which the saved policy_mapping_fn names"):
+        taken(policy_ids=["fast"])
+    with pytest.raises(CheckpointError, match="policy_ids=3 must be ids of policies; there are fast, p0, p1, random"):
+        taken(policy_ids=3)
 
 
 def test_weights_of_some_policies_are_given_and_set():

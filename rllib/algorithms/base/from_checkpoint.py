@@ -296,9 +296,7 @@ def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
     return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
 
 
-def take_policies(
-    state: State, path: str | os.PathLike, policy_ids: Collection[str], given: Mapping[str, Any]
-) -> None:
+def take_policies(state: State, path: str | os.PathLike, policy_ids: Collection[str], given: Mapping[str, Any]) -> None:
     """Makes the saved run one that has begun with these of its policies, in their settings, and has changed nothing.
 
     Args:

@@ -96,11 +96,10 @@ class AgentEpisodeHooks(EnvironmentHooks):
 
     def _postprocess(self, episode: AgentEpisode, seats: list[Seat], columns: list[dict]) -> None:
         """Calls the hook for the agents of an episode, with views of their rows."""
-        policies = self._worker.policy_map
+        policies, settings = self._worker.policy_map, self._worker.settings.policies
         original_batches = {}
         for seat, own in zip(seats, columns):
-            # Not by the worker's settings, which a policy may have left whose episodes go on.
-            computed = {column.name for column in seat.lane.lane.own.postprocess.columns}
+            computed = {column.name for column in settings[seat.policy_id].postprocess.columns}
             original = SampleBatch({name: column.copy() for name, column in own.items() if name not in computed})
             original_batches[seat.agent] = seat.policy_id, policies[seat.policy_id], original
         for seat, own in zip(seats, columns):

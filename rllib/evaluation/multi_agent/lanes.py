@@ -84,6 +84,7 @@ class ActingSlots:
     def start_over(self) -> None:
         """Drops the running episodes."""
         self._seen_slots, self._seen, self.acting = [], [], []
+        self.observations[:] = self.column.filler
         self.states[:] = 0
 
     def take_over(self, other: "ActingSlots", slots: np.ndarray) -> None:
@@ -696,6 +697,8 @@ class RecordingSlots(ActingSlots):
         self._carried = _NOTHING
         self._closed, self._ended = ([], [], []), []
         super().start_over()
+        if self._first is not None:  # losses of the user's may see what slots without an agent hold
+            self._first[:] = self.observations
 
 
 class HandWrittenSlots:

@@ -36,6 +36,11 @@ class MixedReplay:
         return self._buffers[-1]
 
     @property
+    def recorded(self) -> list[ReplayBuffer]:
+        """The parts that were filled before."""
+        return self._buffers[:-1] if self._takes_new_rows else self._buffers
+
+    @property
     def size_bytes(self) -> int:
         """Size of all parts."""
         return sum(buffer.size_bytes for buffer in self._buffers)

@@ -289,9 +289,7 @@ class ReplayBuffer:
         filled = min(self._added, self.capacity)
         state = {f"columns.{name}": column[:filled] for name, column in self._columns.items()}
         state |= {"added": np.array(self._added), "capacity": np.array(self.capacity)}
-        if self._priorities is not None:
-            state["priorities"] = self._priorities.tree[:filled]
-            state["largest_priority"] = np.array(self._priorities.largest)
+        state |= self.get_priorities()
         if self._stacks is not None:
             state |= {"oldest": np.array(self._oldest), "least": self._least[:filled]}
             state |= {f"stacks.{name}": array for name, array in self._stacks.get_state().items()}
@@ -313,6 +311,25 @@ class ReplayBuffer:
         if self._stacks is not None:
             self._least[: len(state["least"])] = state["least"]
             self._stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
+
+    def get_priorities(self) -> dict[str, np.ndarray]:
+        """How rows are chosen, without the rows, which are there already when it is restored; {} if uniformly."""
+        if self._priorities is None:
+            return {}
+        filled = min(self._added, self.capacity)
+        return {"priorities": self._priorities.tree[:filled], "largest_priority": np.array(self._priorities.largest)}
+
+    def set_priorities(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores a state of `get_priorities`; of another number of rows, or {}, all rows begin anew, alike."""
+        if self._priorities is None:
+            return
+        filled = min(self._added, self.capacity)
+        if len(state.get("priorities", ())) == filled:
+            self._priorities.load(state["priorities"], float(state["largest_priority"]))
+            return
+        values = np.ones(filled)
+        values[np.arange(self._added - filled, self._oldest) % self.capacity] = 0  # they have lost their frames
+        self._priorities.load(values, 1.0)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
         """Refuses a state that `set_state` cannot restore.

@@ -56,6 +56,8 @@ from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkp
 # Remedies.
 _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
+# Of rows that are read from data.
+PRIORITIES_FILE = "recorded_priorities.safetensors"
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
 logger = logging.getLogger(__name__)
@@ -356,6 +358,13 @@ class OffPolicyTrainee(Trainee):
             return self.replay
         return self.replay.newest if recorded.sampled else None
 
+    def recorded_parts(self) -> list[ReplayBuffer]:
+        """The parts of the replay with recorded rows, which are read again and not saved."""
+        recorded = self.algorithm.recorded
+        if recorded is None or recorded.stream is not None:
+            return []
+        return self.replay.recorded if isinstance(self.replay, MixedReplay) else [self.replay]
+
     def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The rows of a file, for `set_rows`.
 
@@ -480,12 +489,24 @@ class OffPolicyTrainee(Trainee):
 
     def get_state(self) -> dict[str, dict[str, np.ndarray]]:
         state, own = super().get_state(), self.own_rows()
-        if self.algorithm.config.store_buffer_in_checkpoints and own is not None:
+        if not self.algorithm.config.store_buffer_in_checkpoints:
+            return state
+        if own is not None:
             state[REPLAY_FILE] = own.get_state()
+        priorities = [part.get_priorities() for part in self.recorded_parts()]
+        if any(priorities):
+            state[PRIORITIES_FILE] = {
+                f"{i}.{name}": array for i, each in enumerate(priorities) for name, array in each.items()
+            }
         return state
 
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         super().set_state(files)
+        priorities = files.get(PRIORITIES_FILE, {})
+        for i, part in enumerate(self.recorded_parts()):
+            # Where none are saved they begin anew, whatever this run has learned before.
+            names = [name for name in priorities if name.startswith(f"{i}.")]
+            part.set_priorities({name.removeprefix(f"{i}."): priorities[name] for name in names})
         own = self.own_rows()
         if own is None:
             return

@@ -20,7 +20,7 @@ AXES = {
     "fragment": (1, 3, 20),
     "workers": (0, 2),
     "n_step": (1, 3, 5),
-    "restore": (False, True),
+    "between": ("nothing", "restore", "freeze"),
     "loops": (1, 3),
     "places": (1, 2),
     "logs": (False, True),
@@ -28,10 +28,12 @@ AXES = {
     "asks_for_none": (False, True),
     "errs": (False, True),
 }
+# Only where several agents act can a policy end to learn.
+RULES = (("door", ("single",), {"between": ("nothing", "restore")}),)
 
 
 def run(case, tmp_path, scripts=0):
-    """Trains four iterations, the last two perhaps by a restored algorithm, and checks all that was read.
+    """Trains four iterations, the last two perhaps by a restored algorithm or after a pause; checks all that was read.
 
     Args:
         case: values of the axes.
@@ -52,11 +54,14 @@ def run(case, tmp_path, scripts=0):
         env_config = {"family": family, "manner": manner, "part": part}
         return config.copy().environment(ExternalSeveral if several else ExternalSingle, env_config=env_config).build()
 
-    told, stored = Told(family, manner, case["algorithm"] in DROP_LOGGED), []
+    told, stored = Told(family, manner, case["algorithm"] in DROP_LOGGED, 3 if case["between"] == "freeze" else 1), []
     with contextlib.ExitStack() as stack:
         algorithm = stack.enter_context(build(2 * scripts))
         for part in range(2):
-            if part and case["restore"]:
+            if part and case["between"] == "freeze":  # its agents act in other lanes, from new episodes on
+                algorithm.set_policies_to_train([])
+                algorithm.set_policies_to_train(["p"])
+            if part and case["between"] == "restore":
                 path = algorithm.save(tmp_path)
                 algorithm = stack.enter_context(build(2 * scripts + 1))
                 algorithm.restore(path)
@@ -75,7 +80,7 @@ def run(case, tmp_path, scripts=0):
         told.check_counts(result)
 
 
-@pytest.mark.parametrize("case", parameters(covering(AXES), "door"))
+@pytest.mark.parametrize("case", parameters(covering(AXES, rules=RULES), "door"))
 def test_loops_in_threads(case, tmp_path):
     run(case, tmp_path)
 
@@ -83,7 +88,7 @@ def test_loops_in_threads(case, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed, case",
-    [(seed, case) for seed in range(1, 5) for case in covering(AXES, seed)],
+    [(seed, case) for seed in range(1, 5) for case in covering(AXES, seed, rules=RULES)],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
 )
 def test_loops_in_threads_with_other_scripts(seed, case, tmp_path):

@@ -19,6 +19,7 @@ class Told:
     Args:
         family, manner: of the loops.
         drops_logged: whether steps in which somebody else acts are left out.
+        lives: most serials that a place plays, one after the other, where its episodes are lost in between.
 
     Attributes:
         steps: that were found.
@@ -27,6 +28,7 @@ class Told:
     family: Family
     manner: Manner
     drops_logged: bool
+    lives: int = 1
     steps: Steps = field(default_factory=Steps)
 
     def left_out(self, serial: int, number: int) -> Collection[Step]:
@@ -87,7 +89,8 @@ class Told:
         """Serials of places whose loops may have told anything; some have no rows, as have some loops in between."""
         firsts = {serial - serial % MOST_PLACES for serial, *_ in self.steps.counts}
         firsts |= {first + k * MOST_PLACES for first in firsts for k in range(-3, 4) if first >= 3 * MOST_PLACES}
-        return {first + place for first in firsts for place in range(self.manner.num_loops * self.manner.num_places)}
+        places = self.lives * self.manner.num_loops * self.manner.num_places
+        return {first + place for first in firsts for place in range(places)}
 
     def _is_left_out(self, script: Episode) -> bool:
         left_out = self.left_out(script.serial, script.number)

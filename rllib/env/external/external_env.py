@@ -437,7 +437,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
                 is no dict by agent; nothing is taken in then.
         """
         episode = self._found(episode_id)
-        given = [each or {} for each in (reward_dict, info_dict, multiagent_done_dict, truncated_dict)]
+        given = [reward_dict, *(each or {} for each in (info_dict, multiagent_done_dict, truncated_dict))]
         for each in given:
             if not isinstance(each, Mapping):
                 raise ValueError(f"rewards, infos and ends of agents are dicts by agent, but one is {each!r:.80}")

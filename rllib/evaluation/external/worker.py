@@ -197,12 +197,14 @@ class ExternalWorker(MultiAgentWorker):
         self._newest = None
         self._lose_episodes()
 
-    def _seat_anew(self, slots: Mapping[str, int], renewed: Collection[str]) -> None:
-        """Begins with other lanes; loops get EpisodeLost with the next call, since they alone begin episodes."""
-        super()._seat_anew(slots, renewed)
+    def _cut_all(self) -> dict[str, RecordingSlots]:
+        """The same; loops cannot begin anew by themselves, and get EpisodeLost with the next call."""
+        lanes = super()._cut_all()
         self._lose_episodes()
+        return lanes
 
     def _lose_episodes(self) -> None:
+        """Drops what is known of the running episodes, and tells the loops that wait."""
         fail_all((*self._waiting, *self._later, *self._taken), _lost)
         self._forget_episodes()
 
@@ -652,5 +654,6 @@ def _as_sent(policy: Policy) -> bytes:
 
 def _lost(turn: Turn) -> EpisodeLost:
     return EpisodeLost(
-        f"episode {turn.episode_id} is not known here: the run was restored, or has started over. Start a new one."
+        f"episode {turn.episode_id} is not known here: the run was restored, or has started over, as where a policy "
+        "begins or ends to learn. Start a new one."
     )

@@ -45,10 +45,13 @@ class ExternalSingle(ExternalEnv):
         manner = self.config["manner"]
         serials = [self._first_serial + loop * manner.num_places + place for place in range(manner.num_places)]
         try:
-            with suppress(RunEnded, EpisodeLost):  # it was replaced, or the run has ended
-                for _ in turns([self] * len(serials), self.config["family"], serials, manner):
-                    pass
-        except Exception as error:  # raised by `run`
+            with suppress(RunEnded):  # it was replaced, or the run has ended
+                while True:
+                    with suppress(EpisodeLost):  # where policies have changed: the loop goes on with other episodes
+                        for _ in turns([self] * len(serials), self.config["family"], serials, manner):
+                            pass
+                    serials = [serial + manner.num_loops * manner.num_places for serial in serials]
+        except BaseException as error:  # raised by `run`; what pytest.raises misses is no Exception
             crashes.append(error)
         is_over.set()
 

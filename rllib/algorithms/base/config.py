@@ -363,6 +363,15 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             remedies=[{"listen": None}],
             note="Or leave env out, and give observation_space and action_space.",
         ),
+        *(
+            conflict(
+                "listen",
+                name,
+                why="the clients step the environment, and hand over observations as they are",
+                remedies=[{name: None}, {"listen": None}],
+            )
+            for name in ("env_wrappers", "env_to_module_connector", "module_to_env_connector")
+        ),
     )
 
     @relation("listen")

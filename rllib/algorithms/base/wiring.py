@@ -174,6 +174,8 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     # An external environment is not stepped here in any case, and has to be known as one.
     known_class = None if factory is None else environment_class(factory)
     may_be_stepped = config.listen is None and not is_external(known_class)
+    if not may_be_stepped:
+        refuse_changed_observations(config)
     unchecked = factory is None or (config.disable_env_checking and may_be_stepped)
     if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:
         observation_space = adapted_space(config.observation_space, config.action_space, adapters)
@@ -196,6 +198,8 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
                 ({"num_envs_per_worker": 1},),
             )
         )
+    if examined.is_external and may_be_stepped:  # a function has made it
+        refuse_changed_observations(config)
     if examined.agents is not None:
         return examined
     observation_space, action_space, found = examined[:3]
@@ -238,6 +242,30 @@ def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> No
                 ("batch_mode", "num_envs_per_worker"),
                 ({"batch_mode": "truncate_episodes"}, {"num_envs_per_worker": 1}),
                 note="Or use the environment that it is made of.",
+            )
+        )
+
+
+def refuse_changed_observations(config: AlgorithmConfig) -> None:
+    """Raises a ValueError for settings that change observations, in a run whose environment drives its own loop.
+
+    Nothing is around such an environment that could change what it hands over.
+    """
+    asked = [(adapter.setting, adapter.remedy(config)) for adapter in adapters_of(config) if adapter.adds_to_steps]
+    if config.policies is not None:
+        asked += [
+            (f"{name}={config[name]!r}", {name: False})
+            for name in ("agent_id_in_observation", "centralized_critic")
+            if config[name]
+        ]
+    for setting, remedy in asked:
+        raise config.error(
+            Mistake(
+                f"{setting} is for environments that the library steps: of clients, and of others with a loop of "
+                "their own, observations reach the policy as they are handed over.",
+                tuple(remedy),
+                (remedy,),
+                note="Or change the observations in the loop itself.",
             )
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from rllib.env.agents import is_external
 from rllib.env.factories.registry import EnvContext, EnvFactory, WrappingFactory
 from rllib.env.spaces.supported import mismatch, stored, too_large
 from rllib.env.streams.legacy import as_gymnasium
@@ -85,9 +86,11 @@ class Adapter(ABC):
 
     Attributes:
         json_name: the adapter's name in checkpoints.
+        adds_to_steps: whether environments have to be wrapped; False: their observations stay as they are.
     """
 
     json_name: ClassVar[str]
+    adds_to_steps: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -98,6 +101,10 @@ class Adapter(ABC):
     @abstractmethod
     def setting(self) -> str:
         """The setting that asks for the adapter, for messages."""
+
+    def remedy(self, config) -> dict[str, Any]:
+        """Settings with which a config that asks for the adapter does not."""
+        return {}
 
     @abstractmethod
     def space(self, observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Space:
@@ -187,6 +194,8 @@ class AdaptedFactory(WrappingFactory):
     def adapted(self, env) -> gymnasium.Env | VectorEnv:
         """An environment that the other factory has made, with adapted observations; errors as for `make`."""
         env = as_gymnasium(env)
+        if is_external(env) and not self.adapter.adds_to_steps:
+            return self.adapter.wrapped(env)
         if not isinstance(env, gymnasium.Env | VectorEnv):
             raise ValueError(
                 f"{self.adapter.setting} is for environments that the library steps, but {self.name} is "

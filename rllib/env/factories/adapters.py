@@ -39,6 +39,9 @@ class PartialObservation(Adapter):
     def setting(self) -> str:
         return f"ignore_observation_keys={list(self.ignored)}"
 
+    def remedy(self, config):
+        return {"ignore_observation_keys": []}
+
     def space(self, observation_space, action_space):
         """The space without the ignored keys; they may be absent already."""
         return Dict(self._without(observation_space)) if isinstance(observation_space, Dict) else observation_space

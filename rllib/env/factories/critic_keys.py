@@ -28,6 +28,7 @@ class CriticKeys(Adapter):
     keys: tuple[str, ...]
 
     json_name = "critic_keys"
+    adds_to_steps = False
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self | None:
@@ -37,6 +38,9 @@ class CriticKeys(Adapter):
     @property
     def setting(self) -> str:
         return f"critic_observation_keys={list(self.keys)}"
+
+    def remedy(self, config):
+        return {"critic_observation_keys": []}
 
     def space(self, observation_space, action_space):
         """The same space.

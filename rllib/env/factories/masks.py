@@ -49,6 +49,9 @@ class ActionMask(Adapter):
     def setting(self) -> str:
         return f"action_mask_from={self.mask_from!r}"
 
+    def remedy(self, config):
+        return {"action_mask_from": "observation"}
+
     def space(self, observation_space, action_space) -> Dict:
         """The space of the new observations.
 

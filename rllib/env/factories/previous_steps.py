@@ -53,6 +53,9 @@ class PreviousStep(Adapter):
     def setting(self) -> str:
         return f"reading the previous step ({SETTINGS})"
 
+    def remedy(self, config):
+        return config.with_defaults(*PREVIOUS_STEP)
+
     def space(self, observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Dict:
         """The space of the new observations.
 

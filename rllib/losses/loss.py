@@ -25,14 +25,14 @@ class Loss(Protocol):
     forms compute means over the rows. The torch form imports torch when it is called, so that a process which trains in
     numpy never loads it.
 
-    The form in numpy is optional. A loss that calls the policy's torch module itself has a method `bind(module)`,
-    and the torch learner uses the loss that it returns.
+    The form in numpy and `identity_error` are optional. A loss that calls the policy's torch module itself has a method
+    `bind(module)`, and the torch learner uses the loss that it returns.
 
     Attributes:
         columns: names of the columns of a batch that the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
-        row_stats: names of numbers for each row ([B], without a graph). A loss with row statistics returns them, a
-            tuple of arrays, as the last result of both forms. The attribute is optional.
+        row_stats: names of numbers for each row ([B]). A loss with row statistics returns them, a tuple of arrays, as
+            the last result of both forms. The attribute is optional.
         takes_across: True for a loss with a setting `across`, else absent. That is None, or where several learners
             compute parts of a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into
             the mean over the minibatch. A loss in which rows depend on such means needs it; all learners must call it
@@ -57,6 +57,18 @@ class Loss(Protocol):
         `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
         checks it on the first minibatch.
         """
+
+
+def closed_form_of(loss: Any) -> Callable[..., tuple] | None:
+    """The form in numpy of a loss; None if it has none, or only inherits the protocol's."""
+    numpy = getattr(loss, "numpy", None)
+    return None if getattr(numpy, "__func__", None) is Loss.numpy else numpy
+
+
+def identity_error_of(loss: Any, at: Callable, outputs: tuple, minibatch: Mapping) -> Any:
+    """`Loss.identity_error` of a loss; None if it has none."""
+    of = getattr(loss, "identity_error", None)
+    return None if of is None else of(at, outputs, minibatch)
 
 
 @dataclass(frozen=True)

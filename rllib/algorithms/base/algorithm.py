@@ -220,6 +220,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         for trainee in self.trainees.values():
             trainee.prepare()
         self.features = self.make_features()
+        self._numbers_of_parts()  # refuses two of one name
         # Waits for the round of fragments that was asked for ahead (`sample_async`); None: there is none.
         self._ahead: Callable[[], list] | None = None
         self._acting_rng = seeding.generator(self.seed, seeding.INFERENCE)
@@ -382,6 +383,20 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def make_features(self) -> dict[str, Feature]:
         """Makes the optional parts of a run (feature.py), by names under which checkpoints have their state."""
         return {}
+
+    def _stats_of_features(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+        """The features' statistics, whose names are none of the policies' own."""
+        joined: dict[str, float] = {}
+        for name, feature in self.features.items():
+            own = feature.stats()
+            for taken in (joined, *stats.values()):
+                if doubled := own.keys() & taken.keys():
+                    raise ValueError(
+                        f"the feature {name!r} reports {sorted(doubled)[0]!r}, which is a statistic of policies, or of "
+                        "another feature, already: give it another name"
+                    )
+            joined |= own
+        return joined
 
     def make_postprocess(self, policy_id: str) -> Postprocess:
         """Makes the function that adds columns to each fragment of a policy, in the workers."""
@@ -573,11 +588,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         with spans.span("take in"):
             removed = self._removed_since(report)
             self.metrics.add_sample(report, removed)
-            for feature in self.features.values():
-                feature.take_in(report)
             for policy_id in removed:
                 for by_policy in (report.filter_deltas, report.return_deltas, batch.policy_batches):
                     by_policy.pop(policy_id, None)
+            for feature in self.features.values():
+                feature.take_in(report, batch)
             for policy_id, delta in report.filter_deltas.items():
                 if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
                     self.policies[policy_id].filter.merge(delta)
@@ -712,7 +727,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             by_policy = any(isinstance(value, dict) for value in stats.values())
             stats, extra = stats if by_policy or not stats else {DEFAULT_POLICY: stats}, self.extra_results()
             of_iteration = extra.pop("learner", {})
-            of_features = {name: number for each in self.features.values() for name, number in each.stats().items()}
+            of_features = self._stats_of_features(stats)
             result = self.metrics.result(
                 {
                     policy_id: {**own, **of_features, **of_iteration.get(policy_id, {})}

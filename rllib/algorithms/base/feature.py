@@ -3,16 +3,25 @@
 from typing import Any
 
 from rllib.evaluation.rollout_worker import SampleReport
+from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 
 class Feature:
-    """An optional part of a run, which an algorithm names in `make_features`. This one does nothing."""
+    """An optional part of a run, which an algorithm names in `make_features`. This one does nothing.
 
-    def take_in(self, report: SampleReport) -> None:
-        """Called with the report of each fragment, as it arrives."""
+    No name of a feature is that of a number of trainees, and none of its statistics that of one of the policies'.
+    """
+
+    def take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None) -> None:
+        """Called with the report of each fragment, as it arrives.
+
+        Args:
+            report: what the worker counts, with the episodes that have ended.
+            batch: the fragment's rows; None where the worker learns from them itself (A3C).
+        """
 
     def on_sample(self, acts_by_policy: bool) -> None:
-        """Called after `Algorithm.sample`, before the updates that follow.
+        """Called after `Algorithm.sample`, before the updates that follow; asynchronous algorithms do not call it.
 
         Args:
             acts_by_policy: whether the policy has acted, and no random actions before learning started.

@@ -417,12 +417,15 @@ class Saving:
 
     def numbers(self) -> dict[str, Any]:
         """JSON-able state: of policies in training as name -> {policy id: value}, of features, of `algorithm_state`."""
+        return _joined(self._numbers_of_parts(), self.algorithm_state())
+
+    def _numbers_of_parts(self) -> dict[str, Any]:
+        """`numbers` without `algorithm_state`."""
         by_name: dict[str, Any] = {}
         for policy_id, trainee in self.trainees.items():
             for name, value in trainee.numbers().items():
                 by_name.setdefault(name, {})[policy_id] = value
-        of_features = {name: feature.get_state() for name, feature in self.features.items()}
-        return {**by_name, **of_features, **self.algorithm_state()}
+        return _joined(by_name, {name: feature.get_state() for name, feature in self.features.items()})
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself, for checkpoints; that of single policies is `Trainee.numbers`."""
@@ -456,6 +459,16 @@ def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:
     if (place := f"policies/{policy_id}") + "/policy.json" not in state:
         return None
     return Policy.from_files(state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"], place)
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Both, which have no name in common."""
+    if doubled := one.keys() & other.keys():
+        raise ValueError(
+            f"{sorted(doubled)[0]!r} names two of these: a number of trainees, a feature, and an entry of "
+            "algorithm_state. Checkpoints have them by name: give one of them another name"
+        )
+    return one | other
 
 
 def _of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:

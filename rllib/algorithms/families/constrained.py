@@ -188,7 +188,7 @@ class CostLimit(Feature):
         # Of the episodes that have ended since the multiplier's last step.
         self._episode_costs: list[float] = []
 
-    def take_in(self, report: SampleReport) -> None:
+    def take_in(self, report: SampleReport, batch: Any) -> None:
         self._episode_costs += [episode.episode_cost for episode in report.episodes]
 
     def on_sample(self, acts_by_policy: bool) -> None:

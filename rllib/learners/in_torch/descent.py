@@ -15,6 +15,7 @@ from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import ModuleVector, Objective
 from rllib.learners.updates.optimizers import TINY, TINY_EVERY, OptimizerSettings
+from rllib.losses.loss import identity_error_of
 from rllib.models.dense.in_torch import backward
 from rllib.sample_batch import OBS, PER_SEQUENCE
 
@@ -214,11 +215,11 @@ class Descent:
             self._check_identity(given, minibatch)
         loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
         backward(loss, self._moved)
-        return torch.stack(statistics).detach(), *of_rows
+        return torch.stack(statistics).detach(), *(tuple(column.detach() for column in rows) for rows in of_rows)
 
     def _check_identity(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
-            error = self._loss.identity_error(self._distribution.torch_at, outputs, minibatch)
+            error = identity_error_of(self._loss, self._distribution.torch_at, outputs, minibatch)
         if error is not None and not self._on_gpu:
             check_identity(float(error))
         self.identity_error, self._has_identity = error, error is not None

@@ -15,6 +15,7 @@ from rllib.learners.updates.minibatches import Cuts
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.optimizers import clip_gradient, global_norm
 from rllib.learners.updates.target_copy import TargetCopy
+from rllib.losses.loss import identity_error_of
 from rllib.models.arithmetic import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
@@ -294,7 +295,7 @@ class _Descent:
             network = self._network
             outputs = network.forward(*epoch.reads(rows))
             if first:
-                check_identity(loss.identity_error(distribution.at, outputs, minibatch))
+                check_identity(identity_error_of(loss, distribution.at, outputs, minibatch))
             statistics, gradients, *of_rows = loss.numpy(distribution, outputs, minibatch, **settings)
             network.backward(gradients)
         self.row_statistics += of_rows

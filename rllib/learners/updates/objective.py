@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.loss import Loss, LossOverModules, closed_form_of
 from rllib.policy import Policy
 
 CLIP_MODES = ("global_norm", "norm", "value")
@@ -52,7 +52,7 @@ class Objective:
     @property
     def has_closed_form(self) -> bool:
         """Whether the loss offers its gradient in numpy."""
-        return getattr(self.loss, "numpy", None) is not None
+        return closed_form_of(self.loss) is not None
 
     @property
     def row_stats(self) -> tuple[str, ...]:

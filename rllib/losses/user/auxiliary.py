@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from rllib.losses.loss import Loss
+from rllib.losses.loss import Loss, identity_error_of
 from rllib.losses.user.mirror import MirrorLoss
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import OBS
@@ -134,7 +135,7 @@ class WithAuxiliary:
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
         self.row_stats = getattr(loss, "row_stats", ())
         self.takes_across = getattr(loss, "takes_across", False)
-        self.identity_error = loss.identity_error
+        self.identity_error = partial(identity_error_of, loss)
         self._model = self._read = None
 
     def pop_logged(self) -> list:

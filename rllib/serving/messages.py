@@ -154,7 +154,10 @@ class Messages:
         for name in self._unread:
             given = getattr(request, name)
             if given is not None and (not isinstance(given, list) or any(each is not None for each in given)):
-                raise BadRequest(422, f"this policy does not read the step before: leave out {name}, or give null")
+                part = "action" if "action" in name else "reward"
+                raise BadRequest(
+                    422, f"this policy does not read the {part} of the step before: leave out {name}, or give null"
+                )
 
     def _check_agents(self, request: ActRequest) -> None:
         for name in () if self._reads_agent else ("agent_id", "agent_ids"):

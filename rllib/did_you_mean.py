@@ -4,7 +4,7 @@ import difflib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
 
@@ -45,7 +45,12 @@ def missing(package: str, name: str, known: Iterable[str], why: str | None = Non
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
 
-def explains(instead: Mapping[str, str]) -> Callable[[C], C]:
+def explains(
+    instead: Mapping[str, str],
+    further: Callable[[Any, str], str | None] = lambda self, name: None,
+    instead_of_setting: str | None = None,
+    is_made: Callable[[Any], bool] = lambda self: True,
+) -> Callable[[C], C]:
     """Class decorator that makes the AttributeError for one of these names say what to write.
 
     Attributes that exist cost nothing more: Python asks only for those that it has not found.
@@ -53,6 +58,11 @@ def explains(instead: Mapping[str, str]) -> Callable[[C], C]:
     Args:
         instead: name of an attribute that other libraries' classes have, and this one has not -> advice, as the end of
             a sentence without its dot.
+        further: function of an object and such a name that is not in `instead`: advice, or None.
+        instead_of_setting: a sentence for programs that set one of these attributes, which nothing would read: that
+            raises an AttributeError, too, unless the class is derived outside of the library and may have attributes
+            of its own. None: they can be set.
+        is_made: whether an object's own constructor has set its attributes, which are none of the program's.
     """
 
     def decorate(cls: C) -> C:
@@ -61,11 +71,23 @@ def explains(instead: Mapping[str, str]) -> Callable[[C], C]:
             if member is not None:
                 return member.__get__(self, type(self))  # again, for the AttributeError of its own that has led here
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in instead:
-                raise AttributeError(f"{message}: {instead[name]}.")
+            if advice := instead.get(name) or further(self, name):
+                raise AttributeError(f"{message}: {advice}.")
             raise AttributeError(message, name=name, obj=self)  # Python shows a similar name beside the traceback
 
+        def __setattr__(self, name: str, value: Any):
+            is_new = name not in self.__dict__ and not hasattr(type(self), name)
+            is_ours = is_new and type(self).__module__.startswith("rllib.") and is_made(self)
+            if is_ours and (advice := instead.get(name) or further(self, name)):
+                raise AttributeError(
+                    f"cannot set {name}: a {type(self).__name__!r} object has no such attribute, and nothing would "
+                    f"read it: {advice}. {instead_of_setting}"
+                )
+            object.__setattr__(self, name, value)
+
         cls.__getattr__ = __getattr__
+        if instead_of_setting is not None:
+            cls.__setattr__ = __setattr__
         return cls
 
     return decorate

@@ -86,7 +86,7 @@ class Snapshot:
 Snapshots = Mapping[str, Snapshot]
 
 
-@explains(absent.POLICY)
+@explains(absent.POLICY, instead_of_setting=absent.SETTING)
 class Policy:
     """Chooses actions and estimates the values of observations.
 

@@ -17,8 +17,16 @@ _H5 = "there is no TensorFlow; use set_weights(), or Policy.from_checkpoint(path
 _CONNECTORS = (
     "connectors are functions of the config, .env_runners(env_to_module_connector=...) (docs/start/from_rllib.md)"
 )
-_NO_BUFFER_ON_GPU = "a learner takes whole train batches: use algo.learn_on_batch(batch)"
-_LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch)"
+_LEARN = "use algo.learn_on_batch(batch, lr=...) (docs/guide/own_code.md)"
+_NO_BUFFER_ON_GPU = f"a learner takes whole train batches: {_LEARN}"
+_LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch, lr=...)"
+_SCHEDULED = "results have it under info/learner, and the config has the setting, which may be a schedule"
+
+# For programs that set an attribute which is not here.
+SETTING = (
+    "Settings change by schedules (docs/guide/exploration.md), or from a checkpoint on, "
+    "Algorithm.from_checkpoint(algo.save(), {SETTING: VALUE})."
+)
 
 ALGORITHM: Mapping[str, str] = {
     **_rows(_LEARNERS, "optimizer"),
@@ -52,7 +60,8 @@ ALGORITHM: Mapping[str, str] = {
 }
 
 POLICY: Mapping[str, str] = {
-    **_rows("use algo.learn_on_batch(batch), which counts and times the update", "learn_on_batch"),
+    **_rows(_SCHEDULED, "cur_lr", "lr", "entropy_coeff", "kl_coeff"),
+    **_rows(f"{_LEARN}, which counts and times the update", "learn_on_batch"),
     **_rows(
         _NO_BUFFER_ON_GPU,
         *("learn_on_loaded_batch", "load_batch_into_buffer", "learn_on_batch_from_replay_buffer"),
@@ -95,7 +104,7 @@ POLICY: Mapping[str, str] = {
 }
 
 WORKER: Mapping[str, str] = {
-    **_rows("use algo.learn_on_batch(batch)", "learn_on_batch", "sample_and_learn"),
+    **_rows(_LEARN, "learn_on_batch", "sample_and_learn"),
     **_rows("use compute_gradient(), or algo.learner.compute_gradient(batch, ...)", "compute_gradients"),
     **_rows("use algo.learner.apply_gradient(gradient, lr=...)", "apply_gradients"),
     **_rows("use algo.add_policy(policy_id)", "add_policy"),
@@ -149,7 +158,7 @@ CONFIG: Mapping[str, str] = {
         "get_multi_agent_module_spec",
     ),
     **_rows(
-        "override make_learner of the algorithm, or give a loss (docs/guide/networks.md)",
+        "override make_learner of the trainee (docs/project/extend.md), or give a loss (docs/guide/networks.md)",
         *("get_default_learner_class", "build_learner", "build_learner_group", "get_learner_group_config"),
     ),
     **_rows(

@@ -499,7 +499,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "update_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
     "use_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
     "remote_env_batch_wait_ms": Unavailable((0,), "environments live in their worker's process; use more workers"),
-    "_learner_class": Unavailable((None,), "override Algorithm.make_learner"),
+    "_learner_class": Unavailable((None,), "override make_learner of the trainee (docs/project/extend.md)"),
     "worker_cls": Unavailable((None,), "workers are always RolloutWorkers"),
     "sample_collector": Unavailable((None,), "workers write the rows of a batch as they come"),
     "optimization_config": Unavailable((None,), "use actor_lr, critic_lr and alpha_lr"),

@@ -368,7 +368,8 @@ MISSING: dict[str, str] = {
     "ray.rllib.env.wrappers.dm_control_wrapper": "give the environment as 'dm_control/cartpole-balance-v0'",
     "ray.rllib.env.wrappers.recsim": "there is no wrapper for RecSim; write a gymnasium.Env around it",
     "ray.rllib.examples": _EXAMPLE_FILES,
-    "ray.rllib.execution": "training_step calls self.sample() and self.learn_from(batch) (docs/project/extend.md)",
+    "ray.rllib.execution": "training_step calls self.train_batches(), and learn_on_batch of each trainee "
+    "(docs/project/extend.md)",
     "ray.rllib.models.tf": _TENSORFLOW,
     "ray.rllib.models.modelv2": _UNIFORM_MODEL,
     "ray.rllib.models.torch": _UNIFORM_MODEL,

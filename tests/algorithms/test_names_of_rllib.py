@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import operator
 import pickle
+import re
 from pathlib import Path
 
 import gymnasium
@@ -12,10 +13,15 @@ import pytest
 
 import rllib
 from rllib import PPO, Algorithm, Policy, PPOConfig, SampleBatch
+from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
+from rllib.algorithms.base.trainee import _OVERRIDDEN
 from rllib.config import absent
+from rllib.config.aliases import UNAVAILABLE
+from rllib.config.elsewhere import OF_ITS_MODELS, OF_STABLE_BASELINES
 from rllib.did_you_mean import explains
 from rllib.evaluation.worker import Worker
 from rllib.evaluation.worker_set import WorkerSet
+from rllib.from_ray.names import MISSING
 from rllib.models.catalog.model_catalog import ModelCatalog
 
 ROOT = Path(__file__).parents[2]
@@ -65,13 +71,107 @@ def test_advice_is_the_end_of_a_sentence(cls, table):
 def test_an_absent_name_says_what_to_write(algo):
     cases = (
         (algo, "optimizer", r"'PPO' object has no attribute 'optimizer': use algo\.learners, "),
-        (algo.get_policy(), "learn_on_batch", r"'Policy' .* 'learn_on_batch': use algo\.learn_on_batch\(batch\)"),
+        (algo.get_policy(), "learn_on_batch", r"'Policy' .* 'learn_on_batch': use algo\.learn_on_batch\(batch, lr="),
         (algo.workers, "reset", r"'WorkerSet' .* 'reset': use \.rollouts"),
         (algo.workers.local_worker(), "get_metrics", r"'RolloutWorker' .*: sample\(\) returns a report"),
     )
     for thing, name, message in cases:
         with pytest.raises(AttributeError, match=message):
             getattr(thing, name)
+
+
+def _attributes(thing):
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+@pytest.fixture(scope="module")
+def known(algo):
+    """Names of attributes that some algorithm has, and that some policy in training has."""
+    classes = [get_algorithm_class(name) for name in ALGORITHMS]
+    of_algorithms = _attributes(algo).union(*map(_attributes, classes))
+    return {
+        "algorithm": of_algorithms,
+        "trainee": _attributes(algo.trainee).union(*(_attributes(each.trainee_class) for each in classes)),
+        "learner": _attributes(algo.learner),
+    }
+
+
+ADVICE = [
+    *(advice for _, table in TABLES for advice in table.values()),
+    *OF_ITS_MODELS.values(),
+    *OF_STABLE_BASELINES.values(),
+    *(each.sentence for each in UNAVAILABLE.values()),
+    *MISSING.values(),
+]
+# Where advice names an attribute: of what, and by which words.
+_NAMED = (
+    ("algorithm", r"\b(?:algo|other)\.([a-z]\w*)"),
+    ("learner", r"\balgo\.learner\.(\w+)"),
+    ("trainee", r"\balgo\.trainee\.(\w+)"),
+    ("algorithm", r"override (\w+) of the algorithm"),
+    ("trainee", r"override (\w+) of the trainee"),
+    ("trainee", r"(\w+) of each trainee"),
+    ("algorithm", r"\bself\.([a-z]\w*)\("),
+    ("algorithm", r"\bAlgorithm\.([a-z]\w*)"),
+)
+
+
+def test_advice_names_attributes_that_are_there(known):
+    found = 0
+    for advice in ADVICE:
+        for of, pattern in _NAMED:
+            for name in re.findall(pattern, advice):
+                found += 1
+                assert name in known[of], f"no {of} has {name!r}: {advice}"
+    assert found > 50
+
+
+@pytest.mark.parametrize("method", _OVERRIDDEN)
+def test_methods_of_trainees_are_refused_in_an_algorithm(method):
+    """A program whose algorithm overrides them would train by what it wanted to replace."""
+    refused = 0
+    for name in ALGORITHMS:
+        cls = get_algorithm_class(name)
+        if hasattr(cls.trainee_class, method):
+            refused += 1
+            whose = cls.trainee_class.__name__
+            with pytest.raises(TypeError, match=rf"Own\.{method} would never be called: .*{whose}, and"):
+                type("Own", (cls,), {method: lambda self, *given: None})
+    assert refused, f"no policy in training has {method}"
+
+    class Own(PPO):  # a method of its own, which only has that name
+        def training_step(self):
+            return getattr(self, "unused", self.add_targets)()
+
+        def add_targets(self):
+            return {}
+
+
+def test_an_attribute_that_nothing_reads_cannot_be_set(algo):
+    """Settings of any library that a program changes by an attribute would keep their values, without a word."""
+    for thing, table in ((algo, {**OF_ITS_MODELS, **absent.ALGORITHM}), (algo.policy, absent.POLICY)):
+        for name in table:
+            if hasattr(thing, name):  # `seed`, which is the library's as well
+                continue
+            with pytest.raises(AttributeError, match=rf"cannot set {name}: a '{type(thing).__name__}' object has no"):
+                setattr(thing, name, 1)
+            assert not hasattr(thing, name)
+    for name in algo.config.settings:
+        if not hasattr(algo, name):
+            with pytest.raises(AttributeError, match=rf"cannot set {name}: .* Settings change by"):
+                setattr(algo, name, 1)
+    algo.mine = 1
+    del algo.mine
+
+
+def test_classes_of_users_may_have_attributes_with_these_names():
+    class Own(PPO):
+        def setup(self):
+            self.optimizer, self.lr = "mine", 3
+
+    with Own(small_config()) as own:
+        own.replay_buffer = []
+        assert (own.optimizer, own.lr, own.replay_buffer) == ("mine", 3, [])
 
 
 def test_an_unknown_name_is_an_ordinary_error(algo):

@@ -39,7 +39,7 @@ from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.stable_baselines.construction import Words, differs
 from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
-from rllib.algorithms.base.trainee import Trainee
+from rllib.algorithms.base.trainee import Trainee, refuse_methods_of_trainees
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
@@ -80,7 +80,21 @@ from rllib.storage.local_path import local_path
 logger = logging.getLogger(__name__)
 
 
-@explains({**OF_ITS_MODELS, **absent.ALGORITHM})
+def _is_built(algorithm: "Algorithm") -> bool:
+    return "workers" in vars(algorithm)
+
+
+def _elsewhere(algorithm: "Algorithm", name: str) -> str | None:
+    """Advice where a built algorithm has no attribute of a name, but its settings or its trainees have."""
+    if name.startswith("_") or not _is_built(algorithm):
+        return None
+    if name in algorithm.config.settings:
+        return f"use algo.config.{name}"
+    has = any(hasattr(trainee, name) for trainee in algorithm.trainees.values())
+    return f"use algo.trainee.{name}, or algo.trainees[POLICY_ID].{name}" if has else None
+
+
+@explains({**OF_ITS_MODELS, **absent.ALGORITHM}, _elsewhere, absent.SETTING, _is_built)
 class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
@@ -88,7 +102,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     `train` runs one iteration, and `learn` as many as a number of steps takes. An iteration is made of
     `training_step`s, which an algorithm writes; in them `learn_on_batch` counts and times one `Learner.update`, all
-    gradient steps on a batch. `update` of the algorithms with a replay draws that batch first.
+    gradient steps on a batch. A trainee with a replay draws that batch in its `update` first.
 
     Without an environment, but with an observation_space and an action_space in the config, it has no workers: it acts,
     learns from batches that it is given, and is saved and restored, but does not train by itself.
@@ -281,10 +295,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Makes the config class that a subclass declares build the subclass.
 
         Raises:
-            TypeError: for a method that RLlib calls, and this library does not.
+            TypeError: for a method that RLlib calls, and this library does not; for one that trainees have.
         """
         super().__init_subclass__(**kwargs)
         refuse_methods_of_rllib(cls)
+        refuse_methods_of_trainees(cls)
         if "setup" in vars(cls):
             cls.setup = taking_a_config(cls.setup)
         if not hasattr(cls, "config_class"):  # its get_default_config may give a config of another class, as in RLlib

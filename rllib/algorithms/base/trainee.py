@@ -9,6 +9,8 @@ fragments (impala.py).
 import contextlib
 import dataclasses
 import functools
+import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
 LEARNER_FILE = "learner.safetensors"
 # Settings of an update that are among its statistics, and their names there
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
+# Methods that users override (docs/project/extend.md): of trainees, where programs may look for them in the algorithm.
+_OVERRIDDEN = (
+    *("make_loss", "make_learner", "learn_from", "add_targets", "critic_loss", "actor_loss", "add_noise"),
+    *("learning_rates", "updates_due", "update_target", "make_replay"),
+)
 _STATS_OF_UPDATES = (*_REPORTED_SETTINGS.values(), "grad_gnorm", "num_minibatches", "lr", "policy_lag_updates")
 
 
@@ -265,6 +272,34 @@ class Trainee:
 
     def set_numbers(self, numbers: Mapping[str, Any]) -> None:
         """Takes `numbers` back; of a policy that did not learn, or from an earlier version, some may be missing."""
+
+
+def refuse_methods_of_trainees(cls: type["Algorithm"]) -> None:
+    """Raises a TypeError where a user's class of algorithms overrides what is a method of its trainees."""
+    library = [base for base in cls.__mro__ if base.__module__.startswith("rllib.")]
+    members = {name: own for base in reversed(cls.__mro__) if base not in library for name, own in vars(base).items()}
+    of_trainee, read = cls.trainee_class, {name: _names_read(member) for name, member in members.items()}
+    for name in _OVERRIDDEN:
+        if name not in members or not hasattr(of_trainee, name):
+            continue
+        if any(name in names for other, names in read.items() if other != name):
+            continue  # the user's own method calls it
+        raise TypeError(
+            f"{cls.__name__}.{name} would never be called: each policy in training has this method. Define it in a "
+            f"class derived from {of_trainee.__module__}.{of_trainee.__name__}, and let trainee_class of "
+            f"{cls.__name__} be that class (docs/project/extend.md)."
+        )
+
+
+def _names_read(member: Any) -> set[str]:
+    """Names of attributes and globals that a method, or a property, reads."""
+    function = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "__func__", member))
+    waiting, names = [getattr(function, "__code__", None)], set()
+    while waiting:
+        if (code := waiting.pop()) is not None:
+            names.update(code.co_names)
+            waiting += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return names
 
 
 def _in_own_arrays(batch: SampleBatch) -> SampleBatch:

@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from rllib import PPOConfig, tune
+from rllib.tune.experiment.spec import make_spec
+from rllib.tune.running import tuner
 from rllib.tune.search import OptunaSearch
 
 
@@ -46,6 +48,52 @@ def test_a_list_of_experiments_is_run():
         metric="loss", mode="min", verbose=0,
     )  # fmt: skip
     assert len(analysis.trials) == 2 and analysis.best_config == {"x": 1.0}
+
+
+# Settings of tune.run that an Experiment does not have in the test below, and values that are not the defaults.
+GIVEN = {
+    "metric": "loss", "mode": "min", "num_samples": 2, "stop": {"training_iteration": 1}, "verbose": 0,
+    "scheduler": "asha", "search_alg": "optuna", "raise_on_failed_trial": False, "max_failures": 3,
+    "checkpoint_freq": 4, "time_budget_s": 5.0, "max_concurrent_trials": 1, "resume": True, "local_dir": "somewhere",
+    "name": "other", "num_seeds": 2, "fail_fast": True, "keep_checkpoints_num": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", GIVEN)
+def test_a_setting_of_tune_run_holds_for_whatever_is_run(setting, monkeypatch):
+    """For a trainable, an Experiment, a list of these, and those of run_experiments."""
+
+    class Ran(Exception):
+        def __init__(self, spec):
+            self.spec = spec
+
+    def run_spec(spec):
+        raise Ran(spec)
+
+    monkeypatch.setattr(tuner, "run_spec", run_spec)
+    more, experiment = {setting: GIVEN[setting]}, tune.Experiment("first", Stepper, config={"x": 1.0})
+    specs = []
+    for run, given in ((tune.run, Stepper), (tune.run, experiment), (tune.run, [experiment])):
+        with pytest.raises(Ran) as ran:
+            run(given, **more)
+        specs.append(ran.value.spec)
+    with pytest.raises(Ran) as ran:
+        tune.run_experiments({"first": {"run": Stepper, "config": {"x": 1.0}}}, **more)
+    values = [getattr(spec, setting) for spec in (*specs, ran.value.spec)]
+    assert all(value == values[0] for value in values), values
+    assert specs[1].config == {"x": 1.0}, "what is not given again is the experiment's"
+
+
+def test_a_config_object_is_a_search_space_wherever_a_dict_is():
+    config = PPOConfig().environment("CartPole-v1").training(lr=tune.grid_search([1e-3, 1e-4]))
+    specs = (
+        make_spec({"trainable": "PPO", "config": config}, "tune.run"),
+        tune.Experiment("first", "PPO", config=config).spec,
+        tune.Experiment("first", "PPO", env="CartPole-v1", config=config).spec,
+        tune.Tuner("PPO", param_space=config)._spec,
+    )
+    for spec in specs:
+        assert spec.config == {"env": "CartPole-v1", "lr": {"grid_search": [1e-3, 1e-4]}}
 
 
 def test_results_have_a_type():

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.did_you_mean import nearest
 from rllib.remote.url import place_of
 from rllib.storage.local_path import local_path
@@ -363,6 +364,11 @@ _OLD_KEYS = {
 _UNSET_BY_NONE = ("upload_dir", "resume_config")
 
 
+def space_of(config: Any) -> Any:
+    """Settings and search space; of an AlgorithmConfig those that have been set."""
+    return config.changes() if isinstance(config, AlgorithmConfig) else config
+
+
 def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
     """A spec with the settings in `given`, which may have names of other versions; they override `spec`.
 
@@ -381,7 +387,7 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
                 level = logging.WARNING if key in _MISSED else logging.INFO
                 logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])
         elif _OLD_KEYS.get(key, key) in known:
-            settings[_OLD_KEYS.get(key, key)] = value
+            settings[_OLD_KEYS.get(key, key)] = space_of(value) if key == "config" else value
         else:
             near = nearest(key, [*known, *OF_OTHER_ERAS])
             hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
@@ -409,7 +415,7 @@ class Experiment:
         self.name = name
         env = settings.pop("env", None)
         if env is not None:
-            settings["config"] = {"env": env, **(settings.get("config") or {})}
+            settings["config"] = {"env": env, **(space_of(settings.get("config")) or {})}
         self.spec = make_spec({"name": name, "trainable": run, **settings}, f"experiment {name!r}")
 
     @classmethod

@@ -23,6 +23,7 @@ from rllib.tune.experiment.spec import (
     experiments_of,
     make_spec,
     saved_settings,
+    space_of,
     takes_settings,
 )
 from rllib.tune.experiment.trial import Trial
@@ -52,13 +53,11 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ):
-        if isinstance(param_space, AlgorithmConfig):
-            param_space = param_space.changes()
         self._spec = ExperimentSpec(
             **vars(tune_config or TuneConfig()),
             **vars(run_config or RunConfig()),
             trainable=trainable,
-            config=dict(param_space or {}),
+            config=dict(space_of(param_space) or {}),
             raise_on_failed_trial=False,
         )
 
@@ -219,8 +218,8 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
     Args:
         run_or_experiment: name of an algorithm, Algorithm class or config, class Trainable, function, or Experiment; or
             a list of Experiments, which run in sequence and whose trials the analysis has together.
-        settings: by name, as listed under TuneConfig, RunConfig and ExperimentSpec. Arguments of other versions that
-            have no effect here are accepted; unknown ones are a TypeError.
+        settings: by name, as listed under TuneConfig, RunConfig and ExperimentSpec; they go before those of an
+            Experiment. Arguments of other versions that have no effect here are accepted; unknown ones are a TypeError.
 
     Returns:
         ExperimentAnalysis, or the list of trials with `return_trials=True`.
@@ -237,8 +236,11 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
         if settings.get("return_trials"):
             return trials
         return ExperimentAnalysis(None, trials, settings.get("metric"), settings.get("mode"))
-    spec = make_spec({"trainable": run_or_experiment, **settings}, "tune.run")
-    analysis = run_spec(run_or_experiment.spec if isinstance(run_or_experiment, Experiment) else spec)
+    if isinstance(run_or_experiment, Experiment):
+        spec = make_spec(settings, "tune.run", run_or_experiment.spec)
+    else:
+        spec = make_spec({"trainable": run_or_experiment, **settings}, "tune.run")
+    analysis = run_spec(spec)
     return analysis.trials if spec.return_trials else analysis
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib import DQNConfig, R2D2Config
+from rllib import Algorithm, DQNConfig, R2D2Config
 from rllib.config.conflicts import Unfit
 from rllib.storage.checkpoint import CheckpointError
 from tests.envs import ConstantReward, CountingEnv
@@ -55,6 +55,35 @@ def test_the_remedy_loads_them(cls, saved, own, tmp_path):
             algo.train()
             return
     raise AssertionError("the remedies do not load the rows")
+
+
+@pytest.mark.parametrize(
+    ("saved", "own"), [(rows(100), rows(200)), (rows(**UNIFORM), rows()), (rows(90, **UNIFORM), rows(100))], ids=str
+)
+@pytest.mark.parametrize("remedy", [0, 1])
+def test_a_run_goes_on_with_them_or_without(saved, own, remedy, tmp_path, caplog):
+    """Each remedy for rows of other settings continues the run: the rows' settings, or an empty replay."""
+    with build(store_buffer_in_checkpoints=True, **saved) as other:
+        other.train()
+        path, count = other.save(tmp_path / "run"), len(other.replay)
+    settings: dict = {"replay_buffer_config": {**own["replay_buffer_config"]}}
+    settings["replay_buffer_config"].setdefault("type", "PrioritizedReplayBuffer")
+    for _ in range(3):
+        try:
+            algo = Algorithm.from_checkpoint(path, settings)
+        except Unfit as error:
+            chosen = error.mistake.remedies[remedy]
+            nested = settings["replay_buffer_config"] | chosen.get("replay_buffer_config", {})
+            settings = {**settings, **chosen, "replay_buffer_config": nested}
+            continue
+        with algo:
+            assert len(algo.replay) == (0 if remedy else count)
+            assert ("goes on with an empty one" in caplog.text) == bool(remedy)
+            before = algo.num_updates
+            algo.train()
+            assert algo.num_updates > before
+        return
+    raise AssertionError("the remedies do not continue the run")
 
 
 @pytest.mark.parametrize("other", [{"env": CountingEnv}, {"env": "CartPole-v1"}], ids=str)

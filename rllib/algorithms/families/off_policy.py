@@ -510,11 +510,27 @@ class OffPolicyTrainee(Trainee):
         own = self.own_rows()
         if own is None:
             return
-        if REPLAY_FILE in files:
-            self.set_rows(self.as_rows(files[REPLAY_FILE]))
+        if REPLAY_FILE in files and (rows := self._rows_that_fit(files[REPLAY_FILE])) is not None:
+            self.set_rows(rows)
         elif not len(own):
             # A few rows, learned from over and over, would undo what has been learned.
             self.empty_at = self.timesteps
+
+    def _rows_that_fit(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        """The rows of a checkpoint; None for those of other settings, where the run does not store its replay.
+
+        Raises:
+            Unfit: (a ValueError) for such rows, if it does.
+        """
+        try:
+            return self.as_rows(saved)
+        except Unfit as error:
+            problem, advice, remedies = error.mistake.problem, error.mistake.advice, error.mistake.remedies
+            if not self.algorithm.config.store_buffer_in_checkpoints:
+                logger.warning("%s The run goes on with an empty one.", problem)
+                return None
+            advice = f"{advice} With store_buffer_in_checkpoints=False the replay begins empty."
+            raise Unfit(problem, advice, *remedies, {"store_buffer_in_checkpoints": False}) from error
 
 
 class OffPolicy(Algorithm):

@@ -125,6 +125,8 @@ class RunDirectory:
         if not (path / SPEC).is_file():
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
+            if path.is_dir() and (path.parent / SPEC).is_file():
+                hint = f". It is in the run {path.parent}, which --resume continues from its newest checkpoint"
             if command := import_command(path):
                 hint = f". Import it first: {command}"
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")

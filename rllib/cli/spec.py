@@ -1,7 +1,6 @@
 """Specifications of runs: from a YAML file, the command line, or both, where the command line takes precedence."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rllib.cli.files.zoo import is_zoo, zoo_keys
 from rllib.cli.tuned_examples import TUNED_EXAMPLES, example_name
 from rllib.cli.values import merged, merged_stops, nested, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
+from rllib.storage.local_path import expanded
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.search.space import holds_domains
 
@@ -266,7 +266,7 @@ def find_file(name: str) -> Path:
     """
     stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
     env, _, algorithm = stem.rpartition("-")
-    given = Path(os.path.expanduser(name))
+    given = Path(expanded(name))
     for path in (given, TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path

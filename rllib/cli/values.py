@@ -1,7 +1,6 @@
 """Parses values that users type: YAML, in files and in key=value arguments."""
 
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +12,14 @@ import yaml
 
 from rllib.config.conflicts import surrounded
 from rllib.did_you_mean import nearest
+from rllib.remote.url import is_url, place_of, shown
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
 from rllib.storage.pickle_scan import refuse_collisions
 
 
 class LocalPath(click.Path):
-    """A path on this machine (Path), which stays relative where it is; "~" is the home directory.
+    """A path on this machine (Path), which stays relative where it is; "~" is the home directory, file:///PATH is PATH.
 
     Shells expand "~" at the beginning of a word alone, and so not in --results-dir=~/results.
     """
@@ -28,7 +28,13 @@ class LocalPath(click.Path):
         super().__init__(path_type=Path, **options)
 
     def convert(self, value, param, ctx):
-        return super().convert(os.path.expanduser(value), param, ctx)
+        try:
+            place = place_of(value)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        if is_url(place):
+            self.fail(f"{shown(value)} is in remote storage, and this takes a path of this machine.", param, ctx)
+        return super().convert(place, param, ctx)
 
 
 class Number(click.FloatRange):

@@ -20,6 +20,7 @@ from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
+from rllib.storage.local_path import expanded
 
 # Endings of packed files: what is in them is read in place, nothing is written beside them.
 _PACKED = (".zip", ".gz")
@@ -180,7 +181,7 @@ def files_of(path: str | os.PathLike) -> list[Path]:
     Raises:
         FileNotFoundError: if there are none.
     """
-    path = os.path.expanduser(os.fspath(path).removeprefix("local://").removeprefix("file://"))
+    path = expanded(path)
     if path.startswith("d4rl.") and not os.path.exists(path):
         raise ValueError(f"{path!r} cannot be read: {_D4RL}.")
     if "://" in path:

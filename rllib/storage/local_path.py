@@ -1,18 +1,32 @@
-"""Paths that users name, which may be relative, begin with "~" or have ".."."""
+"""Paths that users name, which may be relative, begin with "~" or have "..", and URLs file:///PATH."""
 
 import os
+import re
 from pathlib import Path
 
-__all__ = ["local_path"]
+__all__ = ["expanded", "local_path"]
+
+_LOCAL_URL = re.compile(r"(?:file|local)://", re.IGNORECASE)
+
+
+def expanded(given: str | os.PathLike) -> str:
+    """What a user names as a path, which stays relative where it is: with "~" as the home directory; of a URL its path.
+
+    A URL of remote storage stays as it is.
+    """
+    path = os.fspath(given)
+    if isinstance(given, str) and (url := _LOCAL_URL.match(path)):
+        path = path[url.end() :]
+    return os.path.expanduser(path)
 
 
 def local_path(given: str | os.PathLike) -> Path:
-    """The absolute path of what a user names, with "~" as the home directory and without "..".
+    """The absolute path of what a user names, with "~" as the home directory and without ".."; of file:///PATH, PATH.
 
     Its last part is that of the given path, also where this is a link. A link before a ".." is followed, as the system
     does it: of LINK/../x the directory is the one that holds the link's target.
     """
-    path = Path(os.path.expanduser(given)).absolute()
+    path = Path(expanded(given)).absolute()
     parts = path.parts
     if ".." not in parts:
         return path

@@ -4,12 +4,14 @@ import os
 import shutil
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 
 import rllib
 from rllib import Policy, PPOConfig, tune
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli import command
+from rllib.cli.values import LocalPath
 from rllib.cli.verbs import dashboard, serve
 from rllib.offline.dataset import Dataset
 from rllib.storage.local_path import local_path
@@ -28,6 +30,7 @@ FORMS = {
     "link": "linked_{name}",
     "behind a link": "beside/../{name}",
     "space": "my runs/{name}",
+    "URL": "file://{home}/shown/runs/{name}",
 }
 
 
@@ -59,7 +62,7 @@ def named(request, home, tmp_path, monkeypatch):
     shutil.copytree(home, tmp_path / "home", symlinks=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "home" / "shown")
-    return lambda name: FORMS[request.param].format(name=name)
+    return lambda name: FORMS[request.param].format(name=name, home=tmp_path / "home")
 
 
 COMMANDS = {
@@ -82,6 +85,20 @@ def test_every_command_takes_every_form_of_a_path(verb, named, monkeypatch, tmp_
     places = {"run": named("run"), "number": tmp_path.name}
     done = CliRunner().invoke(command, [str(word).format(**places) for word in COMMANDS[verb]])
     assert done.exit_code == 0, done.output
+
+
+def _local_paths(node, words=()):
+    for parameter in node.params:
+        if isinstance(parameter.type, LocalPath):
+            yield pytest.param(parameter, id=" ".join((*words, parameter.human_readable_name)))
+    for name, below in getattr(node, "commands", {}).items():
+        yield from _local_paths(below, (*words, name))
+
+
+@pytest.mark.parametrize("parameter", _local_paths(command))
+def test_every_path_of_this_machine_refuses_remote_storage(parameter):
+    with pytest.raises(BadParameter, match=r"s3://bucket/runs is in remote storage"):
+        parameter.type.convert("s3://bucket/runs", parameter, None)
 
 
 def test_servers_take_every_form_of_a_path(named, monkeypatch):

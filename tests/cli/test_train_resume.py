@@ -80,7 +80,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
     assert [name for name, array in last.items() if array.tobytes() != expected[name].tobytes()] == []
     files = {Path(file).name for file, _ in last}
     assert files >= {"weights.safetensors", "learner.safetensors"}
-    assert ("policies/default_policy/replay.safetensors" in files) == (arguments in (DQN, SAC))
+    assert ("replay.safetensors" in files) == (arguments in (DQN, SAC))
 
 
 def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
@@ -114,6 +114,7 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
     [
         (["nowhere"], "nowhere is not the directory of a run of rllib train: it has no run.json"),
         (["."], "it has no run.json. Runs in it: empty, other, run"),
+        (["run/checkpoint_000003"], "It is in the run run, which --resume continues from its newest checkpoint"),
         (["empty"], "empty has no checkpoint to continue from"),
         (["run", "DQN"], "continues with the same algorithm and environment; leave out DQN"),
         (["run", "--seed", "3"], "continues with what the run was started with; leave out --seed"),

@@ -277,7 +277,7 @@ def refuse_places(settings: Mapping[str, Any], directory: Path, given: Collectio
 
 
 def _is_inside(place: str | os.PathLike, directory: Path) -> bool:
-    return Path(place).expanduser().resolve().is_relative_to(directory.resolve())
+    return local_path(place).resolve().is_relative_to(directory.resolve())
 
 
 # Settings that name places to write to.

@@ -1,7 +1,6 @@
 """`rllib dataset`: what is in recorded steps, whether they can be right, and other formats of them."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rllib.offline.writing.minari_sets import PREFIX
 from rllib.offline.writing.step_formats import FORMATS, checked_format, format_of
 from rllib.progress import counted
 from rllib.storage.encoding import space_from_json
+from rllib.storage.local_path import expanded
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 _PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
@@ -131,7 +131,7 @@ _SHARE = Number(0, 1, min_open=True)
 def convert(sources, target, format_, top, take, split, normalized_actions, verbose) -> None:
     """Read all SRC, and write their episodes into one file DST, or to minari:NAMESPACE/NAME-v0."""
     with reported(verbose):
-        target = os.path.expanduser(target)
+        target = expanded(target)
         with user_input():
             if not target.startswith(PREFIX):
                 checked_format(format_ or format_of(target))

@@ -1,7 +1,6 @@
 """`rllib record`: episodes of a trained policy as a video, or its steps as data to learn from."""
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from rllib.offline.writing.minari_sets import PREFIX, check_name
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import FORMATS, SUFFIXES, checked_format, default_format, format_of
 from rllib.progress import counted
+from rllib.storage.local_path import expanded
 
 _OF_DATA = ("steps", "random_share", "noise", "workers", "format_")
 _OF_VIDEOS = ("output", "fps")
@@ -104,7 +104,7 @@ def write_steps(
     Raises:
         Mistake: for a target that cannot be written, or a wrong length.
     """
-    made = contextlib.nullcontext() if to.startswith(PREFIX) else removed_if_unused(Path(os.path.expanduser(to)))
+    made = contextlib.nullcontext() if to.startswith(PREFIX) else removed_if_unused(Path(expanded(to)))
     with made:
         with user_input():
             target = _target(to, format_)
@@ -138,7 +138,7 @@ def _target(to: str, format_: str | None) -> str:
     if to.startswith(PREFIX):
         check_name(to.removeprefix(PREFIX))
         return to
-    path = Path(os.path.expanduser(to))
+    path = Path(expanded(to))
     if path.suffix.lower() in SUFFIXES or (path.suffix and not path.is_dir() and format_ is not None):
         checked_format(format_ or format_of(path))
         if path.exists():

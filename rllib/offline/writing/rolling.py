@@ -64,7 +64,7 @@ class RollingWriter:
         max_file_seconds: float = MAX_FILE_SECONDS,
         packed: Collection[str] = PACKED,
     ):
-        self._directory = local_path(os.fspath(directory).removeprefix("file://"))
+        self._directory = local_path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
         self._format, self._metadata, self._packed = format_, metadata, packed
         self._max_bytes, self._max_rows, self._max_s = max_file_size, max_rows_per_file, max_file_seconds

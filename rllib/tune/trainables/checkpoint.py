@@ -8,7 +8,6 @@ Data are numbers, texts, bytes, None, arrays and tensors, in dicts, lists, tuple
 """
 
 import json
-import os
 import secrets
 import shutil
 import tempfile
@@ -26,7 +25,7 @@ from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import move_whole, numbered
 from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
-from rllib.storage.local_path import local_path
+from rllib.storage.local_path import expanded, local_path
 from rllib.storage.tensor_file import DTYPES, TensorFile, tensors_of
 from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
@@ -55,7 +54,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, load_user_code: bool = False):
-        self.path, self._load_user_code = os.path.expanduser(path), load_user_code
+        self.path, self._load_user_code = expanded(path), load_user_code
 
     def __fspath__(self) -> str:
         return self.path
@@ -80,7 +79,7 @@ class Checkpoint:
         Raises:
             DamagedFileError: if it holds a link, which is not followed.
         """
-        target = tempfile.mkdtemp(prefix="checkpoint_") if path is None else os.path.expanduser(path)
+        target = tempfile.mkdtemp(prefix="checkpoint_") if path is None else expanded(path)
         source = Path(self.path).resolve()
         copy_inside(source.parent, source.name, Path(target))
         return target

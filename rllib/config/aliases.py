@@ -651,7 +651,9 @@ _DEFAULTS_BY_EARLIER_NAMES: Mapping[str, float] = dict.fromkeys(
 
 def gives_way(name: str, value) -> bool:
     """Whether a value, by this name, counts only where the setting has no other one by another name."""
-    return value == {} or (name in _DEFAULTS_BY_EARLIER_NAMES and value == _DEFAULTS_BY_EARLIER_NAMES[name])
+    if name in _DEFAULTS_BY_EARLIER_NAMES:
+        return value == _DEFAULTS_BY_EARLIER_NAMES[name]
+    return isinstance(value, dict) and not value  # tables and arrays have an == of their own
 
 
 def is_written_by_ray(name: str, value) -> bool:

@@ -1,10 +1,12 @@
 """Config and algorithm classes that are written in RLlib's way: own attributes, and setup(config)."""
 
+import inspect
 import pickle
 
 import pytest
 
 from rllib import DQN, PG, PPO, Algorithm, AlgorithmConfig, PPOConfig
+from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 
 
 class Mine(PPO):
@@ -28,6 +30,12 @@ class MineConfig(PPOConfig):
 
 def small(config):
     return config.environment("CartPole-v1").training(train_batch_size=32, sgd_minibatch_size=32, num_sgd_iter=1)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_super_setup_takes_a_config_in_every_algorithm(name):
+    """Classes of RLlib's form call it so, whether or not the algorithm has a setup of its own."""
+    inspect.signature(get_algorithm_class(name).setup, follow_wrapped=False).bind("self", "config")
 
 
 def test_a_config_has_attributes_of_its_own():

@@ -324,6 +324,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
+    @taking_a_config
     def setup(self) -> None:
         """Makes the algorithm's further parts, such as a replay, before any worker starts.
 

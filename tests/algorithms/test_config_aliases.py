@@ -283,7 +283,7 @@ FOREIGN_WORDS = [
     (PPOConfig, "learner_connector", int, "on_postprocess_trajectory and on_learn_on_batch"),
     (DQNConfig, "num_epochs", 3, "a train batch makes one update here"),
     (SACConfig, "minibatch_size", 64, "a train batch makes one update here"),
-    (APPOConfig, "target_network_update_freq", 2, "Did you mean .training(target_update_frequency=...)?"),
+    (APPOConfig, "target_network_update_freq", 3, "Did you mean .training(target_update_frequency=...)?"),
     (APPOConfig, "circular_buffer_num_batches", 16, "use replay_proportion"),
     (APPOConfig, "simple_queue_size", 3, "use learner_queue_size"),
     (PPOConfig, "max_requests_in_flight_per_env_runner", 7, "each round asks every worker once"),
@@ -601,7 +601,7 @@ def test_keys_of_rays_dicts_that_ask_for_nothing_are_taken(config):
     before = config.to_dict()
     for name, keys in aliases.KEYS_WITHOUT_EFFECT.items():
         for key, values in keys.items() if name in config.settings else ():
-            for value in values if key not in config.settings[name].default else ():
+            for value in values if key not in (config.settings[name].default or ()) else ():
                 assert config.update_from_dict({name: {key: value}}).to_dict() == before, (name, key, value)
 
 

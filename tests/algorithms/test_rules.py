@@ -130,6 +130,7 @@ CASES = [
     ("ES", {"noise_size": 10**15}, "noise_size"),
     ("ES", {"model": CUSTOM}, "model"),
     ("ES", {"model": {"use_sde": True}}, "model"),
+    ("IQL", {"policy_model_config": {"use_sde": True}, **DATA}, "policy_model_config"),
 ]  # fmt: skip
 
 

@@ -144,6 +144,11 @@ class EnvironmentSeats:
         """Steps of the episode so far; 0 where there is none."""
         return 0 if self.episode is None else self.episode.length
 
+    @property
+    def played(self) -> int:
+        """Number of the newest episode with a step; one without any begins anew after a restore."""
+        return self.number - (self.episode is not None and not self.episode.length)
+
     # ------------------------------------------------------------------ an episode
 
     def start(self) -> None:

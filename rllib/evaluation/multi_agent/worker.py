@@ -288,7 +288,7 @@ class MultiAgentWorker(Worker):
         of_slots = [
             {"policy": i, "slots": self._num_slots[i], **each} for i, lane in lanes.items() for each in lane.get_state()
         ]
-        return [*of_slots, *({"episode": seats.number} for seats in self._seats)]
+        return [*of_slots, *({"episode": seats.played} for seats in self._seats)]
 
     def set_state(self, state: list[dict]) -> None:
         """Restores the state that `get_state` returned, with as many slots; after `start_over`."""

@@ -499,9 +499,10 @@ class ConfigObject(Settings):
                     aliases.tell_once(f"{name}.{inner}", f"{name}[{inner!r}] has no effect here", logging.WARNING)
                 yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
             elif name in aliases.KEYS_WITHOUT_EFFECT and isinstance(value, Mapping):
-                moved, value = aliases.MOVED_OUT.get(name, {}), self._keys_today(name, value)
-                yield from ((None, moved[key], item) for key, item in value.items() if key in moved)
-                yield section_name, name, {key: item for key, item in value.items() if key not in moved}
+                moved, today = aliases.MOVED_OUT.get(name, {}), self._keys_today(name, value)
+                yield from ((None, moved[key], item) for key, item in today.items() if key in moved)
+                if today or not value:  # else no key of it asks for anything
+                    yield section_name, name, {key: item for key, item in today.items() if key not in moved}
             else:
                 yield section_name, name, value
 

@@ -48,9 +48,9 @@ from rllib.algorithms.families.off_policy_actor_critic import CRITICS, ActorCrit
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, conflict, given_as
 from rllib.config.sections import OfPolicy, above, at_least, only_with, section
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.evaluation.postprocess.transitions import CostsOfSteps
-from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.lagrangian.sac import cost_critic_loss, priced_actor_loss
 from rllib.losses.loss import LossOverModules

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.fragment import Fragment
-from rllib.evaluation.settings import Postprocess
 from rllib.policy import Policy
 from rllib.sample_batch import EPS_ID, TERMINATEDS, TRUNCATEDS, Column
 
 
-class EpisodeIds:
+class EpisodeIds(Postprocess):
     """A postprocess that adds the column eps_id, a row's episode, to another postprocess.
 
     Numbers are unique in a run: environment i of K has the episodes i, i + K, i + 2 K, ...
@@ -24,9 +24,8 @@ class EpisodeIds:
         self._postprocess, self._total = postprocess, total
         self._running = np.arange(first, first + num_envs)
         self.columns = (*postprocess.columns, Column(EPS_ID, (), "int64"))
-        for name in ("every_final_observation", "make_rows", "without_memory"):
-            if hasattr(postprocess, name):
-                setattr(self, name, getattr(postprocess, name))
+        self.every_final_observation = postprocess.every_final_observation
+        self.without_memory, self.make_rows = postprocess.without_memory, postprocess.make_rows
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills the columns."""

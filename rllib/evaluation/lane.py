@@ -70,7 +70,7 @@ class Lane:
         self.policy_version = self.timesteps = 0
         self.rngs, self._place, self._allocate, self._by_slot = rngs, place, allocate, by_slot
         self.filters, self.remembers = policy.filters_observations, policy.state_size > 0
-        self.stores_raw = self.filters and getattr(own.postprocess, "stores_raw_observations", False)
+        self.stores_raw = self.filters and own.postprocess.stores_raw_observations
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
         self._makes_sequences = settings.sequences or self.remembers
         self._allocate_fragment = np.empty if self._makes_sequences else allocate
@@ -82,7 +82,7 @@ class Lane:
         self._before_action = [column.name for column in self.columns if column.before_action]
         self._gives_values = self.explorer.gives_values and any(c.name == sb.VF_PREDS for c in self.columns)
         self._learner = own.learner and own.learner(policy)
-        self.every_final_observation = getattr(own.postprocess, "every_final_observation", False)
+        self.every_final_observation = own.postprocess.every_final_observation
         make_scale = settings.make_return_scale
         self._return_scale = make_scale and make_scale(num_envs=len(rngs))
         self._records = settings.make_recorder is not None
@@ -176,16 +176,13 @@ class Lane:
         self.forget_fragment()
         if self._return_scale:
             self._return_scale.start_over()
-        if hasattr(self.own.postprocess, "start_over"):
-            self.own.postprocess.start_over()
+        self.own.postprocess.start_over()
 
     def forget_fragment(self) -> None:
         """Drops what waits for the next fragment: the newest observations, and steps whose rows are not complete."""
         # Inputs of the next actions, by column: where the next fragment starts. None: with a reset.
         self.newest: dict[str, np.ndarray] | None = None
-        # Makes rows of the fragments, where the algorithm does that differently.
-        make_rows = getattr(self.own.postprocess, "make_rows", None)
-        self._rows = make_rows and make_rows(self._stream, self.rngs)
+        self._rows = self.own.postprocess.make_rows(self._stream, self.rngs)
 
     # ------------------------------------------------------------------ a fragment
 

@@ -10,6 +10,7 @@ from rllib.env.factories.registry import EnvFactory
 from rllib.env.factories.settable_tasks import TaskFactory
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Exploration
@@ -22,32 +23,7 @@ if TYPE_CHECKING:
     from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.evaluation.multi_agent.settings import AgentSettings
 
-
-class Postprocess(Protocol):
-    """A function that adds an algorithm's columns to a full fragment, in the worker.
-
-    One whose `every_final_observation` is True gets those of terminated episodes as well as truncated ones. One
-    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has
-    `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
-    """
-
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
-
-    def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills its columns of the fragment."""
-
-
-class NoPostprocess:
-    """A postprocess that adds nothing: the learner computes all else."""
-
-    columns = ()
-
-    def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Does nothing."""
-
-
-NO_POSTPROCESS = NoPostprocess()
+NO_POSTPROCESS = Postprocess()
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class DisturbedExplorer(Explorer):
     def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         self._inner.act(observations, noise, dist_inputs, actions, values, state, next_state)
         rows = actions.reshape(len(actions), -1)
-        squashed = getattr(self.policy.distribution, "squashed", False)
+        squashed = self.policy.distribution.squashed
         for i, rng in enumerate(self.rngs):
             is_random = rng.random() < self.exploration.random_share
             if is_random:

@@ -171,6 +171,10 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
     explorer: ClassVar[type[Explorer]] = Explorer
     # Whether workers explore to different degrees for the whole run, as in Ape-X. Without workers the schedule counts.
     differs_by_worker: ClassVar[bool] = False
+    # Why a policy with a memory cannot explore by it, a clause; empty: it can. And the settings of `.training` without
+    # which it is left out; None: none.
+    without_memory: ClassVar[str] = ""
+    left_out_by: ClassVar[Mapping[str, Any] | None] = None
 
     @classmethod
     @functools.cache

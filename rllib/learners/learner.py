@@ -1,6 +1,5 @@
 """Learners: train the weights of modules on batches, and return statistics."""
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 from rllib.config.conflicts import Unfit
 from rllib.errors import NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.core_choice import FreeCores
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -21,7 +21,7 @@ from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
-    from rllib.learners.in_torch.learner import TorchBackend
+    pass
 
 KINDS = ("auto", "numpy", "torch")
 # Rows that an error names, of a batch without a finite gradient.
@@ -44,7 +44,7 @@ class Learner:
         vector: ModuleVector,
         objectives: Sequence[Objective],
         targets: Sequence[TargetCopy],
-        backend: "NumpyBackend | TorchBackend",
+        backend: Backend,
     ):
         self.policy = vector.policy
         self.vector = vector
@@ -60,12 +60,12 @@ class Learner:
     @property
     def device(self) -> str:
         """Device of the updates of this process, by torch's name; "cpu" where other processes compute them."""
-        return str(getattr(self.backend, "device", "cpu"))
+        return str(self.backend.device)
 
     @property
     def core_choice(self) -> FreeCores | None:
         """Choice of the number of cores for updates in this process; None where the number is fixed."""
-        return getattr(self.backend, "core_choice", None)
+        return self.backend.core_choice
 
     @property
     def weights(self) -> np.ndarray:
@@ -74,8 +74,8 @@ class Learner:
 
     def pop_logged(self) -> list:
         """Values that the user's loss has logged since the last time (core/learner), where updates are computed."""
-        elsewhere, self.backend.logged = getattr(self.backend, "logged", []), []
-        here = [call for each in self.objectives for call in getattr(each.loss, "pop_logged", list)()]
+        elsewhere, self.backend.logged = self.backend.logged, []
+        here = [call for each in self.objectives for call in each.loss.pop_logged()]
         return [*elsewhere, *here]
 
     def update(
@@ -245,7 +245,7 @@ class Learner:
 
     def _as_taken(self, batch: SampleBatch) -> SampleBatch:
         """The batch, with arrays instead of tensors if the backend takes no tensors; on a CPU they share memory."""
-        if hasattr(self.backend, "permutations") or set(map(type, batch.values())) == {np.ndarray}:
+        if self.backend.takes_tensors or set(map(type, batch.values())) == {np.ndarray}:
             return batch
         columns = {name: _in_numpy(column) for name, column in batch.items()}
         return SampleBatch(columns, policy_version=batch.policy_version, num_steps=batch.num_steps)
@@ -278,7 +278,7 @@ class Learner:
 
     def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
         """Uninitialised memory that `update` sends to its device as it lies: page-locked where that is a GPU."""
-        return getattr(self.backend, "new_rows", np.empty)(shape, dtype)
+        return self.backend.new_rows(shape, dtype)
 
     def stage(self, batch: SampleBatch) -> None:
         """Begins to send a batch to the learner's device; one that is not used by `update` only costs memory.
@@ -317,7 +317,7 @@ class Learner:
         Returns:
             whether any moved.
         """
-        with getattr(self.backend, "on_cores", contextlib.nullcontext)():
+        with self.backend.on_cores():
             return any([target.follow(now) for target in self.targets.values()])
 
     def start_over(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
@@ -475,7 +475,7 @@ def make_learner(
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
         all(hasattr(module, "numpy") for module in modules.values())
     )
-    has_gradient = getattr(policy.network, "closed_form", False) and getattr(policy.distribution, "closed_form", True)
+    has_gradient = policy.network.closed_form and policy.distribution.closed_form
     closed_form = device == "cpu" and whole and has_gradient
     if kind == "numpy" and not closed_form:
         what = f"device={device!r}"

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-6
 NO_VALUES = np.empty(0, np.float32)
 
 
-class Loss(Protocol):
+class Loss:
     """A loss of the policy's outputs, in two forms that agree to rounding: closed-form gradients, and autograd.
 
     `outputs` are the results of the network's forward pass; gradients are a tuple in the same order.
@@ -25,28 +25,28 @@ class Loss(Protocol):
     forms compute means over the rows. The torch form imports torch when it is called, so that a process which trains in
     numpy never loads it.
 
-    The form in numpy and `identity_error` are optional. A loss that calls the policy's torch module itself has a method
-    `bind(module)`, and the torch learner uses the loss that it returns.
+    The form in numpy and `identity_error` are optional.
 
     Attributes:
         columns: names of the columns of a batch that the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
         row_stats: names of numbers for each row ([B]). A loss with row statistics returns them, a tuple of arrays, as
-            the last result of both forms. The attribute is optional.
-        takes_across: True for a loss with a setting `across`, else absent. That is None, or where several learners
-            compute parts of a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into
-            the mean over the minibatch. A loss in which rows depend on such means needs it; all learners must call it
-            equally often.
+            the last result of both forms.
+        takes_across: whether the loss has a setting `across`. That is None, or where several learners compute parts of
+            a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into the mean over
+            the minibatch. A loss in which rows depend on such means needs it; all learners must call it equally often.
+        by_newest_weights: whether the batch has to be sampled by the weights of the first minibatch.
     """
 
-    @property
-    def columns(self) -> tuple[str, ...]: ...
+    columns: tuple[str, ...]
+    stats: tuple[str, ...]
+    row_stats: tuple[str, ...] = ()
+    takes_across: bool = False
+    by_newest_weights: bool = False
 
-    @property
-    def stats(self) -> tuple[str, ...]: ...
-
-    def numpy(self, distribution, outputs: tuple, minibatch: Mapping, *args: Any, **settings: Any) -> tuple:
-        """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""
+    # (distribution, outputs, minibatch, **settings) -> statistics, gradients: a sequence of numbers, and the gradient
+    # with respect to each output. None: there is no form in numpy.
+    numpy: Callable[..., tuple] | None = None
 
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, *args: Any, **settings: Any) -> tuple:
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
@@ -58,21 +58,28 @@ class Loss(Protocol):
         checks it on the first minibatch.
         """
 
+    def bind(self, module: Any) -> "Loss":
+        """The loss that torch learners use, for the policy's torch module; this one does not call it."""
+        return self
 
-def closed_form_of(loss: Any) -> Callable[..., tuple] | None:
-    """The form in numpy of a loss; None if it has none, or only inherits the protocol's."""
-    numpy = getattr(loss, "numpy", None)
-    return None if getattr(numpy, "__func__", None) is Loss.numpy else numpy
+    def pop_logged(self) -> list:
+        """Values that functions of the user's have logged since the last time."""
+        return []
 
 
-def identity_error_of(loss: Any, at: Callable, outputs: tuple, minibatch: Mapping) -> Any:
-    """`Loss.identity_error` of a loss; None if it has none."""
-    of = getattr(loss, "identity_error", None)
-    return None if of is None else of(at, outputs, minibatch)
+def checked_loss(loss: Any) -> Loss:
+    """The loss.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss={loss!r:.80} must be of a class derived from rllib.losses.loss.Loss")
+    return loss
 
 
 @dataclass(frozen=True)
-class LossOverModules:
+class LossOverModules(Loss):
     """A loss that calls several modules. It is written in torch, and may have a closed form in numpy.
 
     Attributes:
@@ -95,7 +102,7 @@ class LossOverModules:
 
 
 @dataclass(frozen=True)
-class ActorCriticLoss:
+class ActorCriticLoss(Loss):
     """A Loss of a network's outputs for the action distribution and for the value.
 
     Attributes:

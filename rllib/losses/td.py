@@ -185,7 +185,7 @@ def project_by_pairs(probabilities, rewards, discounts, support):
     return (probabilities[:, None] @ shares)[:, 0]
 
 
-class ActionValueLoss:
+class ActionValueLoss(Loss):
     """Base class of the losses: their statistics, and no identity, since any weights may have sampled the rows."""
 
     stats = STATS

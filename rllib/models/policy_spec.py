@@ -153,7 +153,7 @@ class PolicySpec:
     def layout(self) -> Layout:
         """Layout of the parameters in the flat vector."""
         if self.residual:
-            size, count = getattr(self.distribution, "size", 0), self.distribution.num_inputs
+            size, count = self.distribution.size, self.distribution.num_inputs
             heads = (size, size) if isinstance(self.distribution, DiagGaussian) else (count,)
             return self.residual.layout(self.num_inputs, 0, heads, ("policy",))
         num_log_std = self.distribution.size if self.free_log_std else 0
@@ -382,7 +382,7 @@ def description_of(spec: PolicySpec) -> dict[str, Any]:
     common = {field.name for field in dataclasses.fields(PolicySpec)}
     own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
     code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
-    if user_class := getattr(spec.distribution, "user_class", None):
+    if user_class := spec.distribution.user_class:
         code["action_dist"] = user_class
     return {"spec": spec.to_json(), **code}
 

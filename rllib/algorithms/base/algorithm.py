@@ -56,8 +56,9 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
+from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.learner import Learner
@@ -131,7 +132,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     # Class of the policies in training (trainee.py).
     trainee_class: ClassVar[type[Trainee]] = Trainee
     # The loss that learners minimise, unless `make_loss` of the trainee is overridden.
-    loss: ClassVar[Loss | LossOverModules]
+    loss: ClassVar[Loss | LossOverModules | None] = None
     # Whether batches are sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
@@ -373,7 +374,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Nothing is said where a memory goes on from such a row, or clients act by weights of their own.
         """
         cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
-        return not cannot and getattr(getattr(self, "loss", None), "by_newest_weights", False)
+        return not cannot and self.loss is not None and self.loss.by_newest_weights
 
     def _refuse_absent_columns(self, policy_id: str) -> None:
         """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
@@ -532,8 +533,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         for policy_id, settings in self._rollout_settings.policies.items():
             config, spec = self.config_of(policy_id), self.policies[policy_id].spec
             for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
-                if reason := getattr(part, "without_memory", None):
-                    raise config.error(config.no_memory(reason, spec, getattr(part, "left_out_by", None)))
+                if part.without_memory:
+                    raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))
 
     def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
         """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""

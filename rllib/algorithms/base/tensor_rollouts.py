@@ -9,7 +9,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.conflicts import Mistake
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
 from rllib.evaluation.episode_hooks import EPISODE_HOOKS
-from rllib.evaluation.settings import Postprocess
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
@@ -116,7 +116,7 @@ def _of_parts(algorithm: Sampling) -> Iterator[str]:
 
     name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
     is_able = algorithm.is_synchronous and algorithm.takes_tensors and not algorithm.workers_learn
-    if not is_able or not hasattr(algorithm.make_postprocess(DEFAULT_POLICY), "of_tensors"):
+    if not is_able or not algorithm.make_postprocess(DEFAULT_POLICY).takes_tensors:
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
         return
     if algorithm.samples_sequences:

@@ -27,7 +27,7 @@ from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
-from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.loss import Loss, LossOverModules, checked_loss
 from rllib.losses.user.auxiliary import WithAuxiliary, refuse_taken_names
 from rllib.policy import Policy
 from rllib.result import LEARNERS
@@ -140,12 +140,12 @@ class Trainee:
     def whole_loss(self) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         algorithm, config, spec = self.algorithm, self.config, self.policy.spec
-        loss, custom = self.make_loss(), config.custom_loss or spec.custom_loss
+        loss, custom = checked_loss(self.make_loss()), config.custom_loss or spec.custom_loss
         if config.learner_class is not None:
             from rllib.core.learner.learner_loss import LearnerLoss
 
             custom = LearnerLoss(config.learner_class, config, self.policy_id)
-        if algorithm.agents_may_wait and getattr(loss, "by_newest_weights", False):
+        if algorithm.agents_may_wait and loss.by_newest_weights:
             # What has waited at the end of a fragment acts by the weights from before the last update.
             if algorithm.marks_waiting(self.policy_id):
                 loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)

@@ -464,7 +464,7 @@ def _claimed_cores(config: AlgorithmConfig) -> int:
 
 def core_choices(learners: Mapping[str, Any]) -> dict[str, dict]:
     """Policy id -> number of cores of its updates, and why, where they are large enough for several."""
-    found = {policy_id: getattr(learner, "core_choice", None) for policy_id, learner in learners.items()}
+    found = {policy_id: learner.core_choice for policy_id, learner in learners.items()}
     return {name: {"cores": each.cores, "reason": each.reason} for name, each in found.items() if each and each.reason}
 
 

@@ -157,6 +157,8 @@ class DirectionLearner:
         optimizer: steps on the flat vector.
     """
 
+    core_choice = None  # a step is a few sums
+
     def __init__(self, weights: np.ndarray, noise: NoiseTable, optimizer: Adam | SGD):
         self.weights = weights
         self._noise = noise

@@ -36,10 +36,10 @@ from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation import seeding
 from rllib.evaluation.offline.rows import transitions
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.hindsight import HindsightTransitions
 from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
-from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
 from rllib.policies import of_only_policy

@@ -237,7 +237,7 @@ def action_mapper(
     """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
     if parts(space) is not None:
         return StructuredActionMapper(space, normalize_actions, clip_actions)
-    if getattr(distribution, "squashed", False):
+    if distribution.squashed:
         return SquashedActionMapper(space)
     if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":
         return IntegerBoxMapper(space)

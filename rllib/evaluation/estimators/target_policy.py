@@ -133,4 +133,4 @@ def action_rows(distribution, actions: np.ndarray) -> np.ndarray:
         one_hot = [np.eye(size, dtype=np.float32)[column] for size, column in zip(distribution.sizes, columns.T)]
         return np.concatenate(one_hot, axis=1)
     flat = actions.reshape(len(actions), -1).astype(np.float32)
-    return np.tanh(flat) if getattr(distribution, "squashed", False) else flat
+    return np.tanh(flat) if distribution.squashed else flat

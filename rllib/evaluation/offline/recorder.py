@@ -79,7 +79,7 @@ def _units_of_densities(worker: RolloutWorker) -> dict[str, str]:
     space, lane = worker.stream.action_space, worker.lane
     if not isinstance(space, spaces.Box) and parts(space) is None:
         return {}
-    is_normalized = lane.settings.normalize_actions or getattr(lane.policy.distribution, "squashed", False)
+    is_normalized = lane.settings.normalize_actions or lane.policy.distribution.squashed
     return {"densities": NORMALIZED if is_normalized else ENVIRONMENT}
 
 
@@ -218,7 +218,7 @@ class StepRecorder:
         actions, space = fragment[sb.ACTIONS], self._stream.action_space
         rows = actions.reshape(-1, *actions.shape[2:])
         if self._units == NORMALIZED and isinstance(space, spaces.Box):
-            is_squashed = getattr(self._lane.policy.distribution, "squashed", False)
+            is_squashed = self._lane.policy.distribution.squashed
             taken = np.tanh(rows) if is_squashed else self._lane.mapper.clipped(rows)
         elif parts(space) is None:
             taken = np.asarray(self._lane.mapper.to_env(rows))
@@ -240,7 +240,7 @@ class StepRecorder:
             return None
         if sb.ACTION_LOGP in fragment.columns:
             return self._of_clipped(fragment)
-        log_prob_of = getattr(policy.distribution, "log_prob_of", None)
+        log_prob_of = policy.distribution.log_prob_of
         if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
             return None
         exploration = lane.explorer.exploration

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.losses.returns import gae, q_lambda_targets, standardized, torch_gae
 from rllib.losses.vtrace import vtrace_of_rows
@@ -14,7 +15,7 @@ from rllib.sample_batch import Column, SampleBatch
 
 
 @dataclass(frozen=True)
-class AdvantageEstimator:
+class AdvantageEstimator(Postprocess):
     """Generalized advantage estimation over one fragment (arXiv:1506.02438).
 
     Where the value has separate layers, the values of all T * N observations come from one batched forward pass when
@@ -34,6 +35,7 @@ class AdvantageEstimator:
     use_critic: bool = True
     every_final_observation: bool = False
 
+    takes_tensors = True
     columns = tuple(map(Column, (sb.VF_PREDS, sb.ADVANTAGES, sb.VALUE_TARGETS)))
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
@@ -116,7 +118,7 @@ class RecomputedAdvantages:
 
 
 @dataclass(frozen=True)
-class QLambda:
+class QLambda(Postprocess):
     """A postprocess that fills td_targets by the values of the weights that acted, without a target network.
 
     The values of the observations, vf_preds, come from acting, where it computes them.

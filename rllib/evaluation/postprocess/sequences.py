@@ -23,6 +23,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.streams.base import EnvironmentStream
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.policy import Policy
@@ -33,7 +34,7 @@ BURN_IN = "burn_in"
 
 
 @dataclass(frozen=True)
-class SequenceTransitions:
+class SequenceTransitions(Postprocess):
     """A postprocess that makes rows of sequences, as in the table above.
 
     An episode's sequences begin after every `max_seq_len` steps, so each step is learned from in one of them.

@@ -7,6 +7,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.streams.base import EnvironmentStream
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.td_errors import TDErrors
 from rllib.policy import Policy
@@ -30,7 +31,7 @@ class CostsOfSteps:
 
 
 @dataclass(frozen=True)
-class Transitions:
+class Transitions(Postprocess):
     """A postprocess that adds the next observations and discounts, and makes rows of n steps (see NStepRows).
 
     Args:

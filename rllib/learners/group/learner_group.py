@@ -23,6 +23,7 @@ from rllib.errors import LearnersLostError
 from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
 from rllib.learners.learner import Learner
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import SharedBlock, SharedSums
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
@@ -74,7 +75,7 @@ def _warn_of_few_cores(num_learners: int) -> None:
         )
 
 
-class LearnerGroup:
+class LearnerGroup(Backend):
     """The learners' processes, in the form of a backend of the driver's Learner (updates/in_numpy.py: NumpyBackend).
 
     Args:

@@ -15,7 +15,6 @@ from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import ModuleVector, Objective
 from rllib.learners.updates.optimizers import TINY, TINY_EVERY, OptimizerSettings
-from rllib.losses.loss import identity_error_of
 from rllib.models.dense.in_torch import backward
 from rllib.sample_batch import OBS, PER_SEQUENCE
 
@@ -48,11 +47,10 @@ class Descent:
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool, rounds: bool):
         moved = [modules[name] for name in objective.moves]
         # A loss that calls the policy's module itself gets this module.
-        bind = getattr(objective.loss, "bind", None)
-        self._loss = objective.loss if bind is None else bind(moved[0])
+        self._loss = objective.loss.bind(moved[0])
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
-        self._row_stats, self._takes_across = objective.row_stats, getattr(self._loss, "takes_across", False)
+        self._row_stats, self._takes_across = objective.row_stats, self._loss.takes_across
         # Columns that are arguments of the policy's network.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
@@ -219,7 +217,7 @@ class Descent:
 
     def _check_identity(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
-            error = identity_error_of(self._loss, self._distribution.torch_at, outputs, minibatch)
+            error = self._loss.identity_error(self._distribution.torch_at, outputs, minibatch)
         if error is not None and not self._on_gpu:
             check_identity(float(error))
         self.identity_error, self._has_identity = error, error is not None

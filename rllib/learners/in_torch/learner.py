@@ -16,6 +16,7 @@ from rllib.learners.in_torch.epoch import Epoch, epoch_of, sent_orders
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.in_torch.transfers import InPlace, PinnedTransfers
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -64,7 +65,7 @@ def as_a_whole(method: Callable) -> Callable:
     return guarded
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """Trains modules on a flat tensor: on the CPU the vector's own memory, on a GPU a copy, fetched after updates.
 
     Args:
@@ -82,6 +83,8 @@ class TorchBackend:
     Raises:
         ValueError: if the device does not exist.
     """
+
+    takes_tensors = True
 
     def __init__(
         self,

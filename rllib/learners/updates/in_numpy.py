@@ -9,18 +9,18 @@ import numpy as np
 
 from rllib.errors import LearnerError, NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.core_choice import FreeCores
 from rllib.learners.updates.minibatches import Cuts
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.optimizers import clip_gradient, global_norm
 from rllib.learners.updates.target_copy import TargetCopy
-from rllib.losses.loss import identity_error_of
 from rllib.models.arithmetic import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """Trains the policy's network and further modules in numpy, on their own memory.
 
     Args:
@@ -225,7 +225,7 @@ class _Descent:
         self._vector, self._modules, self._loss = vector, modules, objective.loss
         self._network, self._distribution = vector.policy.network, vector.policy.distribution
         self._is_over_modules = objective.is_over_modules
-        self._row_stats, self._takes_across = objective.row_stats, getattr(objective.loss, "takes_across", False)
+        self._row_stats, self._takes_across = objective.row_stats, objective.loss.takes_across
         self.gradient = modules[self._name].gradient
         self.optimizer = objective.optimizer.make(len(self.gradient))
         self._clip = objective.grad_clip, objective.grad_clip_by
@@ -295,7 +295,7 @@ class _Descent:
             network = self._network
             outputs = network.forward(*epoch.reads(rows))
             if first:
-                check_identity(identity_error_of(loss, distribution.at, outputs, minibatch))
+                check_identity(loss.identity_error(distribution.at, outputs, minibatch))
             statistics, gradients, *of_rows = loss.numpy(distribution, outputs, minibatch, **settings)
             network.backward(gradients)
         self.row_statistics += of_rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.losses.loss import Loss, LossOverModules, closed_form_of
+from rllib.losses.loss import Loss, LossOverModules, checked_loss
 from rllib.policy import Policy
 
 CLIP_MODES = ("global_norm", "norm", "value")
@@ -39,6 +39,7 @@ class Objective:
     grad_clip_by: str = "global_norm"
 
     def __post_init__(self):
+        checked_loss(self.loss)
         if self.grad_clip_by not in CLIP_MODES:
             raise ValueError(f"grad_clip_by must be one of {CLIP_MODES}, but got {self.grad_clip_by!r}")
         if self.grad_clip is not None and not self.grad_clip > 0:
@@ -52,12 +53,12 @@ class Objective:
     @property
     def has_closed_form(self) -> bool:
         """Whether the loss offers its gradient in numpy."""
-        return closed_form_of(self.loss) is not None
+        return self.loss.numpy is not None
 
     @property
     def row_stats(self) -> tuple[str, ...]:
         """Names of the loss's row statistics."""
-        return getattr(self.loss, "row_stats", ())
+        return self.loss.row_stats
 
 
 def widths_of(policy: Policy) -> dict[str, int]:

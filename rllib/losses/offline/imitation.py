@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rllib.losses.loss import NO_VALUES, explained_variance, not_all_rows, torch_explained_variance
+from rllib.losses.loss import NO_VALUES, Loss, explained_variance, not_all_rows, torch_explained_variance
 from rllib.models.distributions.bounded_mean import LOG_STD
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.sample_batch import ACTIONS, VALUE_TARGETS
@@ -57,11 +57,11 @@ def torch_with_bounded_std(distribution, inputs):
 def recorded_actions(distribution, minibatch):
     """Recorded actions, array or tensor, whose likelihood is finite: squashed ones within 0.999 of their bounds."""
     actions = minibatch[ACTIONS]
-    return actions.clip(-LARGEST_RECORDED, LARGEST_RECORDED) if getattr(distribution, "squashed", False) else actions
+    return actions.clip(-LARGEST_RECORDED, LARGEST_RECORDED) if distribution.squashed else actions
 
 
 @dataclass(frozen=True)
-class BehaviorCloning:
+class BehaviorCloning(Loss):
     """The negative log-likelihood of recorded actions, or for a Gaussian the squared distance of its mean to them.
 
     Args:
@@ -109,7 +109,7 @@ class BehaviorCloning:
 
 
 @dataclass(frozen=True)
-class ExponentiallyWeighted:
+class ExponentiallyWeighted(Loss):
     """The loss of MARWIL; settings of an update are `norm`, c before it, and `vf_coeff`.
 
     Args:

@@ -9,7 +9,7 @@ from rllib.sample_batch import ACTIONS
 
 
 @dataclass(frozen=True)
-class ValuePenalty(ABC):
+class ValuePenalty(Loss, ABC):
     """A loss of action values with a penalty, for autograd alone.
 
     Args:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from rllib.losses.loss import Loss, identity_error_of
+from rllib.losses.loss import Loss
 from rllib.losses.user.mirror import MirrorLoss
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import OBS
@@ -116,7 +115,7 @@ class LossColumns(dict):
         )
 
 
-class WithAuxiliary:
+class WithAuxiliary(Loss):
     """A Loss in torch: an algorithm's loss, changed by a user's function, plus weighted auxiliary losses.
 
     Args:
@@ -128,14 +127,16 @@ class WithAuxiliary:
             rows to that module's inputs (PolicySpec.opened).
     """
 
+    numpy = None
+
     def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
         self._loss, self._parts, self._custom, self._opened = loss, tuple(parts), custom, opened
         more = [*(name for part in parts for name in part.columns), *getattr(custom, "columns", ())]
         self.columns = tuple(dict.fromkeys([*loss.columns, *more]))
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
-        self.row_stats = getattr(loss, "row_stats", ())
-        self.takes_across = getattr(loss, "takes_across", False)
-        self.identity_error = partial(identity_error_of, loss)
+        self.row_stats = loss.row_stats
+        self.takes_across = loss.takes_across
+        self.identity_error = loss.identity_error
         self._model = self._read = None
 
     def pop_logged(self) -> list:

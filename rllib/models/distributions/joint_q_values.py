@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.distributions.base import Distribution
 from rllib.models.distributions.q_values import QValues
-from rllib.storage.json_dataclass import Described
 
 
 @dataclass(frozen=True)
-class JointQValues(Described):
+class JointQValues(Distribution):
     """Choices of `num_members` members among `num_actions` integers each, independent of one another.
 
     Attributes:

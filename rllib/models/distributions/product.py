@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib.config.conflicts import Unfit
+from rllib.models.distributions.base import Distribution
 from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical, joint_log_prob
-from rllib.storage.json_dataclass import Described
 
 # float32 holds all integers up to this one.
 MAX_CHOICES_IN_FLOATS = 2**24
@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Product(Described):
+class Product(Distribution):
     """Several actions at once; inputs are the inputs of all parts side by side.
 
     Attributes:

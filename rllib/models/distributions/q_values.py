@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.distributions.base import Distribution
 from rllib.models.observations.masks import LOWEST
-from rllib.storage.json_dataclass import Described
 
 # Inputs of legal actions are above this number.
 LEGAL = float(LOWEST) / 2
 
 
 @dataclass(frozen=True)
-class QValues(Described):
+class QValues(Distribution):
     """A distribution over `num_actions` integers: the one with the largest Q, or any with probability epsilon.
 
     Attributes:

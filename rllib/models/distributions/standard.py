@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.distributions.base import Distribution
 from rllib.models.distributions.q_values import QValues
-from rllib.storage.json_dataclass import Described
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 TINY = np.finfo(np.float32).tiny
@@ -42,7 +42,7 @@ def _gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Categorical(Described):
+class Categorical(Distribution):
     """One of `num_actions` integers; the inputs are unnormalised log-probabilities."""
 
     num_actions: int
@@ -157,7 +157,7 @@ class TorchCategoricalBatch:
 
 
 @dataclass(frozen=True)
-class MultiCategorical(Described):
+class MultiCategorical(Distribution):
     """Several independent integers, each with its own number of choices; the inputs are their logits side by side.
 
     Attributes:
@@ -247,7 +247,7 @@ class MultiCategoricalBatch:
 
 
 @dataclass(frozen=True)
-class OfNumbers(Described):
+class OfNumbers(Distribution):
     """Distribution of arrays of float32 numbers."""
 
     action_shape: tuple[int, ...]

@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rllib.models.distributions.base import Distribution
 from rllib.models.observations.flat_spaces import action_form
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class TorchDistributionWrapper:
 
 
 @dataclass(frozen=True)
-class TorchDistribution:
+class TorchDistribution(Distribution):
     """Description of a distribution that a user's class evaluates; methods as in distributions/standard.py.
 
     Attributes:

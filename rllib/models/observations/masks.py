@@ -80,12 +80,12 @@ def _is_mask(leaf: Leaf) -> bool:
 
 def num_choices(distribution) -> int:
     """Number of choices of an action, over all of its parts: the length of a mask."""
-    return sum(stop - start for start, stop in distribution.choices) // getattr(distribution, "num_atoms", 1)
+    return sum(stop - start for start, stop in distribution.choices) // distribution.num_atoms
 
 
 def parts_of_mask(distribution) -> list[tuple[slice, slice]]:
     """Slices of the mask and of the distribution inputs for each part of an action that is a choice."""
-    atoms, found, first = getattr(distribution, "num_atoms", 1), [], 0
+    atoms, found, first = distribution.num_atoms, [], 0
     for start, stop in distribution.choices:
         last = first + (stop - start) // atoms
         found.append((slice(first, last), slice(start, stop)))

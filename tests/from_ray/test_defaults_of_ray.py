@@ -29,7 +29,10 @@ def test_a_file_of_defaults_is_accepted(algorithm, version):
     assert found == ([f"{algorithm} learns from recorded data, but input_='sampler'."] if algorithm in OFFLINE else [])
 
 
-@pytest.mark.parametrize("algorithm, version", FILES)
+@pytest.mark.parametrize(
+    "algorithm, version",
+    [each if each[1] == "2.40.0" else pytest.param(*each, marks=pytest.mark.slow) for each in FILES],
+)
 def test_each_default_is_accepted_by_itself(algorithm, version):
     for name, value in FILES[algorithm, version].items():
         config = get_algorithm_config(algorithm)

@@ -50,7 +50,7 @@ def test_a_loss_of_no_such_class_is_refused():
     class Own(PG):
         loss = Alike()
 
-    with pytest.raises(TypeError, match="loss=.*Alike.* must be of a class derived from rllib.losses.loss.Loss"):
+    with pytest.raises(TypeError, match=r"loss=.*Alike.* must be of a class derived from rllib\.losses\.loss\.Loss"):
         PGConfig(algo_class=Own).environment("CartPole-v1").rollouts(num_rollout_workers=0).build()
 
 

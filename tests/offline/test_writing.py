@@ -550,8 +550,11 @@ from rllib.offline.writing.rolling import RollingWriter
 
 writer = RollingWriter(sys.argv[1], "json", {})
 writer.write({"obs": np.zeros((3, 2), np.float32), "rewards": np.zeros(3, np.float32)})
-other = multiprocessing.get_context("fork").Process(target=time.sleep, args=[60])
+context = multiprocessing.get_context("fork")
+runs = context.Event()
+other = context.Process(target=lambda: (runs.set(), time.sleep(60)))
 other.start()
+runs.wait()  # Python drops signals that come before a fork has begun
 other.terminate()  # which has the handler, but must leave the file alone
 other.join()
 print(len([name for name in os.listdir(sys.argv[1]) if name.endswith(".partial")]), flush=True)

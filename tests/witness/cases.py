@@ -688,7 +688,7 @@ def loops_outside(tmp_path, **case) -> None:
         "fragment": 3,
         "workers": 0,
         "n_step": 1,
-        "restore": False,
+        "between": "nothing",
         "loops": 3,
         "places": 2,
         "logs": True,

@@ -231,6 +231,36 @@ def test_a_loop_that_asks_again_has_each_step_once(monkeypatch):
         assert seen == [((at // 25, at % 25), at % 25) for at in range(48)]
 
 
+class Crossing(Counting):
+    """Two episodes have all the places there are; in one pass of answers a third begins and one of them ends."""
+
+    def run(self):
+        self.crossed = threading.Event()
+        first, second, third = (self.start_episode(name) for name in "abc")
+        for each in (first, second):
+            self.get_action(each, np.zeros(2, np.float32))
+        turns = [
+            self._found(each).turn({"agent0": np.ones(2, np.float32)}, None, ends)
+            for each, ends in ((third, None), (first, (True, False)))
+        ]
+        for turn in turns:
+            self.exchange.hand_over(turn)
+        self.exchange.take_part()
+        if all(turn.wait(30.0) for turn in turns):
+            self.crossed.set()
+        while True:
+            self.get_action(second, np.zeros(2, np.float32))
+
+
+def test_an_episode_gets_the_place_that_is_freed_in_the_pass_in_which_it_had_to_wait():
+    """No further turn comes that would have the worker look again."""
+    config = small(PPOConfig(), 40).environment(Crossing)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=4)
+    with config.debugging(seed=1).build() as algorithm:
+        algorithm.sample(4)
+        assert environment(algorithm).crossed.is_set()
+
+
 def test_a_loop_that_waits_is_told_when_sampling_fails():
     def fails(self, report):
         raise KeyError("sampling")

@@ -310,6 +310,7 @@ class ExternalWorker(MultiAgentWorker):
         if self._is_closing:
             self._lets_begin = may_begin
             return not self._awaited or self._is_silent()
+        self._lets_begin = bool(self._waiting and self._free)  # a place was freed in the pass in which they had to wait
         return is_enough or (is_full and not is_complete)
 
     @property

@@ -11,7 +11,10 @@ from hypothesis.extra.numpy import arrays
 from rllib import PPOConfig
 from rllib.env import ActionMapper, make_stream, resolve
 from rllib.env.spaces.actions import action_mapper, bounded_within, of_each, zero_action
+from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.distributions.choose import distribution_for
+from rllib.models.distributions.squashed import SquashedGaussian
+from rllib.models.distributions.standard import Deterministic
 from tests.env.transitions import Tape
 from tests.envs import BoundedAction, SampledEnv
 
@@ -90,6 +93,17 @@ def test_without_normalising_actions_pass_or_are_clipped():
     assert ActionMapper(MIXED, normalize_actions=False).to_env(actions) is actions
     clipped = ActionMapper(MIXED, normalize_actions=False, clip_actions=True).to_env(actions)
     assert clipped.tolist() == [[10, 77, 3, 2]]
+
+
+@pytest.mark.parametrize("kind", [Deterministic, BoundedMeanGaussian, SquashedGaussian])
+@pytest.mark.parametrize("clip", [False, True])
+def test_what_tanh_bounds_spans_the_space_without_normalising(kind, clip):
+    """A policy could not take most actions of this space, nor learn from them."""
+    space = Box(np.array([-2, 0], np.float32), np.array([4, 10], np.float32))
+    mapper = action_mapper(space, kind((2,)), normalize_actions=False, clip_actions=clip)
+    limits = np.array([[-9, 9], [9, -9]], np.float32)
+    np.testing.assert_allclose(mapper.to_env(limits), [[-2, 10], [4, 0]], rtol=1e-5, atol=1e-5)
+    assert (mapper.to_policy(np.array([[4, 5]], np.float32)) >= [[1 - 1e-6, 0]]).all()
 
 
 def test_stored_actions_stay_as_they_were_drawn():

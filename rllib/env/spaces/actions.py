@@ -31,7 +31,8 @@ class ActionMapper:
     Args:
         space: the action space of a single environment.
         normalize_actions: the policy acts in [-1, 1] (Box only).
-        clip_actions: clip to the bounds although nothing is normalised (Box only).
+        clip_actions: clip to the bounds although nothing is normalised (Box only). Without both, actions of the
+            environment are those of the policy, which may lie outside of the space.
 
     Attributes:
         low, high, half_range, middle: float64, of a Box: actions of the environment are half_range * action + middle.
@@ -234,11 +235,14 @@ def zero_action(space: spaces.Space):
 def action_mapper(
     space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool
 ) -> ActionMapper | StructuredActionMapper:
-    """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
+    """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper.
+
+    Those of a distribution that `spans_bounds` are stretched in any case.
+    """
     if parts(space) is not None:
         return StructuredActionMapper(space, normalize_actions, clip_actions)
     if distribution.squashed:
         return SquashedActionMapper(space)
     if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":
         return IntegerBoxMapper(space)
-    return ActionMapper(space, normalize_actions, clip_actions)
+    return ActionMapper(space, normalize_actions or distribution.spans_bounds, clip_actions)

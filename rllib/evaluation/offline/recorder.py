@@ -79,7 +79,7 @@ def _units_of_densities(worker: RolloutWorker) -> dict[str, str]:
     space, lane = worker.stream.action_space, worker.lane
     if not isinstance(space, spaces.Box) and parts(space) is None:
         return {}
-    is_normalized = lane.settings.normalize_actions or lane.policy.distribution.squashed
+    is_normalized = lane.settings.normalize_actions or lane.policy.distribution.spans_bounds
     return {"densities": NORMALIZED if is_normalized else ENVIRONMENT}
 
 

@@ -11,6 +11,8 @@ class Distribution(Described):
 
     Attributes:
         squashed: actions are stored before tanh, which maps them into the bounds.
+        spans_bounds: tanh keeps actions, or their mean, in [-1, 1], which spans the bounds of a Box whatever
+            normalize_actions says: other actions are beyond the policy's reach.
         closed_form: the distributions of a batch have a `gradient` in numpy.
         num_atoms: outputs for each choice; more than 1 for distributions of returns.
         size: components of a continuous action; 0 for others.
@@ -20,6 +22,7 @@ class Distribution(Described):
     """
 
     squashed: ClassVar[bool] = False
+    spans_bounds: ClassVar[bool] = False
     closed_form: ClassVar[bool] = True
     num_atoms = 1
     size = 0

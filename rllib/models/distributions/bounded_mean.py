@@ -24,6 +24,7 @@ class BoundedMeanGaussian(DiagGaussian):
     """
 
     kind = "bounded_mean_gaussian"
+    spans_bounds = True
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         return super().sample(self._bounded(inputs), noise, out)

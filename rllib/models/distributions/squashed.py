@@ -34,7 +34,7 @@ class SquashedGaussian(DiagGaussian):
     """Independent normal components, squashed by tanh; inputs as DiagGaussian's, actions before tanh."""
 
     kind = "squashed_gaussian"
-    squashed = True
+    squashed = spans_bounds = True
 
     def at(self, inputs: np.ndarray) -> "SquashedGaussianBatch":
         return SquashedGaussianBatch(self.size, inputs)

@@ -381,6 +381,7 @@ class Deterministic(OfNumbers):
 
     kind = "deterministic"
     has_log_prob = False
+    spans_bounds = True
 
     @property
     def num_inputs(self) -> int:

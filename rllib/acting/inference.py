@@ -484,7 +484,7 @@ class Inference:
         if rows is None:
             given = states, prev_actions, prev_rewards, action_masks, agent_ids
             given = observations, *(_or_none(each, observations) for each in given)
-            rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
+            rows = np.stack([self._row(policy, *each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
         drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
         if fetches and any(any(map(adapter.lacks, observations)) for adapter in self._adapters):
@@ -520,14 +520,14 @@ class Inference:
             stored = rows.astype(self._column.dtype, copy=False)
         return stored if stored.dtype.kind != "f" or np.isfinite(stored).all() else None
 
-    def _row(self, observation, state, prev_action, prev_reward, action_mask, agent_id) -> np.ndarray:
+    def _row(self, policy, observation, state, prev_action, prev_reward, action_mask, agent_id) -> np.ndarray:
         """The observation as batches store it."""
         for adapter in reversed(self._adapters):
             observation, action_mask = adapter.taken_apart(observation, action_mask)
         if action_mask is not None and not self._takes_masks:
+            known = "takes masks as a part of the observation alone" if policy.is_masked else "knows of no masks"
             raise NoActionError(
-                f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
-                "observation alone. Leave it out.",
+                f"action_mask={action_mask!r:.80} has no use here: this policy {known}. Leave it out.",
                 "Or train with .environment(action_mask_from='info').",
             )
         inputs = StepInputs(self._action_row, self._space, state, prev_action, prev_reward, action_mask, agent_id)

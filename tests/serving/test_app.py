@@ -106,7 +106,7 @@ def test_exploring_samples_actions_and_nothing_else_does():
         ({"observations": 3}, 422, "must be a list"),
         ({"observations": [OBSERVATION], "states": [[], []]}, 422, "states must be a list with one item for each"),
         ({"observation": OBSERVATION, "state": [[1.0]]}, 422, "this policy has no memory"),
-        ({"observation": OBSERVATION, "action_mask": [1, 1]}, 422, "has no use here"),
+        ({"observation": OBSERVATION, "action_mask": [1, 1]}, 422, "has no use here: this policy knows of no masks"),
         ({"observation": OBSERVATION, "explore": 1}, 422, r"Expected `bool`, got `int` - at `\$\.explore`"),
         ({"obs": OBSERVATION}, 422, "unknown field `obs`"),
         ({}, 422, "either observation or observations is needed"),

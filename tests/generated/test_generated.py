@@ -9,12 +9,15 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from tests.generated import worlds
 from tests.generated.__main__ import Tally
 from tests.generated.draw import draw, drawable, needs_processes, value_in
 from tests.generated.hunt import Runner, shrunk
+from tests.generated.trial import left_to_world
 from tests.generated.values import NOT_DRAWN
 from tests.runtime.runtime_support import shared_memory_files
 
@@ -132,6 +135,64 @@ def test_policies_change_in_a_drawn_run(runner):
     outcome = runner.run({**drawn, "changes": changes})
     assert outcome["trained"] and not outcome["faults"], described(outcome)
     assert outcome["changes"] == len(changes) and not outcome["refused_changes"]
+
+
+SHORT = {"train_batch_size": 20, "num_rollout_workers": 0, "min_time_s_per_iteration": 0, "seed": 0}
+
+
+@pytest.mark.parametrize("algorithm", ["PG", "DQN"])
+@pytest.mark.parametrize("mask", ["observation", "info", "method"])
+@pytest.mark.parametrize("settings", [{}, {"action_mask_key": None}], ids=["known", "numbers"])
+def test_only_policies_that_know_of_masks_have_to_heed_them(algorithm, mask, settings, runner):
+    world = {"kind": "single", "observation": "numbers", "action": "choice from 2", "length": 5, "mask": mask}
+    for seed in range(2):  # of the remedy, where masks beside the observation are given no name
+        drawn = {"seed": seed, "algorithm": algorithm, "world": world, "settings": {**SHORT, **settings}}
+        outcome = runner.run(drawn)
+        assert outcome["trained"] and not outcome["faults"], described(outcome)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("algorithm", ["PG", "DDPG", "SAC", "IQL"])
+def test_bounds_are_left_by_policies_alone_that_are_neither_stretched_nor_clipped(algorithm, clip, runner):
+    """No action of the space lies in [-1, 1]."""
+    world = {"kind": "data" if algorithm == "IQL" else "single", "observation": "numbers", "action": "far"}
+    world |= {"length": 5, "data": {"form": "arrays", "episodes": 6}} if algorithm == "IQL" else {"length": 5}
+    settings = {**SHORT, "normalize_actions": False, "clip_actions": clip}
+    outcome = runner.run({"seed": 0, "algorithm": algorithm, "world": world, "settings": settings})
+    assert outcome["trained"] and not outcome["faults"], described(outcome)
+
+
+def test_worlds_tell_what_is_wrong_with_an_action():
+    worlds.forget()
+    choice = worlds.World({"observation": "numbers", "action": "choice", "length": 5, "mask": "info"})
+    parts = worlds.World({"observation": "numbers", "action": "dict", "length": 5})
+    number = np.float32([1.5])
+    for world, action in (
+        (choice, 1), (choice, 0), (choice, 2), (parts, {"number": number, "choice": 1}),
+        (parts, {"number": number, "choice": 2}), (parts, {"number": number[None], "choice": 1}),
+    ):  # fmt: skip
+        world.check(action)
+    assert {kind: len(sentences) for kind, sentences in worlds.wrong.items()} == {"form": 3, "bounds": 1, "mask": 1}
+    worlds.forget()
+    assert not any(worlds.wrong.values())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "mask", "left"),
+    [
+        ("PPO", {}, "observation", set()), ("PPO", {"action_mask_key": None}, "observation", {"mask"}),
+        ("PPO", {}, "info", {"mask"}), ("PPO", {"action_mask_from": "info"}, "info", set()),
+        ("PPO", {"normalize_actions": False}, "observation", {"bounds"}),
+        ("PPO", {"normalize_actions": False, "clip_actions": True}, "observation", set()),
+        ("PPO", {"normalize_actions": False, "model": {"squash_actions": True}}, "observation", set()),
+        ("TD3", {"normalize_actions": False}, "observation", set()),
+    ],
+)  # fmt: skip
+def test_what_settings_leave_to_the_world(algorithm, settings, mask, left):
+    config = get_algorithm_config(algorithm)
+    config = config() if isinstance(config, type) else config
+    config.update_from_dict(settings)
+    assert left_to_world(config, {"algorithm": algorithm, "world": {"mask": mask}}) == left
 
 
 def test_draws_are_counted_by_what_became_of_them():

@@ -31,7 +31,7 @@ from rllib import Algorithm, load_policy
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.client import PolicyClient
 from tests.generated import worlds
-from tests.generated.draw import Draw
+from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
 from tests.generated.values import resolved
 
 ITERATIONS = 2
@@ -202,6 +202,7 @@ class Trial:
         self._rng = random.Random(draw["seed"])
         self._remedied_before = None
         self._iterations = 0
+        self._left_to_world: set[str] = set()
 
     def note(self, kind: str, message: str, place: str = "") -> None:
         self.outcome.faults.append(Fault(self.stage, kind, message[:600], place))
@@ -264,6 +265,7 @@ class Trial:
             worlds.forget()  # an environment was stepped to check it
             self.draw, self.world = draw, draw["world"]
             self._check_settings(asked, algorithm.config)
+            self._left_to_world = left_to_world(algorithm.config, draw)
             return algorithm
         if not self.outcome.lacks_remedy:
             self.note("remedies", f"{MOST_REMEDIES} remedies have not helped: {self.outcome.refusals}")
@@ -409,9 +411,14 @@ class Trial:
             self.note("not finite", ", ".join(wrong[:6]))
         if result["episodes_total"] and not math.isfinite(result["episode_reward_mean"]):
             self.note("not finite", f"episode_reward_mean {result['episode_reward_mean']}")
-        if worlds.wrong:
-            self.note("actions", worlds.wrong[0])
-            worlds.wrong.clear()
+        self._check_actions()
+
+    def _check_actions(self) -> None:
+        """Notes actions that worlds could not take, unless the settings leave that to the environment."""
+        for kind, sentences in worlds.wrong.items():
+            if sentences and kind not in self._left_to_world:
+                self.note("actions", sentences[0])
+            sentences.clear()
 
     def _check_counts(self, algorithm: Algorithm, result: Mapping[str, Any]) -> None:
         """Steps and episodes, where all worlds are in this process and none are for evaluation alone."""
@@ -437,9 +444,7 @@ class Trial:
         result = algorithm.evaluate(2)
         if not math.isfinite(result["episode_reward_mean"]):
             self.note("not finite", f"episode_reward_mean {result['episode_reward_mean']} of an evaluation")
-        if worlds.wrong:
-            self.note("actions", worlds.wrong[0])
-            worlds.wrong.clear()
+        self._check_actions()
 
     def _act(self, algorithm: Algorithm, path) -> None:
         """An episode's first steps by the algorithm and by its checkpoint, which take the same actions."""
@@ -461,18 +466,17 @@ class Trial:
         reward = None
         for t in range(3):
             world.t = t
-            mask = world.action_masks() if self.world.get("mask") in ("info", "method") else None
+            is_beside = self.world.get("mask") in ("info", "method") and knows_masks(algorithm.config, self.world)
+            mask = world.action_masks() if is_beside else None
             shown = world.seen() if observations is None else worlds.observed(observations, t)
             actions = [player.act(shown, reward, mask) for player in players]
-            if actions[0] not in space:
-                self.note("actions", f"{actions[0]!r} is no action of {space}")
+            worlds.check_space(space, actions[0])
             if not _equal(*actions, close=True):
                 self.note("loaded policy", f"it takes {actions[1]!r}, and the algorithm {actions[0]!r}")
             if self.world.get("mask"):
                 world.check(actions[0])
             reward = 0.5
-        if worlds.wrong:
-            self.note("actions", worlds.wrong[0])
+        self._check_actions()
         world.t = 0
 
     def _resume(self, algorithm: Algorithm, restored: Algorithm, ended: bool, before: Mapping[str, Any]) -> None:
@@ -491,6 +495,23 @@ class Trial:
 
 
 COUNTED = ("single", "agents", "group", "parallel", "aec")
+
+
+def knows_masks(config, world: Mapping[str, Any]) -> bool:
+    """Whether policies are shown the masks of a world as masks: with `action_mask_key=None` they are numbers."""
+    return config.action_mask_key is not None and config.action_mask_from == world.get("mask")
+
+
+def left_to_world(config, draw: Draw) -> set[str]:
+    """What may be wrong with actions (`worlds.wrong`) by the settings of a run.
+
+    Without masks policies take illegal actions. Actions that are neither stretched nor clipped lie anywhere, but for
+    those that tanh bounds.
+    """
+    left = set() if knows_masks(config, draw["world"]) else {"mask"}
+    is_bounded = draw["algorithm"] in (*OF_NUMBERS, *OF_BOTH) or config.get("model", {}).get("squash_actions")
+    is_raw = not config.normalize_actions and not config.clip_actions
+    return left | {"bounds"} if is_raw and not is_bounded else left
 
 
 def _shows_more(config) -> bool:

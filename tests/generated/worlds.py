@@ -66,21 +66,25 @@ OTHERS = {
     "dict": Dict({"number": Box(-1, 1, (1,), np.float32), "choice": Discrete(2)}),
     "tuple": Tuple((Discrete(2), Discrete(3, start=1))),
 }
-ACTIONS = {**DISCRETE, **CONTINUOUS, **OTHERS}
+# Of tests alone, since one more in the tables above would make other draws of all seeds.
+FAR = {"far": Box(3, 5, (1,), np.float32)}
+ACTIONS = {**DISCRETE, **CONTINUOUS, **OTHERS, **FAR}
 MASKED = ("choice", "choice from 2", "choices", "bits", "integers", "tuple")
 HAS_IMAGE = ("image", "colours", "image and numbers")
 
-# In this process, since `forget`: steps of environments, ended episodes, and sentences about wrong actions.
+# In this process, since `forget`: steps of environments, ended episodes, and sentences about wrong actions by what is
+# wrong with them: the form, numbers outside of the bounds, or choices that a mask forbids.
 steps: list[int] = [0]
 episodes: list[int] = [0]
-wrong: list[str] = []
+wrong: dict[str, list[str]] = {"form": [], "bounds": [], "mask": []}
 _worlds: "weakref.WeakSet" = weakref.WeakSet()
 
 
 def forget() -> None:
     """Begins the counts anew."""
     steps[0] = episodes[0] = 0
-    wrong.clear()
+    for sentences in wrong.values():
+        sentences.clear()
 
 
 @contextlib.contextmanager
@@ -137,6 +141,27 @@ def first_choice(space: gymnasium.Space, action) -> int:
         case Box():
             return int(np.ravel(action)[0] - space.low.flat[0])
     return int(np.ravel(action)[0])
+
+
+def check_space(space: gymnasium.Space, action, whose: str = "") -> bool:
+    """Whether an action lies in a space; if not, it is noted."""
+    if action in space:
+        return True
+    kind = "bounds" if action in _unbounded(space) else "form"
+    wrong[kind].append(f"{action!r} ({type(action).__name__}){whose} is no action of {space}")
+    return False
+
+
+def _unbounded(space: gymnasium.Space) -> gymnasium.Space:
+    """A space with the same form, whose numbers have no bounds."""
+    match space:
+        case Box() if space.dtype.kind == "f":
+            return Box(-np.inf, np.inf, space.shape, space.dtype)
+        case Dict():
+            return Dict({key: _unbounded(part) for key, part in space.spaces.items()})
+        case Tuple():
+            return Tuple(map(_unbounded, space.spaces))
+    return space
 
 
 def observed(space: gymnasium.Space, t: int):
@@ -257,10 +282,10 @@ class World(gymnasium.Env):
     def check(self, action) -> None:
         if isinstance(action, np.floating):  # gymnasium's SyncVectorEnv makes these of actions without axes
             action = np.asarray(action)
-        if action not in self.action_space:
-            wrong.append(f"{action!r} ({type(action).__name__}) is no action of {self.action_space}")
-        elif self.mask and self.choices > 1 and first_choice(self.action_space, action) == self.t % self.choices:
-            wrong.append(f"{action!r} is illegal in step {self.t}")
+        in_space = check_space(self.action_space, action)
+        masked = in_space and self.mask and self.choices > 1
+        if masked and first_choice(self.action_space, action) == self.t % self.choices:
+            wrong["mask"].append(f"{action!r} is illegal in step {self.t}")
 
 
 def vector(context):
@@ -310,10 +335,9 @@ class Worlds(MultiAgentEnv):
 
     def step(self, action_dict):
         if set(action_dict) != set(self.acting()):
-            wrong.append(f"actions of {sorted(action_dict)}, but {self.acting()} act")
+            wrong["form"].append(f"actions of {sorted(action_dict)}, but {self.acting()} act")
         for agent, action in action_dict.items():
-            if action not in self.action_spaces[agent]:
-                wrong.append(f"{action!r} of {agent} is no action of {self.action_spaces[agent]}")
+            check_space(self.action_spaces[agent], action, f" of {agent}")
         self.t += 1
         steps[0] += 1
         rewards = {agent: 1.0 + size_of(action_dict.get(agent, 0)) for agent in self.living}

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import math
+import signal
 import subprocess
 import sys
 import time
@@ -103,6 +104,7 @@ def commit() -> str:
 def main(words=None) -> int:
     given = _arguments(words)
     tally, ends = Tally(given.strict), time.monotonic() + 60 * given.minutes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it says what it has counted then, too
     with Runner() as runner, contextlib.suppress(KeyboardInterrupt):
         for seed in itertools.islice(itertools.count(given.first), given.draws):
             if time.monotonic() > ends:

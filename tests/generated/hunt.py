@@ -123,12 +123,9 @@ def _serve(connection, directory: str, preload: bool) -> None:
 
     gc.collect()
     gc.freeze()
-    while True:
-        try:
-            draw = connection.recv()
-        except EOFError:
-            return
-        connection.send(run(draw).to_json())
+    with contextlib.suppress(EOFError, ConnectionError):  # there are no more, or the program has ended within a draw
+        while True:
+            connection.send(run(connection.recv()).to_json())
 
 
 # ------------------------------------------------------------------ smaller draws with the same fault

@@ -7,6 +7,8 @@ import functools
 import itertools
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from tests.generated.draw import draw, drawable, needs_processes, value_in
 from tests.generated.hunt import Runner, shrunk
 from tests.generated.trial import left_to_world
 from tests.generated.values import NOT_DRAWN
-from tests.runtime.runtime_support import shared_memory_files
+from tests.runtime.runtime_support import shared_memory_files, wait_until
 
 # Numbers of draws: most are of runs in one process, since others take ten times as long.
 ALONE, WITH_PROCESSES = 90, 2
@@ -97,6 +99,18 @@ def test_a_death_and_a_hang_are_faults_of_one_draw():
         running.hangs_s = 1.0
         (fault,) = running.run({**plain, "seed": 2, "world": {**world, "hangs": 3}})["faults"]
         assert fault["kind"] == "hang" and fault["place"]
+
+
+@pytest.mark.timeout(400)
+def test_a_program_that_is_told_to_end_within_a_draw_says_what_it_has_counted(tmp_path):
+    """The process of the draws, whose answer nobody reads any more, says nothing."""
+    log = tmp_path / "outcomes"
+    words = [sys.executable, "-m", "tests.generated", "--first", "0", "--no-shrinking", "--log", log]
+    program = subprocess.Popen(words, cwd=Path(__file__).parents[2], stdout=-1, stderr=-1, text=True)
+    wait_until(log.exists, 300)
+    program.terminate()
+    output, errors = program.communicate(timeout=60)
+    assert output.splitlines()[-1].startswith("| ") and not errors
 
 
 def test_its_directory_is_no_leftover_of_a_session_that_ends_meanwhile():

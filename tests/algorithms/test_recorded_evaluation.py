@@ -12,6 +12,7 @@ from rllib.offline.estimators import DirectMethod, ImportanceSampling
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli import command
+from rllib.config.conflicts import SettingsError
 from rllib.offline.dataset import Dataset
 
 SMALL = str(Path(__file__).parents[1] / "data" / "offline" / "cartpole_small.json")
@@ -246,25 +247,42 @@ def arrays(without=(), continuous=False, **more):
 
 
 @pytest.mark.parametrize("method", ["is", "wis", "dr", "dm"])
+@pytest.mark.parametrize("interval, elsewhere", [(1, False), (None, False), (1, True)])
 @pytest.mark.parametrize(
     ("name", "without", "message"),
     [
-        ("BC", ["action_logp"], "has neither action_logp nor action_prob"),
+        ("BC", ["action_logp"], "neither action_logp nor action_prob"),
         ("BC", ["rewards"], "has no rewards"),
         ("TD3BC", [], "this policy is deterministic"),
     ],
 )
-def test_estimates_that_the_data_does_not_allow_are_refused_at_build(name, without, message, method):
+def test_estimates_that_the_data_does_not_allow_are_refused_at_build(
+    name, without, message, method, interval, elsewhere
+):
+    """Also where evaluate() alone asks for them, and where they are of other data than what is learned from.
+
+    The first remedy leaves the others.
+    """
     continuous = name == "TD3BC"
     made = get_algorithm_config(name).training(train_batch_size=16, model={"fcnet_hiddens": [8]})
     made.environment(observation_space=Box(-1, 1, (2,)), action_space=Box(-1, 1, (1,)) if continuous else Discrete(2))
-    made.offline_data(input_=arrays(without, continuous))
-    made.evaluation(evaluation_interval=1, off_policy_estimation_methods={"some": {"type": method}})
+    lacking, complete = arrays(without, continuous), arrays((), continuous)
+    made.offline_data(input_=complete if elsewhere else lacking)
+    methods = {"some": {"type": method}, "direct": {"type": "dm", "q_model_config": SHORT}}
+    made.evaluation(evaluation_interval=interval, off_policy_estimation_methods=methods)
+    made.evaluation(evaluation_config={"input_": lacking} if elsewhere else None)
     if method == "dm" and without != ["rewards"]:  # asks for no probabilities
         made.build().stop()
         return
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(SettingsError, match=message) as raised:
         made.build()
+    remedy = raised.value.mistakes[0].remedies[0]
+    left = [] if without == ["rewards"] else ["direct"]
+    assert list(remedy["off_policy_estimation_methods"]) == left
+    made.apply(remedy)
+    if left or interval is None:
+        with made.build() as algorithm:
+            assert left == [] or algorithm.evaluate()["off_policy_estimator"].keys() == {"direct"}
 
 
 def test_evaluation_without_anything_to_evaluate_in_is_refused_at_build():

@@ -76,8 +76,8 @@ class RecordedSteps:
         """
         if not self.behavior:
             raise ValueError(
-                f"{self.source} has neither {sb.ACTION_LOGP} nor {sb.ACTION_PROB}, the probabilities with which its "
-                f"actions were drawn; it has {', '.join(self.names)}. Name the column that has them, "
+                f"neither {sb.ACTION_LOGP} nor {sb.ACTION_PROB}, the probabilities with which the actions were drawn, "
+                f"is in {self.source}; there are {', '.join(self.names)}. Name the column that has them, "
                 f"input_read_schema={{{sb.ACTION_LOGP!r}: COLUMN}}, or use the direct method, which needs none."
             )
         ((name, column),) = self.behavior.items()

@@ -27,7 +27,7 @@ class RecordedEvaluation:
 
     def __init__(self, algorithm, max_episode_steps: int | None):
         self._algorithm, self._limit = algorithm, max_episode_steps
-        self._refuse_data(self._estimators())  # now what cannot be estimated, and not in the first evaluation
+        self._refuse_data()  # now what cannot be estimated, and not in the first evaluation
 
     @property
     def gives_estimates(self) -> bool:
@@ -41,17 +41,27 @@ class RecordedEvaluation:
             return {}
         return make_estimators(config.off_policy_estimation_methods, self._algorithm.policy, config.gamma, config)
 
-    def _refuse_data(self, estimators: dict[str, OffPolicyEstimator]) -> None:
-        """Raises a ValueError if the run's own data, which has been read, lacks what evaluations of the run read."""
+    def _refuse_data(self) -> None:
+        """Raises a SettingsError if the data lacks what an estimator reads.
+
+        Data of evaluation_config is read for this if evaluations are part of the run.
+        """
         config, recorded = self._algorithm.config, self._algorithm.recorded
-        if not estimators or not config.evaluation_interval or config.evaluation_data is not None:
+        estimators = self._estimators()
+        if config.evaluation_data is None:
+            is_read = recorded is not None and recorded.datasets
+        else:
+            is_read = config.evaluation_interval
+        if not estimators or not is_read:
             return
-        if recorded is None or not recorded.datasets:
-            return
-        steps = self._steps_of(recorded.for_evaluation.first(1))
-        for each in estimators.values():
-            if each.reads_probabilities:
-                each.log_ratios(steps)
+        setting = "off_policy_estimation_methods"
+        with config.blamed(setting, remedies=[{setting: {}}]):
+            steps = self._steps_of(self._dataset.first(1))
+        others = {name: config[setting][name] for name, each in estimators.items() if not each.reads_probabilities}
+        with config.blamed(setting, remedies=[{setting: others}]):
+            for each in estimators.values():
+                if each.reads_probabilities:
+                    each.log_ratios(steps)
 
     @functools.cached_property
     def _dataset(self) -> Dataset:

@@ -226,8 +226,6 @@ KEYS_WITHOUT_EFFECT: Mapping[str, Mapping[str, tuple]] = {
         "no_local_replay_buffer": (False,),
         "replay_buffer_shards_colocated_with_driver": (True,),
     },
-    # Of ES and ARS.
-    "evaluation_config": {"num_envs_per_worker": (1,), "observation_filter": ("NoFilter",)},
     "q_model_config": {"post_fcnet_hiddens": ([],), "post_fcnet_activation": (None, "relu")},
 }
 # Keys of a dict setting whose values were another form of other keys: setting -> key -> value -> those keys.

@@ -186,6 +186,34 @@ def test_what_ends_a_mistake_in_the_settings_of_a_policy_changes_its_own():
         assert algo.config_of("p1").clip_param == 0.3
 
 
+def same_loss(loss, minibatch, outputs, model):
+    return loss
+
+
+@pytest.mark.parametrize(
+    "base, own, message",
+    [
+        (PPOConfig, {"torch_autocast": "bfloat16"}, "torch_autocast='bfloat16' does not reach"),
+        (PPOConfig, {"learner": "numpy", "custom_loss": same_loss}, "learner='numpy' trains"),
+        (DQNConfig, {"torch_autocast": "bfloat16", "adam_epsilon": 0.1}, "torch_autocast='bfloat16' does not reach"),
+        (DQNConfig, {"replay_buffer_config": {"frame_stack_axis": 0}}, "frame_stack_axis=0"),
+    ],
+)
+def test_what_a_part_of_a_policys_training_refuses_is_ended_in_its_own_settings(base, own, message):
+    """By each remedy, which leaves the run's settings as they are."""
+
+    def made():
+        return config(base=base, policies={"p0": own, "p1": None}, policy_mapping_fn=BY_TABLE)
+
+    with pytest.raises(SettingsError, match=message) as raised:
+        made().build()
+    (mistake,) = raised.value.mistakes
+    assert mistake.remedies
+    for remedy in mistake.remedies:
+        with made().apply(remedy).build() as algo:
+            assert algo.config.torch_autocast is None
+
+
 def test_remedies_in_a_dict_of_a_policy_add_up():
     """Each changes keys, and keeps those that the one before has set; else they would go round in circles."""
     own = {"replay_buffer_config": {"type": "ReplayBuffer", "n_sampled_goal": 2, "capacity": 50}, "lr": 0.2}

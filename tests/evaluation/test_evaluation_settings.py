@@ -7,7 +7,7 @@ import pytest
 from gymnasium import make_vec
 from gymnasium.spaces import Box, Discrete
 
-from rllib import DefaultCallbacks, PPOConfig
+from rllib import ARSConfig, DefaultCallbacks, DQNConfig, ESConfig, PPOConfig
 from rllib.config.conflicts import SettingsError
 from rllib.env.external import ExternalMultiAgentEnv
 from rllib.evaluation.evaluator import Budget, Duration
@@ -59,6 +59,7 @@ class Outside(ExternalMultiAgentEnv):
     ("env", "given"),
     [
         (Outside, {"num_envs_per_worker": 2}),
+        (Outside, {"num_envs_per_worker": 2, "explore": True}),
         (Outside, {"env_wrappers": ["TimeAwareObservation"]}),
         (
             lambda context: make_vec("CartPole-v1", num_envs=context.num_envs),
@@ -75,6 +76,23 @@ def test_what_ends_a_mistake_in_the_environments_of_evaluation_changes_their_set
         made.build()
     assert all(remedy.keys() == {"evaluation_config"} for remedy in raised.value.mistakes[0].remedies)
     made.apply(raised.value.mistakes[0].remedies[0]).build().stop()
+
+
+@pytest.mark.parametrize("base", [PPOConfig, ESConfig, ARSConfig, DQNConfig])
+def test_a_default_is_taken_in_evaluation_as_any_other_value(base):
+    """The run may have another one."""
+    for name in base.evaluation_overrides & base.settings.keys():
+        value = base.settings[name].default
+        made = base().evaluation(evaluation_config={name: value})
+        assert made.evaluation_config == {name: value}, name
+        assert made.evaluation_changes() == {name: value}, name
+
+
+def test_a_filter_of_evaluation_alone_is_refused():
+    """Its statistics are those of the training."""
+    made = config(evaluation_config={"observation_filter": "NoFilter"}).rollouts(observation_filter="MeanStdFilter")
+    with pytest.raises(SettingsError, match="evaluation_config can change .*, but not observation_filter"):
+        made.validate()
 
 
 def test_what_has_no_effect_in_evaluation_is_taken():

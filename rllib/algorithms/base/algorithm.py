@@ -28,7 +28,7 @@ from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.new_policy import NewPolicy, naming_settings
-from rllib.algorithms.base.policies import by_message, described, make_policies, policy_configs
+from rllib.algorithms.base.policies import by_message, described, make_policies, naming_settings_of, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
 from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
@@ -215,7 +215,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
         for policy_id in self._trained_ids():
-            self.trainees[policy_id] = self.trainee_class(self, policy_id)
+            with self._naming_settings_of(policy_id):
+                self.trainees[policy_id] = self.trainee_class(self, policy_id)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
@@ -230,10 +231,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             max_lag_updates=self._max_lag_updates(),
         )
         for policy_id in self.trainees:
-            self._refuse_absent_columns(policy_id)
+            with self._naming_settings_of(policy_id):
+                self._refuse_absent_columns(policy_id)
         self._refuse_memory()
-        for trainee in self.trainees.values():
-            trainee.prepare()
+        for policy_id, trainee in self.trainees.items():
+            with self._naming_settings_of(policy_id):
+                trainee.prepare()
         self.features = self.make_features()
         self._numbers_of_parts()  # refuses two of one name
         # Waits for the round of fragments that was asked for ahead (`sample_async`); None: there is none.
@@ -509,6 +512,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             for policy_id, pair in spaces.items()
         )
         return described(policies, self.config_of, self.make_policy_spec, self._check_spec)
+
+    def _naming_settings_of(self, policy_id: str):
+        """Context in which what a part of a policy's training refuses is a mistake in the settings it was made of."""
+        own = self.policy_overrides().get(policy_id, {})
+        return naming_settings_of(policy_id, self.config, self.config_of(policy_id), own)
 
     def _check_spec(self, spec: PolicySpec, config: AlgorithmConfig) -> None:
         """Raises a ValueError that says why a policy of this description cannot be trained."""
@@ -995,8 +1003,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def begin_training(self, policy_id: str) -> None:
         """Makes the learner and the other training state of a policy that starts to learn during a run."""
-        trainee = self.trainees[policy_id] = self.trainee_class(self, policy_id)
-        trainee.prepare()
+        with self._naming_settings_of(policy_id):
+            trainee = self.trainees[policy_id] = self.trainee_class(self, policy_id)
+            trainee.prepare()
 
     def end_training(self, policy_id: str) -> None:
         """Drops the training state of a policy."""

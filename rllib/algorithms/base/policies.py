@@ -4,15 +4,16 @@ Learners, PolicySettings of the workers, snapshots, and statistics of filters an
 for one agent has one policy, DEFAULT_POLICY.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.new_policy import NewPolicy, broken_rules
-from rllib.config.conflicts import Mistake, Unfit, surrounded
+from rllib.config.conflicts import Mistake, Remedy, Unfit, surrounded
 from rllib.evaluation import seeding
 from rllib.models.policy_spec import PolicySpec
 from rllib.policies import PolicySpec as OwnSpec
@@ -54,11 +55,16 @@ def _in_run(
     """
     defaults = {name: setting.default for name, setting in changed.settings.items()}
     told = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
-    remedies = with_settings(config, policy_id, [_with(remedy, own, defaults) for remedy in mistake.remedies])
+    remedies: list[Remedy] = []
+    for remedy in mistake.remedies:  # a setting that no policy can have of its own stays the run's
+        of_policy = {name: value for name, value in remedy.items() if changed.settings[name].of_policy}
+        of_run = {name: value for name, value in remedy.items() if name not in of_policy}
+        ways = with_settings(config, policy_id, [_with(of_policy, own, defaults)]) if of_policy else ({},)
+        remedies += ({**of_run, **way} for way in ways)
     return Mistake(
         mistake.problem,
         ("policies", *mistake.names),
-        remedies,
+        tuple(remedies),
         advice=told.removeprefix(mistake.problem).strip(),
         note=f"These are settings of the policy {policy_id!r}.",
     )
@@ -122,12 +128,36 @@ def described(
             except Unfit as error:
                 mistakes = [config.placed(error.mistake)]
         for mistake in mistakes:
-            if is_own := not policy.own.keys().isdisjoint(mistake.names):
+            is_own = _is_of(policy.own, mistake)
+            if is_own:
                 mistake = _in_run(mistake, policy.run, config, policy.policy_id, policy.own)
             found.setdefault((mistake.problem, policy.policy_id if is_own else None), mistake)
     if found:
         raise policy.run.error(*found.values())
     return specs
+
+
+@contextlib.contextmanager
+def naming_settings_of(
+    policy_id: str, run: AlgorithmConfig, config: AlgorithmConfig, own: Mapping[str, Any]
+) -> Iterator[None]:
+    """Raises what a part of a policy's training finds unfit as a SettingsError of the run.
+
+    Args:
+        policy_id: of the policy.
+        run, config: settings of the run, and of the policy.
+        own: the settings in which the policy differs, where remedies change them.
+    """
+    try:
+        yield
+    except Unfit as error:
+        mistake = config.placed(error.mistake)
+        raise run.error(_in_run(mistake, run, config, policy_id, own) if _is_of(own, mistake) else mistake) from error
+
+
+def _is_of(own: Mapping[str, Any], mistake: Mistake) -> bool:
+    """Whether a mistake is in a policy's own settings."""
+    return not own.keys().isdisjoint(mistake.names)
 
 
 def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:

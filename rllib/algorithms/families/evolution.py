@@ -66,6 +66,8 @@ class EvolutionConfig(AlgorithmConfig):
     has_steps = False
     without_memory: ClassVar[str] = "it perturbs fully connected networks, which have no state"
     refuses: ClassVar[dict[str, str]] = _WITHOUT_EFFECT
+    # Ray's defaults have it; episodes of an evaluation are normalised as those of the training are.
+    evaluation_ignores: ClassVar[frozenset[str]] = AlgorithmConfig.evaluation_ignores | {"observation_filter"}
 
     @section
     def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self: ...

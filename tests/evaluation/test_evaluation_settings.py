@@ -91,7 +91,7 @@ def test_a_default_is_taken_in_evaluation_as_any_other_value(base):
 def test_a_filter_of_evaluation_alone_is_refused():
     """Its statistics are those of the training."""
     made = config(evaluation_config={"observation_filter": "NoFilter"}).rollouts(observation_filter="MeanStdFilter")
-    with pytest.raises(SettingsError, match="evaluation_config can change .*, but not observation_filter"):
+    with pytest.raises(SettingsError, match=r"evaluation_config can change .*, but not observation_filter"):
         made.validate()
 
 

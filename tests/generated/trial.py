@@ -9,6 +9,7 @@ import gc
 import json
 import logging
 import math
+import operator
 import os
 import random
 import shutil
@@ -302,7 +303,7 @@ class Trial:
 
     def _live(self, algorithm: Algorithm, stack) -> None:
         if self.world["kind"] == "client":
-            stack.enter_context(_client(algorithm, self.world))
+            stack.enter_context(_clients(algorithm, self.world))
         self.stage = "train"
         for _ in range(ITERATIONS):
             result = self._trained(algorithm)
@@ -658,26 +659,29 @@ def place_of(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _client(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
-    """A client that plays episodes of a world until the algorithm stops, or this ends."""
-    stopping = threading.Event()
-    client = PolicyClient(algorithm.workers.local_worker().env.url, retry_s=0.0)
-    made = worlds.World(world)
+def _clients(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
+    """A client of each worker's server, which plays episodes of a world until the algorithm stops, or this ends."""
+    stopping, threads = threading.Event(), []
+    made = [worlds.World(world) for _ in range(max(algorithm.config.num_rollout_workers, 1))]
 
-    def play():
+    def play(client, its_world):
         with contextlib.suppress(Exception), client:  # whatever the end of a run makes of a call
             while not stopping.is_set():
-                worlds.play(client, made)
+                worlds.play(client, its_world)
 
-    thread = threading.Thread(target=play, daemon=True)
-    thread.start()
+    for its_world, (url,) in zip(made, algorithm.workers.foreach_env(operator.attrgetter("url")), strict=True):
+        client = PolicyClient(url, retry_s=0.0)
+        threads.append(threading.Thread(target=play, args=(client, its_world), daemon=True))
+        threads[-1].start()
     try:
         yield
     finally:
         stopping.set()
-        made.config["length"] = 0  # the present episode ends with its next step
+        for its_world in made:
+            its_world.config["length"] = 0  # the present episode ends with its next step
         algorithm.stop()
-        thread.join(30)
+        for thread in threads:
+            thread.join(30)
 
 
 # What a run may say, by a part of the message: settings without effect, of which draws are full; advice; and what

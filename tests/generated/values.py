@@ -112,7 +112,8 @@ TABLES: dict[str, tuple] = {
         estimates("is"), estimates("wis"), estimates("dm"), estimates("dr"), estimates("is", "wis"),
     ),
     "evaluation_config": (
-        {"explore": True}, {"num_envs_per_worker": 2}, {"explore": False, "seed": 3}, {"env_config": {"length": 4}},
+        {"explore": True}, {"num_envs_per_worker": 2}, {"num_envs_per_worker": 1}, {"explore": False, "seed": 3},
+        {"env_config": {"length": 4}},
     ),
     "cost_column": ("cost", "extra"),
     "param_resets": ([30], [20, 50]),
@@ -283,8 +284,10 @@ _SMALL_EXPLORATION: dict[str, dict] = {
         "inverse_net_hiddens": [8], "forward_net_hiddens": [8],
     },
 }  # fmt: skip
-# Long enough for a run to be within them, and after.
+# Long enough for a run to be within them, and after. Two steps of Adam by 0.9 make Curiosity's Gaussian of the action
+# overflow, which is refused as not finite.
 _OF_EXPLORATION: dict[str, tuple] = {
+    "lr": (1e-4, 1e-3, 0.01),
     "epsilon_timesteps": (0, 30, 1000), "random_timesteps": (0, 10, 30), "scale_timesteps": (1, 30, 1000),
 }  # fmt: skip
 # Dicts and lists.

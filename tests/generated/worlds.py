@@ -97,8 +97,8 @@ def others() -> Iterator[None]:
 
 
 def all_are_over() -> bool:
-    """Whether no environment of this process is within an episode."""
-    return not any(world.t for world in _worlds)
+    """Whether no environment of this process is within an episode, or has a step before it that begins the next one."""
+    return not any(world.t or world.is_due for world in _worlds)
 
 
 def mask_size(space: gymnasium.Space) -> int:
@@ -216,6 +216,7 @@ class World(gymnasium.Env):
             mask = MultiBinary(mask_size(self.action_space))
             self.observation_space = Dict({"action_mask": mask, "observations": self.inner})
         self.t = self.number = 0
+        self.is_due = False  # mode NEXT_STEP: whether the next step begins an episode
         self.task = 1
         self._steps = 0
         _worlds.add(self)
@@ -234,7 +235,7 @@ class World(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.t, self.number = 0, self.number + 1
+        self.t, self.number, self.is_due = 0, self.number + 1, False
         return self.seen(), self._info()
 
     def step(self, action):
@@ -257,7 +258,7 @@ class World(gymnasium.Env):
             reward = float(self.compute_reward(shown["achieved_goal"], shown["desired_goal"], {}))
         outcome = seen, reward, terminated, truncated, self._info()
         if over:
-            self.t = 0
+            self.t, self.is_due = 0, self.config.get("autoreset") == "NEXT_STEP"
             episodes[0] += 1
         return outcome
 
@@ -317,6 +318,7 @@ class Worlds(MultiAgentEnv):
         self.observation_spaces = dict.fromkeys(self.agents, OBSERVATIONS[config["observation"]])
         self.action_spaces = dict.fromkeys(self.agents, ACTIONS[config["action"]])
         self.t = self.number = 0
+        self.is_due = False
         self.living: list[str] = []
         _worlds.add(self)
 

@@ -368,7 +368,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
                 "listen",
                 name,
                 why="the clients step the environment, and hand over observations as they are",
-                remedies=[{name: None}, {"listen": None}],
+                remedies=[{name: None}],  # without its clients, the run would have nothing to learn from
             )
             for name in ("env_wrappers", "env_to_module_connector", "module_to_env_connector")
         ),
@@ -383,7 +383,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             host_and_port(str(self.listen).removeprefix("tcp://"))
         except ValueError as error:
             problem = f'listen: {error}; or "tcp://HOST:PORT".'
-            return Mistake(problem, ("listen",), ({"listen": "127.0.0.1:9900"}, {"listen": None}))
+            return Mistake(problem, ("listen",), ({"listen": "127.0.0.1:9900"},))
         return None
 
     @relation("callbacks_class", "callback_functions")

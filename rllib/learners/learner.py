@@ -12,6 +12,7 @@ from rllib.errors import NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.core_choice import FreeCores
+from rllib.learners.updates.descent import Update
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -146,10 +147,9 @@ class Learner:
             lrs = [lr := lr.reading(self.objectives[0].loss.stats)]
         size = min(minibatch_size or rows, rows)
         stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
+        update = Update(columns, inputs, orders, size, microbatch_size or rows, lrs, given, stop)
         try:
-            found = self.backend.train(
-                columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
-            )
+            found = self.backend.train(update, meanwhile, refresh)
         except NotFiniteError as error:
             _name_rows(error, batch, columns, inputs)
             raise
@@ -182,8 +182,9 @@ class Learner:
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
+        update = Update(columns, inputs, [None], rows, microbatch_size or rows, [0.0], [settings])
         try:
-            gradient, statistics = self.backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
+            gradient, statistics = self.backend.compute_gradient(update)
         except NotFiniteError as error:
             _name_rows(error, batch, columns, inputs)
             raise

@@ -1,6 +1,7 @@
 """What only a GPU does in an update. Each check runs on the CPU too, so that it is known to be right itself."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rllib import DQNConfig, PPOConfig, SACConfig, tune
 from rllib import sample_batch as sb
 from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.learner import make_learner
+from rllib.learners.updates.descent import Update
 from rllib.losses.ppo import PPO_LOSS
 from rllib.metrics import gpu_usage
 from tests.envs import CountingEnv
@@ -88,20 +90,19 @@ def test_an_update_that_another_learner_takes_over(device):
     columns, inputs = learners[0]._read(make_batch(policies[0], 128))
     rng = np.random.default_rng(0)
     orders = [rng.permutation(128) for _ in range(2)]
-    arguments = columns, np.array(inputs)
-    options = {"minibatch_size": 32, "microbatch_size": 32, "lrs": [1e-3], "settings": [SETTINGS]}
+    update = Update(columns, np.array(inputs), orders, 32, 32, lrs=[1e-3], settings=[SETTINGS])
     one, other = (learner.backend for learner in learners)
-    one.train(*arguments, orders[:1], **options)
+    one.train(replace(update, orders=orders[:1]))
     states, progress = one.states, one.get_progress()
     np.copyto(policies[1].weights, policies[0].weights)
     other.load_states(states)
     other.set_progress(progress)
     for backend in (one, other):
-        [(statistics, _)] = backend.train(*arguments, orders, **options, resumes=True)
+        [(statistics, _)] = backend.train(update, resumes=True)
         assert len(statistics) == 8 and backend.num_done == 8
     np.testing.assert_array_equal(policies[1].weights, policies[0].weights)
     whole, learner = made(device)
-    learner.backend.train(*arguments, orders, **options)
+    learner.backend.train(update)
     np.testing.assert_allclose(whole.weights, policies[0].weights, atol=1e-6)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from rllib import spans
 from rllib.learners.learner import Learner
 from rllib.learners.updates.collective import SharedBlock, SharedSums, Unfinished
+from rllib.learners.updates.descent import Update
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
@@ -128,28 +129,23 @@ class LearnerActor:
 
     # ------------------------------------------------------------------ updates
 
-    def train(
-        self, changed: Mapping[int, np.ndarray], batch: tuple, options: Mapping, resumes: bool, reporter: int
-    ) -> Outcome:
+    def train(self, changed: Mapping[int, np.ndarray], update: Update, resumes: bool, reporter: int) -> Outcome:
         """One update, or the rest of one.
 
         Args:
             changed: arrays that the driver has changed: place in `mirrored` -> array.
-            batch: columns, encoded observations and permutations.
-            options: further arguments of the backend's `train`.
+            update: the update.
             resumes: continue the update that was interrupted.
             reporter: number of the learner that returns the results.
         """
         with spans.call("update"):
             self._take(changed)
-            return self._outcome(
-                lambda: self._backend.train(*batch, **options, resumes=resumes), self._rank == reporter
-            )
+            return self._outcome(lambda: self._backend.train(update, resumes=resumes), self._rank == reporter)
 
-    def compute_gradient(self, changed: Mapping[int, np.ndarray], arguments: tuple, reporter: int) -> Outcome:
+    def compute_gradient(self, changed: Mapping[int, np.ndarray], update: Update, reporter: int) -> Outcome:
         """Finds gradient and statistics of the whole batch."""
         self._take(changed)
-        return self._outcome(lambda: self._backend.compute_gradient(*arguments), self._rank == reporter)
+        return self._outcome(lambda: self._backend.compute_gradient(update), self._rank == reporter)
 
     def apply_gradient(self, changed: Mapping[int, np.ndarray], gradient: np.ndarray, lr: float) -> Outcome:
         """Finds the gradient's length, after a step against it."""

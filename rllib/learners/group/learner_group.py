@@ -22,9 +22,9 @@ from rllib.config.conflicts import Unfit
 from rllib.errors import LearnersLostError
 from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
 from rllib.learners.learner import Learner
-from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import SharedBlock, SharedSums
+from rllib.learners.updates.descent import Update
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.processes import ensure_runtime
@@ -208,47 +208,32 @@ class LearnerGroup(Backend):
 
     def train(
         self,
-        columns: Mapping,
-        inputs: np.ndarray,
-        orders: Sequence,
-        minibatch_size: int,
-        microbatch_size: int,
-        lrs: Sequence[float | AdaptiveRate],
-        settings: Sequence[Mapping | None],
+        update: Update,
         meanwhile: Callable[[], None] | None = None,
-        stop_above: tuple[int, float] | None = None,
         refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
-        """Walks over the batch once for each order; as NumpyBackend.train. `meanwhile` is called while they compute."""
-        options = {
-            "minibatch_size": minibatch_size,
-            "microbatch_size": microbatch_size,
-            "lrs": lrs,
-            "settings": settings,
-            "stop_above": stop_above,
-        }
+        """Takes the steps of an update; as NumpyBackend.train. `meanwhile` is called while the processes compute."""
         if refresh is None:
-            return self._update((columns, inputs, orders), options, meanwhile)
+            return self._update(update, meanwhile)
         # The driver computes new columns after each epoch, with which the processes go on.
-        found = self._update((columns, inputs, orders[:1]), options, None)
+        orders, limit = update.orders, update.stop_above
+        found = self._update(replace(update, orders=orders[:1]), None)
         for count in range(2, len(orders) + 1):
-            if stop_above is not None and found[0][0][-1][stop_above[0]] > stop_above[1]:
+            if limit is not None and found[0][0][-1][limit[0]] > limit[1]:
                 break
-            columns = {**columns, **refresh()}
-            found = self._update((columns, inputs, orders[:count]), options, None, resumes=True)
+            update = replace(update, columns={**update.columns, **refresh()}, orders=orders[:count])
+            found = self._update(update, None, resumes=True)
         if meanwhile is not None:
             meanwhile()
         return found
 
-    def compute_gradient(
-        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def compute_gradient(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
         """The gradient of the whole batch; as NumpyBackend.compute_gradient."""
-        arguments = runtime.put((columns, inputs, microbatch_size, settings))
+        shared = runtime.put(update)
         for _ in range(self._tolerance.max_consecutive_failures + 1):
             self._mend()
             reporter = min(self.fleet.members)
-            answers = self._outcomes("compute_gradient", self._changed(), arguments, reporter)
+            answers = self._outcomes("compute_gradient", self._changed(), shared, reporter)
             reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
             if reporter in answers and not reasons:
                 return answers[reporter].found
@@ -268,14 +253,14 @@ class LearnerGroup(Backend):
     # ------------------------------------------------------------------ one update
 
     def _update(
-        self, batch: tuple, options: Mapping, meanwhile: Callable[[], None] | None, resumes: bool = False
+        self, update: Update, meanwhile: Callable[[], None] | None, resumes: bool = False
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         self._mend()
-        shared, changed = runtime.put(batch), self._changed()
+        shared, changed = runtime.put(update), self._changed()
         most, num_fruitless = -1.0, 0
         while True:
             reporter = min(self.fleet.members)
-            answers = self._outcomes("train", changed, shared, options, resumes, reporter, meanwhile=meanwhile)
+            answers = self._outcomes("train", changed, shared, resumes, reporter, meanwhile=meanwhile)
             reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
             if reporter in answers and not reasons:
                 self._take_over(answers[reporter].weights)

@@ -1,6 +1,5 @@
 """Gradient steps of one objective in torch: the loss's gradient, clipping, and the optimizer's step."""
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +11,7 @@ from rllib.learners.in_torch.epoch import Epoch
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Collective
+from rllib.learners.updates.descent import Descent
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import ModuleVector, Objective
 from rllib.learners.updates.optimizers import TINY, TINY_EVERY, OptimizerSettings
@@ -29,17 +29,14 @@ MEMORY = {
 }
 
 
-class Descent:
+class TorchDescent(Descent):
     """Gradient steps of one objective on the modules that it trains.
 
     Args:
         rounds: whether the modules compute with fewer digits than the policy that acts.
 
     Attributes:
-        gradients: flat tensors, one for each trained module.
         memory: the optimizer's tensors, under the names of the numpy optimizers.
-        steps: the loss's statistics and the gradient's norm for each step since `begin`.
-        row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
         identity_error: identity error of the first rows since `begin`; on a GPU it is checked at the end of the update.
         recorded: takes the steps that may be recorded; None: no step may.
     """
@@ -47,14 +44,12 @@ class Descent:
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool, rounds: bool):
         moved = [modules[name] for name in objective.moves]
         # A loss that calls the policy's module itself gets this module.
-        self._loss = objective.loss.bind(moved[0])
+        super().__init__(objective, objective.loss.bind(moved[0]))
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
-        self._row_stats, self._takes_across = objective.row_stats, self._loss.takes_across
         # Columns that are arguments of the policy's network.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
-        self._clip = objective.grad_clip, objective.grad_clip_by
-        self._moves, self._moved, self._over_modules = objective.moves, moved, objective.is_over_modules
+        self._moves, self._moved = objective.moves, moved
         # Of modules whose weights keep to a surface.
         self._projections = [module.project for module in moved if hasattr(module, "project")]
         flats = [module.flat for module in moved]
@@ -73,12 +68,11 @@ class Descent:
         states = [] if on_gpu else [self._optimizer.state[flat] for flat in flats]
         self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
         self._num_steps = 0  # Adam counts in a tensor, and reading that would wait for the device
-        self.steps, self.row_statistics, self.identity_error = [], [], None
+        self.identity_error: Tensor | None = None
         # Losses of the policy's outputs show at the first check whether they have an identity.
         # Rounded probabilities say nothing about the rows.
-        self._has_identity = not self._over_modules and not rounds
+        self._has_identity = not self._is_over_modules and not rounds
         self.recorded: RecordedSteps | None = None
-        self._adaptive: AdaptiveRate | None = None
 
     def get_state(self) -> dict[str, np.ndarray]:
         arrays = {name: tensor.cpu().numpy() for name, tensor in self.memory.items()}
@@ -91,20 +85,27 @@ class Descent:
             if name.endswith(".step"):
                 self._num_steps = int(state[name])
 
+    def get_progress(self) -> tuple[list[np.ndarray], list[tuple[np.ndarray, ...]]]:
+        return [step.cpu().numpy() for step in self.steps], self.rows_in_numpy()
+
+    def set_progress(self, steps: Sequence, row_statistics: Sequence[tuple[np.ndarray, ...]]) -> None:
+        device = self.gradients[0].device
+        self.steps = [torch.tensor(step, device=device) for step in steps]
+        self.row_statistics = [tuple(torch.tensor(column, device=device) for column in part) for part in row_statistics]
+
     def begin(self, lr: float | AdaptiveRate, resumes: bool = False) -> None:
-        """Prepares an update, or the rest of one."""
         if not resumes:
-            self.steps, self.row_statistics, self.identity_error = [], [], None
-        self._adaptive = lr if isinstance(lr, AdaptiveRate) else None
-        rate = lr if self._adaptive is None else lr.after(self.steps)
+            self.identity_error = None
+        super().begin(lr, resumes)
+
+    def _set_rate(self, lr: float) -> None:
         for group in self._optimizer.param_groups:
             if self.recorded is None:
-                group["lr"] = rate
+                group["lr"] = lr
             else:
-                group["lr"].fill_(rate)  # a recording reads it where it lies
+                group["lr"].fill_(lr)  # a recording reads it where it lies
 
     def _adapt(self, statistics: Tensor) -> None:
-        """Lets the learning rate follow the KL of the minibatch whose step comes next."""
         kl = statistics[self._adaptive.index]
         for group in self._optimizer.param_groups:
             if self.recorded is None:
@@ -122,7 +123,27 @@ class Descent:
         self.recorded = RecordedSteps(graphs)
         return self.recorded
 
-    def is_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
+    def take_step(
+        self,
+        epoch: Epoch,
+        rows: slice,
+        microbatch_size: int,
+        settings: Mapping,
+        collective: Collective | None,
+        limit: tuple[int, float] | None = None,
+    ) -> bool:
+        """As Descent.take_step, by a recording if possible; on a GPU, which is not waited for, without the limit."""
+        if self._may_be_recorded(rows, microbatch_size, collective):
+            self._take_recorded_step(epoch, rows, settings)
+            return True
+        limit = None if self._on_gpu else limit
+        return super().take_step(epoch, rows, microbatch_size, settings, collective, limit)
+
+    def exceeds_after_epoch(self, index: int, limit: float) -> bool:
+        """On a GPU: waits for the newest step, and compares its statistic."""
+        return self._on_gpu and float(self.steps[-1][index]) > limit
+
+    def _may_be_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
         """Whether the step of these rows may be recorded: in one piece, by this learner alone, without a check.
 
         A step on sequences depends on their lengths, which may differ between minibatches of the same shapes.
@@ -130,15 +151,11 @@ class Descent:
         is_alone = self.recorded is not None and self.recorded.is_on and collective is None and len(self._reads) == 1
         is_whole = microbatch_size >= rows.stop - rows.start
         # The first minibatch is checked, and does not adapt the rate.
-        is_like_others = not self._is_to_check(rows) and (self._adaptive is None or bool(self.steps))
+        is_like_others = bool(self.steps) or not (self._has_identity or self._adaptive is not None)
         return is_alone and is_whole and is_like_others
 
-    def _is_to_check(self, rows: slice) -> bool:
-        return self._has_identity and not self.steps and rows.start == 0
-
-    def take_recorded_step(self, epoch: Epoch, rows: slice, settings: Mapping) -> None:
+    def _take_recorded_step(self, epoch: Epoch, rows: slice, settings: Mapping) -> None:
         """Computes the gradient and takes the step, by a recording if there is one."""
-
         numbers = {name: value for name, value in settings.items() if isinstance(value, float) and math.isfinite(value)}
         others = {name: value for name, value in settings.items() if name not in numbers}
         adaptive = self._adaptive and self._adaptive.at(0.0)
@@ -155,60 +172,33 @@ class Descent:
         self.steps.append(newest)
         self.row_statistics += [tuple(of_rows)] if of_rows else []
 
-    def compute(
-        self, epoch: Epoch, rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
-    ) -> None:
-        """Writes the rows' gradient into `gradients`, and appends their statistics and the gradient's norm to `steps`.
-
-        Arguments as for the method of this name in updates/in_numpy.py.
-        """
-        own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
-        parts, num_before = epoch.cuts.parts(own.start, own.stop, microbatch_size), len(self.row_statistics)
-        if collective is not None and self._takes_across and microbatch_size >= rows.stop - rows.start:
-            settings = {**settings, "across": functools.partial(_mean_across, collective, whole)}
-        gradients = self.gradients
-        statistics = self._compute_part(epoch, parts[0], settings)
-        if len(parts) > 1:
-            # Means over parts of different sizes become the mean over all of the rows.
-            share = epoch.cuts.share(parts[0], own)
-            totals, statistics = [gradient * share for gradient in gradients], statistics * share
-            for part in parts[1:]:
-                share = epoch.cuts.share(part, own)
-                statistics += share * self._compute_part(epoch, part, settings)
-                for total, gradient in zip(totals, gradients):
-                    total += gradient * share
-            torch._foreach_copy_(gradients, totals)
-        if collective is not None:
-            torch._foreach_mul_(gradients, whole)
-            statistics = statistics * whole
-            found = self.row_statistics[num_before:]
-            del self.row_statistics[num_before:]
-            of_rows = statistics.new_zeros(len(self._row_stats), rows.stop - rows.start)
-            if whole:
-                for column, its_parts in zip(of_rows, zip(*found)):
-                    column[own.start - rows.start : own.stop - rows.start] = torch.cat(its_parts)
-            collective.sum([*gradients, statistics, of_rows] if found else [*gradients, statistics])
-            self.row_statistics += [tuple(of_rows)] if found else []
+    def _finish(self, epoch: Epoch, rows: slice, statistics: Tensor) -> None:
         norm = self._norm()
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
             raise_not_finite(self._vector, self.whole_gradient(), columns)
         self.steps.append(torch.cat((statistics, norm[None])))
-        if self._adaptive is not None and len(self.steps) > 1:
-            self._adapt(statistics)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return self.gradients[0].new_zeros(shape)
+
+    def _mean_across(self, collective: Collective, weight: float, mean: Tensor) -> Tensor:
+        number = (mean * weight).reshape(1)
+        collective.sum([number])
+        return number[0]
 
     def _norm(self) -> Tensor:
         gradients = self.gradients
         return torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
 
-    def _compute_part(self, epoch: Epoch, rows: slice, settings: Mapping) -> Tensor:
-        statistics, *of_rows = self._descend(epoch[rows], settings, self._is_to_check(rows))
+    def _compute_part(self, epoch: Epoch, rows: slice, settings: Mapping, is_first: bool) -> Tensor:
+        statistics, *of_rows = self._descend(epoch[rows], settings, is_first and self._has_identity)
         self.row_statistics += of_rows
         return statistics
 
     def _descend(self, minibatch: Mapping[str, Tensor], settings: Mapping, is_to_check: bool = False) -> tuple:
         """Writes the gradient into `gradients`. Returns the loss's statistics, and row statistics if it has some."""
-        given = self._modules if self._over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
+        given = self._modules if self._is_over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
         if is_to_check:
             self._check_identity(given, minibatch)
         loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
@@ -222,10 +212,6 @@ class Descent:
             check_identity(float(error))
         self.identity_error, self._has_identity = error, error is not None
 
-    def exceeds(self, index: int, limit: float) -> bool:
-        """Whether this statistic of the newest step is above the limit; on a GPU this waits for it."""
-        return float(self.steps[-1][index]) > limit
-
     def rows_in_numpy(self) -> list[tuple[np.ndarray, ...]]:
         """The row statistics as arrays."""
         return [tuple(column.cpu().numpy() for column in part) for part in self.row_statistics]
@@ -238,9 +224,7 @@ class Descent:
         return whole
 
     @torch.no_grad()
-    def step(self, norm: Tensor | None = None) -> None:
-        """Clips the gradient and takes a step against it. `norm` is by default the norm in the newest of `steps`."""
-        norm = self.steps[-1][-1] if norm is None else norm
+    def step(self, norm: Tensor) -> None:
         limit, by = self._clip
         if limit is None:
             pass
@@ -259,13 +243,6 @@ class Descent:
         self._optimizer.step()
         for project in self._projections:
             project()
-
-
-def _mean_across(collective: Collective, share: float, mean: Tensor) -> Tensor:
-    """The mean over all learners' rows, from the mean over this learner's rows and their share of all rows."""
-    number = (mean * share).reshape(1)
-    collective.sum([number])
-    return number[0]
 
 
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:

@@ -2,22 +2,19 @@
 
 import contextlib
 import functools
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rllib.errors import GpuMemoryError, LearnerError
-from rllib.learners.in_torch.descent import Descent
+from rllib.learners.in_torch.descent import TorchDescent
 from rllib.learners.in_torch.epoch import Epoch, epoch_of, sent_orders
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.in_torch.transfers import InPlace, PinnedTransfers
-from rllib.learners.updates.adaptive_rate import AdaptiveRate
-from rllib.learners.updates.backend import Backend
-from rllib.learners.updates.collective import Collective
+from rllib.learners.updates.descent import LocalBackend, Update
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -35,15 +32,16 @@ def as_a_whole(method: Callable) -> Callable:
     """Undoes a failed update on a GPU, and adds advice if the memory or a tensor's device is the reason."""
 
     @functools.wraps(method)
-    def guarded(self, columns: Mapping, inputs: np.ndarray, *others, **more):
+    def guarded(self, update: Update, *others, **more):
         try:
-            return method(self, columns, inputs, *others, **more)
+            return method(self, update, *others, **more)
         except LearnerError:
             self.take_back()
             raise
         except torch.OutOfMemoryError as error:
             self.take_back()
-            batch = sum(column.nbytes for column in columns.values()) + inputs.nbytes
+            inputs = update.inputs
+            batch = sum(column.nbytes for column in update.columns.values()) + inputs.nbytes
             raise GpuMemoryError(
                 f"an update does not fit into the memory of {self.device}: a batch of {len(inputs)} rows "
                 f"({batch / 2**20:.0f} MiB) and {len(self._vector.flat)} weights. Halve sgd_minibatch_size or, for "
@@ -65,7 +63,7 @@ def as_a_whole(method: Callable) -> Callable:
     return guarded
 
 
-class TorchBackend(Backend):
+class TorchBackend(LocalBackend):
     """Trains modules on a flat tensor: on the CPU the vector's own memory, on a GPU a copy, fetched after updates.
 
     Args:
@@ -76,8 +74,6 @@ class TorchBackend(Backend):
         options: autocast, precision of products, CUDA graphs.
 
     Attributes:
-        collective: connects the learners that share each minibatch; None: this is the only one.
-        num_done: number of steps of the last `train`, over all objectives; infinity if `stop_above` has ended it.
         policy_module: the policy's network, on `device`; workers in this process that act there use it as well.
 
     Raises:
@@ -94,6 +90,7 @@ class TorchBackend(Backend):
         device: str,
         options: TorchOptions = DEFAULTS,
     ):
+        super().__init__()
         self.device = _device(device)
         torch.set_float32_matmul_precision(options.matmul_precision)
         self._vector = vector
@@ -103,8 +100,7 @@ class TorchBackend(Backend):
         advice = "Use a smaller network, or .resources(num_gpus=0) to learn on the CPU."
         with memory_of(self.device, lambda: sizes, advice):
             self._make_modules(objectives, targets, options)
-        self.collective: Collective | None = None
-        self.num_done = 0.0
+        self._read: Mapping = {}  # columns of the newest batch
         # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
         self._kept: list[tuple[Tensor, Tensor]] = []
 
@@ -127,7 +123,7 @@ class TorchBackend(Backend):
         if options.autocast is not None:
             for module in modules.values():
                 compute_in(module, getattr(torch, options.autocast), self.device.type)
-        self._descents = [Descent(each, modules, vector, self._on_gpu, options.rounds) for each in objectives]
+        self._descents = [TorchDescent(each, modules, vector, self._on_gpu, options.rounds) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
             self.record_steps(CudaGraphs(self.device))
 
@@ -142,21 +138,9 @@ class TorchBackend(Backend):
 
     # ------------------------------------------------------------------ state
 
-    @property
-    def states(self) -> list[dict[str, np.ndarray]]:
-        """Copies of the tensors of each objective's optimizer, under the names of the numpy optimizers."""
-        return [descent.get_state() for descent in self._descents]
-
-    template = states  # arrays of the same names and shapes
-
     def use_threads(self, count: int) -> None:
         """Sets the threads of torch's operations in this process."""
         torch.set_num_threads(count)
-
-    def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Copies arrays of the same names and shapes over the optimizers' tensors."""
-        for descent, state in zip(self._descents, states, strict=True):
-            descent.set_state(state)
 
     def take_back(self) -> None:
         """On a GPU: restores the optimizers from before a failed update; the vector still has those weights."""
@@ -173,88 +157,44 @@ class TorchBackend(Backend):
     @as_a_whole
     def train(
         self,
-        columns: Mapping,
-        inputs: np.ndarray,
-        orders,
-        minibatch_size: int,
-        microbatch_size: int,
-        lrs: Sequence[float | AdaptiveRate],
-        settings: Sequence[Mapping],
+        update: Update,
         meanwhile: Callable[[], None] | None = None,
-        stop_above: tuple[int, float] | None = None,
         refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
         resumes: bool = False,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
-        """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
-
-        On a GPU `meanwhile` is called while the device computes, and `stop_above` is compared with the last minibatch
-        of each epoch.
-        """
+        """Takes the steps of an update; as NumpyBackend.train. On a GPU `meanwhile` is called while it computes."""
         if not resumes:
             self.fetch_weights()
-        active = [
-            (descent, lr, given)
-            for descent, lr, given in zip(self._descents, lrs, settings, strict=True)
-            if given is not None
-        ]
-        if not resumes:
-            self.num_done = 0
-        for descent, lr, _ in active:
-            descent.begin(lr, resumes)
         if self._on_gpu:
+            active = self._active(update)
             self._kept = [(tensor, tensor.clone()) for descent, *_ in active for tensor in descent.memory.values()]
-        num_walked, collective = 0, self.collective
-        batch = self._batch(columns, inputs)
-        for number, order in enumerate(sent_orders(orders, columns.get(SEQ_LENS), self._transfers.take)):
-            if refresh is not None and number:
-                if self._on_gpu:
-                    np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
-                columns = {**columns, **refresh()}
-                batch = self._batch(columns, inputs)
-            epoch = batch.reordered(order)
-            if num_walked >= self.num_done:
-                for descent, *_ in active:
-                    descent.row_statistics = []
-            for rows in epoch.cuts.parts(0, len(inputs), minibatch_size):
-                for descent, _, given in active:
-                    num_walked += 1
-                    if num_walked <= self.num_done:
-                        continue
-                    if descent.is_recorded(rows, microbatch_size, collective):
-                        descent.take_recorded_step(epoch, rows, given)
-                    else:
-                        descent.compute(epoch, rows, microbatch_size, given, collective)
-                        is_to_stop = stop_above is not None and descent is self._descents[0] and not self._on_gpu
-                        if is_to_stop and descent.exceeds(*stop_above):
-                            self.num_done = math.inf
-                            break
-                        descent.step()
-                    self.num_done = num_walked
-                else:
-                    continue
-                break
-            if stop_above is not None and active[0][0].exceeds(*stop_above):
-                self.num_done = math.inf
-                break
+        descents = self._walk(update, refresh, resumes)
         if meanwhile is not None:
             meanwhile()
-        descents = [descent for descent, *_ in active]
-        statistics = self._finish(descents, {**columns, OBS: inputs}, self._flat, self._vector.flat)
+        statistics = self._finish(descents, self._flat, self._vector.flat)
         self._kept = []
         return [(rows, descent.rows_in_numpy()) for rows, descent in zip(statistics, descents)]
 
+    def _epochs(self, update: Update, refresh: Callable[[], Mapping[str, np.ndarray]] | None = None) -> Iterator[Epoch]:
+        columns = update.columns
+        batch = self._batch(columns, update.inputs)
+        for number, order in enumerate(sent_orders(update.orders, columns.get(SEQ_LENS), self._transfers.take)):
+            if refresh is not None and number:
+                self._fetch(self._flat, self._vector.flat)
+                columns = {**columns, **refresh()}
+                batch = self._batch(columns, update.inputs)
+            yield batch.reordered(order)
+
     @as_a_whole
-    def compute_gradient(
-        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def compute_gradient(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
         """Computes the gradient of the whole batch without a step; as NumpyBackend.compute_gradient."""
         self.fetch_weights()
-        (descent,) = self._descents
-        descent.begin(0.0)
-        batch = self._batch(columns, inputs)
-        descent.compute(batch, slice(0, len(inputs)), microbatch_size, settings, self.collective)
+        ((descent, lr, settings),) = self._active(update)
+        (epoch,) = self._epochs(update)
+        descent.begin(lr)
+        descent.compute(epoch, slice(0, len(update.inputs)), update.microbatch_size, settings, self.collective)
         gradient = descent.gradients[0].numpy() if not self._on_gpu else np.empty_like(self._vector.flat)
-        ((statistics,),) = self._finish([descent], {**columns, OBS: inputs}, descent.gradients[0], gradient)
+        ((statistics,),) = self._finish([descent], descent.gradients[0], gradient)
         return gradient, statistics
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
@@ -267,26 +207,18 @@ class TorchBackend(Backend):
         if not torch.isfinite(norm):
             raise_not_finite(self._vector, gradient, {})
         descent.step(norm)
-        if self._on_gpu:
-            np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
+        self._fetch(self._flat, self._vector.flat)
         return float(norm)
 
-    def get_progress(self) -> list[tuple]:
-        """Progress of an unfinished `train`; as NumpyBackend.get_progress. It copies the weights into the vector."""
-        if self._on_gpu:
-            np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
-        steps = [[step.cpu().numpy() for step in descent.steps] for descent in self._descents]
-        return [self.num_done, *zip(steps, [descent.rows_in_numpy() for descent in self._descents])]
+    def get_progress(self) -> list:
+        """Progress of an unfinished `train`; as LocalBackend.get_progress. It copies the weights into the vector."""
+        self._fetch(self._flat, self._vector.flat)
+        return super().get_progress()
 
-    def set_progress(self, progress: list[tuple]) -> None:
+    def set_progress(self, progress: list) -> None:
         """Restores progress of `get_progress`; `train(..., resumes=True)` continues from there."""
         self.fetch_weights()
-        self.num_done, *of_descents = progress
-        for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
-            descent.steps = [torch.tensor(step, device=self.device) for step in steps]
-            descent.row_statistics = [
-                tuple(torch.tensor(column, device=self.device) for column in part) for part in row_statistics
-            ]
+        super().set_progress(progress)
 
     def encode(self, observations: Tensor) -> Tensor:
         """The network's input from a tensor of observations as stored, on `device`."""
@@ -303,14 +235,18 @@ class TorchBackend(Backend):
         if self._on_gpu:
             self._transfers.overwrite(self._mirrored)
 
+    def _fetch(self, tensor: Tensor, out: np.ndarray) -> None:
+        """On a GPU: waits for it, and copies a tensor."""
+        if self._on_gpu:
+            np.copyto(out, self._transfers.fetch(tensor))
+
     def _batch(self, columns: Mapping, inputs: np.ndarray) -> Epoch:
+        self._read = {**columns, OBS: inputs}
         *tensors, observations = self._transfers.take_all([*columns.values(), inputs])
         seq_lens, mask = columns.get(SEQ_LENS), columns.get(LOSS_MASK)
         return epoch_of({**dict(zip(columns, tensors)), OBS: observations}, seq_lens, mask)
 
-    def _finish(
-        self, descents: Sequence[Descent], columns: Mapping, result: Tensor, out: np.ndarray
-    ) -> list[np.ndarray]:
+    def _finish(self, descents: Sequence[TorchDescent], result: Tensor, out: np.ndarray) -> list[np.ndarray]:
         """On a GPU: waits for it, copies `result` into `out`, and makes the checks that were postponed.
 
         Returns:
@@ -329,7 +265,7 @@ class TorchBackend(Backend):
         rows = [part.reshape(each.shape).astype(np.float64) for part, each in zip(parts, steps)]
         for descent, each in zip(descents, rows):
             if not np.isfinite(each[:, -1]).all():
-                columns = {name: torch.as_tensor(column).cpu().numpy() for name, column in columns.items()}
+                columns = {name: torch.as_tensor(column).cpu().numpy() for name, column in self._read.items()}
                 raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows

@@ -1,17 +1,15 @@
 """The update in numpy: closed-form gradients of the loss, backward by hand, one flat optimizer step."""
 
 import contextlib
-import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rllib.errors import LearnerError, NotFiniteError
-from rllib.learners.updates.adaptive_rate import AdaptiveRate
-from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.core_choice import FreeCores
+from rllib.learners.updates.descent import Descent, LocalBackend, Update
 from rllib.learners.updates.minibatches import Cuts
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.optimizers import clip_gradient, global_norm
@@ -20,7 +18,7 @@ from rllib.models.arithmetic import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(LocalBackend):
     """Trains the policy's network and further modules in numpy, on their own memory.
 
     Args:
@@ -31,9 +29,7 @@ class NumpyBackend(Backend):
             update. The bits are the same on any number.
 
     Attributes:
-        collective: connects the learners that share each minibatch; None: this is the only one.
         core_choice: the given FreeCores; None: the number is fixed.
-        num_done: number of steps of the last `train`, over all objectives; infinity if `stop_above` has ended it.
     """
 
     def __init__(
@@ -43,17 +39,16 @@ class NumpyBackend(Backend):
         targets: Iterable[TargetCopy] = (),
         cores: int | FreeCores = 1,
     ):
+        super().__init__()
         modules = {POLICY: vector.policy.network}
         if any(each.is_over_modules for each in objectives):
             modules |= {name: vector.modules[name].numpy(vector.layouts[name], vector[name]) for name in vector.modules}
             for target in targets:
                 modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
-        self._descents = [_Descent(each, modules, vector) for each in objectives]
+        self._descents = [NumpyDescent(each, modules, vector) for each in objectives]
         self.core_choice = cores if isinstance(cores, FreeCores) else None
         self._cores = self._most = 1 if isinstance(cores, FreeCores) else cores
         self._size = len(vector.flat)
-        self.collective: Collective | None = None
-        self.num_done = 0.0
 
     def on_cores(self) -> contextlib.AbstractContextManager:
         """Context of arithmetic on the cores of the last update."""
@@ -65,126 +60,63 @@ class NumpyBackend(Backend):
         self._cores = min(self._most, worth) if self.core_choice is None else self.core_choice.begin(worth)
         return self.on_cores()
 
-    @property
-    def states(self) -> list[dict[str, np.ndarray]]:
-        """The arrays of each objective's optimizer, the memory itself."""
-        return [descent.optimizer.state for descent in self._descents]
-
-    template = states  # arrays of the same names and shapes
-
-    def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Copies arrays of the same names and shapes over the optimizers'."""
-        for descent, state in zip(self._descents, states, strict=True):
-            for name, array in descent.optimizer.state.items():
-                array[...] = state[name]
-
     def train(
         self,
-        columns: Mapping,
-        inputs: np.ndarray,
-        orders,
-        minibatch_size: int,
-        microbatch_size: int,
-        lrs: Sequence[float | AdaptiveRate],
-        settings: Sequence[Mapping | None],
+        update: Update,
         meanwhile: Callable[[], None] | None = None,
-        stop_above: tuple[int, float] | None = None,
         refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
         resumes: bool = False,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
-        """Walks over the batch once for each order.
+        """Takes the steps of an update.
 
         Args:
-            columns: name -> array [rows, ...].
-            inputs: encoded observations [rows, size + 1].
-            orders: iterable of permutations [rows], one an epoch, of the sequences [S] where rows stand in sequences;
-                None leaves the rows as they stand.
-            minibatch_size: rows of a step, at least that number where they stand in sequences; the last step of an
-                epoch takes the remaining rows.
-            microbatch_size: rows that a step's gradient is computed from at a time.
-            lrs: learning rate of each objective; an AdaptiveRate has been told where the KL is.
-            settings: of each objective's loss; None leaves the objective out.
+            update: the batch, and how it is walked over.
             meanwhile: called after the last step.
             refresh: called before each epoch but the first; its columns take the place of the batch's.
-            stop_above: index of a statistic of the first objective and a limit: the first minibatch that exceeds it is
-                the last, without a step of any objective.
-            resumes: continue the previous call, which had the same arguments and ended early, or a call of another
-                learner (`set_progress`).
+            resumes: continue the previous call, which had the same update and ended early, or a call of another learner
+                (`set_progress`).
 
         Returns:
             for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row for
             each step, the gradient's norm last; and for each microbatch of the last epoch, in their order, a tuple of
             the loss's row statistics.
         """
-        every = zip(self._descents, lrs, settings, strict=True)
-        active = [(descent, lr, given) for descent, lr, given in every if given is not None]
-        if not resumes:
-            self.num_done = 0
-        for descent, lr, _ in active:
-            descent.begin(lr, resumes)
-        num_walked, collective, first = 0, self.collective, self._descents[0]
-        epoch = epoch_of(columns, inputs)
-        num_rows = min(minibatch_size, microbatch_size, len(inputs))
+        num_rows = min(update.minibatch_size, update.microbatch_size, len(update.inputs))
         # Overflows are reported by parameter name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"), self._begin(num_rows):
-            for number, order in enumerate(orders):
-                if refresh is not None and number:
-                    epoch.replace(refresh())
-                epoch.reorder(order)
-                if num_walked >= self.num_done:
-                    for descent, _, _ in active:
-                        descent.row_statistics = []
-                for rows in epoch.cuts.parts(0, len(inputs), minibatch_size):
-                    for descent, _, given in active:
-                        num_walked += 1
-                        if num_walked <= self.num_done:
-                            continue
-                        row = descent.compute(epoch, rows, microbatch_size, given, collective)
-                        if stop_above is not None and descent is first and row[stop_above[0]] > stop_above[1]:
-                            self.num_done = math.inf
-                            break
-                        descent.step(row[-1])
-                        self.num_done = num_walked
-                    else:
-                        continue
-                    break
-                else:
-                    continue
-                break
+            descents = self._walk(update, refresh, resumes)
         if self.core_choice is not None:
-            self.core_choice.end(num_rows * sum(len(descent.steps) for descent, _, _ in active))
+            self.core_choice.end(num_rows * sum(len(descent.steps) for descent in descents))
         if meanwhile is not None:
             meanwhile()
-        return [(np.array(descent.steps, np.float64), descent.row_statistics) for descent, _, _ in active]
+        return [(np.array(descent.steps, np.float64), descent.row_statistics) for descent in descents]
 
-    def get_progress(self) -> list[tuple]:
-        """Progress of an unfinished `train`, without the weights and `states`, for another backend's `set_progress`."""
-        return [self.num_done, *((descent.steps, descent.row_statistics) for descent in self._descents)]
-
-    def set_progress(self, progress: list[tuple]) -> None:
-        """Restores progress of `get_progress`; `train(..., resumes=True)` continues from there."""
-        self.num_done, *of_descents = progress
-        for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
-            descent.steps, descent.row_statistics = list(steps), list(row_statistics)
+    def _epochs(
+        self, update: Update, refresh: Callable[[], Mapping[str, np.ndarray]] | None = None
+    ) -> Iterator["Epoch"]:
+        epoch = epoch_of(update.columns, update.inputs)
+        for number, order in enumerate(update.orders):
+            if refresh is not None and number:
+                epoch.replace(refresh())
+            epoch.reorder(order)
+            yield epoch
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Does nothing: arrays are used where they lie."""
 
-    def compute_gradient(
-        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Computes the gradient of the whole batch without a step; arguments as for `train`.
+    def compute_gradient(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
+        """Computes the gradient of the whole batch, of the only objective, without a step.
 
         Returns:
             flat float32 gradient, unclipped, in a buffer that the next call overwrites; statistics as a row of `train`.
         """
-        (descent,) = self._descents
-        epoch = epoch_of(columns, inputs)
-        epoch.reorder(None)
-        descent.begin(0.0)
+        ((descent, lr, settings),) = self._active(update)
+        (epoch,) = self._epochs(update)
+        descent.begin(lr)
+        rows = slice(0, len(update.inputs))
         with np.errstate(over="ignore", invalid="ignore"):
-            row = descent.compute(epoch, slice(0, len(inputs)), microbatch_size, settings, self.collective)
-        return descent.gradient, np.array(row, np.float64)
+            descent.compute(epoch, rows, update.microbatch_size, settings, self.collective)
+        return descent.gradients[0], np.array(descent.steps[0], np.float64)
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
         """Clips a copy of a flat gradient and takes a step against it.
@@ -193,7 +125,7 @@ class NumpyBackend(Backend):
             the gradient's length before clipping.
         """
         (descent,) = self._descents
-        np.copyto(descent.gradient, gradient)
+        np.copyto(descent.gradients[0], gradient)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             descent.raise_not_finite({})
@@ -209,83 +141,50 @@ def _on_weights(vector: ModuleVector, name: str, weights: np.ndarray):
     return vector.policy.spec.masked_network(vector.policy.layout, weights)
 
 
-class _Descent:
-    """Gradient steps of one objective on the module that it trains.
+class NumpyDescent(Descent):
+    """Gradient steps in closed form, of an objective that moves one module.
 
     Attributes:
-        gradient: the module's flat gradient, a buffer that every computation overwrites.
         optimizer: the optimizer in numpy.
-        steps: the loss's statistics and the gradient's norm for each step since `begin`.
-        row_statistics: the loss's row statistics, a tuple for each microbatch; each epoch empties it.
         lr: learning rate of the next step.
     """
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector):
+        super().__init__(objective, objective.loss)
         (self._name,) = objective.moves
-        self._vector, self._modules, self._loss = vector, modules, objective.loss
+        self._vector, self._modules = vector, modules
         self._network, self._distribution = vector.policy.network, vector.policy.distribution
-        self._is_over_modules = objective.is_over_modules
-        self._row_stats, self._takes_across = objective.row_stats, objective.loss.takes_across
-        self.gradient = modules[self._name].gradient
-        self.optimizer = objective.optimizer.make(len(self.gradient))
-        self._clip = objective.grad_clip, objective.grad_clip_by
-        self._gradient_parts = list(vector.named_parameters(self._name, self.gradient).values())
-        self.steps, self.row_statistics = [], []
-        self.lr, self._adaptive = 0.0, None
+        gradient = modules[self._name].gradient
+        self.gradients = [gradient]
+        self.optimizer = objective.optimizer.make(len(gradient))
+        self._gradient_parts = list(vector.named_parameters(self._name, gradient).values())
+        self.lr = 0.0
 
-    def begin(self, lr: float | AdaptiveRate, resumes: bool = False) -> None:
-        """Prepares an update, or the rest of one."""
-        if not resumes:
-            self.steps = []
-        self._adaptive = lr if isinstance(lr, AdaptiveRate) else None
-        self.lr = lr if self._adaptive is None else lr.after(self.steps)
+    def get_state(self) -> dict[str, np.ndarray]:
+        return self.optimizer.state
 
-    def compute(
-        self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
-    ) -> list[float]:
-        """Writes the rows' gradient into `gradient`. Returns the loss's statistics and the gradient's norm.
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, array in self.optimizer.state.items():
+            array[...] = state[name]
 
-        Args:
-            epoch: has the rows.
-            microbatch_size: rows that the gradient is computed from at a time.
-            settings: settings of the loss.
-            collective: connects the learners that compute parts of the gradient; None: this one computes all of it.
-        """
-        own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
-        parts, first = epoch.cuts.parts(own.start, own.stop, microbatch_size), not self.steps
-        if collective is not None and self._takes_across and microbatch_size >= rows.stop - rows.start:
-            settings = {**settings, "across": functools.partial(_mean_across, collective, whole)}
-        gradient, num_before = self.gradient, len(self.row_statistics)
-        statistics = self._compute_part(epoch, parts[0], settings, first)
-        if len(parts) > 1:
-            # Means over parts of different sizes become the mean over all of the rows.
-            share = epoch.cuts.share(parts[0], own)
-            total, statistics = gradient * np.float32(share), share * np.array(statistics)
-            for part in parts[1:]:
-                share = epoch.cuts.share(part, own)
-                statistics += share * np.array(self._compute_part(epoch, part, settings, False))
-                total += gradient * np.float32(share)
-            np.copyto(gradient, total)
-        if collective is not None:
-            gradient *= np.float32(whole)
-            statistics = np.array(statistics, np.float32) * np.float32(whole)
-            of_rows = np.zeros((len(self._row_stats), rows.stop - rows.start), np.float32)
-            found = self.row_statistics[num_before:]
-            del self.row_statistics[num_before:]
-            if whole:
-                for column, its_parts in zip(of_rows, zip(*found)):
-                    column[own.start - rows.start : own.stop - rows.start] = np.concatenate(its_parts)
-            collective.sum([gradient, statistics, of_rows] if found else [gradient, statistics])
-            self.row_statistics += [tuple(of_rows)] if found else []
-        norm = global_norm(gradient)
-        if not math.isfinite(norm):
-            self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
-        self.steps.append([*statistics, norm])
-        if self._adaptive is not None and len(self.steps) > 1:
-            self.lr = self._adaptive.adapted(self.lr, float(statistics[self._adaptive.index]))
-        return self.steps[-1]
+    def get_progress(self) -> tuple[list, list[tuple[np.ndarray, ...]]]:
+        return self.steps, self.row_statistics
 
-    def _compute_part(self, epoch: "Epoch", rows: slice, settings: Mapping, first: bool):
+    def set_progress(self, steps: Sequence, row_statistics: Sequence[tuple[np.ndarray, ...]]) -> None:
+        self.steps, self.row_statistics = list(steps), list(row_statistics)
+
+    def step(self, norm: float) -> None:
+        (gradient,) = self.gradients
+        clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
+        self.optimizer.step(self._vector[self._name], gradient, self.lr)
+
+    def _set_rate(self, lr: float) -> None:
+        self.lr = lr
+
+    def _adapt(self, statistics: Sequence[float]) -> None:
+        self.lr = self._adaptive.adapted(self.lr, float(statistics[self._adaptive.index]))
+
+    def _compute_part(self, epoch: "Epoch", rows: slice, settings: Mapping, is_first: bool) -> Sequence[float]:
         loss, distribution = self._loss, self._distribution
         minibatch = epoch.minibatch(rows)
         if self._is_over_modules:
@@ -294,30 +193,38 @@ class _Descent:
         else:
             network = self._network
             outputs = network.forward(*epoch.reads(rows))
-            if first:
+            if is_first:
                 check_identity(loss.identity_error(distribution.at, outputs, minibatch))
             statistics, gradients, *of_rows = loss.numpy(distribution, outputs, minibatch, **settings)
             network.backward(gradients)
         self.row_statistics += of_rows
         return statistics
 
-    def step(self, norm: float) -> None:
-        """Clips the gradient and takes a step against it."""
-        clip_gradient(self.gradient, self._gradient_parts, norm, *self._clip)
-        self.optimizer.step(self._vector[self._name], self.gradient, self.lr)
+    def _finish(self, epoch: "Epoch", rows: slice, statistics: Sequence[float]) -> None:
+        norm = global_norm(self.gradients[0])
+        if not math.isfinite(norm):
+            self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
+        self.steps.append([*statistics, norm])
 
     def raise_not_finite(self, columns: Mapping[str, np.ndarray]) -> None:
         """Raises the error of a gradient that is not finite."""
         whole = np.zeros_like(self._vector.flat)
-        whole[self._vector.slices[self._name]] = self.gradient
+        whole[self._vector.slices[self._name]] = self.gradients[0]
         raise_not_finite(self._vector, whole, columns)
 
+    def _vector_of(self, statistics: Sequence[float]) -> np.ndarray:
+        return np.array(statistics)
 
-def _mean_across(collective: Collective, share: float, mean: float) -> float:
-    """The mean over all learners' rows, from the mean over this learner's rows and their share of all rows."""
-    number = np.array([share * mean], np.float32)
-    collective.sum([number])
-    return float(number[0])
+    def _weighted(self, statistics: Sequence[float], weight: float) -> np.ndarray:
+        return np.array(statistics, np.float32) * np.float32(weight)
+
+    def _zeros(self, *shape: int) -> np.ndarray:
+        return np.zeros(shape, np.float32)
+
+    def _mean_across(self, collective: Collective, weight: float, mean: float) -> float:
+        number = np.array([weight * mean], np.float32)
+        collective.sum([number])
+        return float(number[0])
 
 
 class Epoch:

@@ -1,4 +1,4 @@
-"""Policies that are written by hand: they act in the place of a network, and never learn.
+"""Policies that are written by hand: they act instead of a network, and never learn.
 
     .multi_agent(policies={"main": None, "random": PolicySpec(RandomPolicy)}, ...)
 

@@ -426,7 +426,7 @@ class Metrics:
 
 
 def _episode_to_json(episode: Episode) -> dict[str, Any]:
-    """The fields without media, which can be any object; what goes by agent and policy as a list of triples."""
+    """The episode as JSON, without media; dicts by agent and policy become lists [agent, policy, value]."""
     fields = {name: value for name, value in vars(episode).items() if name not in ("media", "logged")}
     for name in _BY_AGENT:
         fields[name] = [[*key, value] for key, value in fields[name].items()]

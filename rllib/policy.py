@@ -471,7 +471,7 @@ class Policy:
         return self.network.acting_features(len(among.actions))[:, among.rows].T
 
     def act_among(self, total: int, rows: slice) -> None:
-        """Makes `act` compute batches of `total` rows: its rows at `rows`, ones elsewhere.
+        """Pads the inference batches of `act` to `total` rows; the rows of this process are at `rows`.
 
         Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
         that divide the rows among them get the same bits only if each computes the full shape, with its rows in place.

@@ -95,7 +95,7 @@ class Hub:
 
 
 def installed(monkeypatch, directory: Path) -> Hub:
-    """Puts a hub without repositories in the place of huggingface_hub."""
+    """Puts a hub without repositories instead of huggingface_hub."""
     directory.mkdir(parents=True, exist_ok=True)
     hub = Hub(directory)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub.module())

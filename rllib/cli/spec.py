@@ -110,7 +110,7 @@ def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _with_table(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings with a table in the place of the only mapping of agents that Ray's files name: agent 0 acts by "p0"."""
+    """Settings with a table instead of the only mapping of agents that Ray's files name: agent 0 acts by "p0"."""
     section = config.get("multiagent", config)
     given = section.get("policy_mapping_fn") if isinstance(section, dict) else None
     if not (isinstance(given, dict) and str(given.get("type")).endswith(".PolicyMappingFn")):

@@ -836,7 +836,7 @@ def tell_ignored(given: Mapping[str, Any]) -> None:
 
 
 def _estimator_today(given):
-    """Arguments of an estimator with names in the place of the library's classes, which files can hold."""
+    """Arguments of an estimator with names instead of the library's classes, which files can hold."""
     if isinstance(given, type) and given.__module__.startswith("rllib.evaluation.estimators."):
         return given.__name__
     if isinstance(given, Mapping):

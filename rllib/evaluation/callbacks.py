@@ -11,7 +11,7 @@ arguments of RLlib's new API stack get these (hooks/arguments.py). The driver ha
 object of the class and every worker has its own: they communicate through an episode's
 `custom_metrics` and `hist_data`, which come back in the results.
 
-An object in the place of the class is a pattern: the driver and every worker begin with a copy of it.
+An object instead of the class is a pattern: the driver and every worker begin with a copy of it.
 """
 
 import copy

@@ -180,8 +180,8 @@ class RolloutSettings(EnvironmentSettings):
     Args:
         policies: policy id -> settings of this policy.
         fragment_length: steps of each environment per fragment.
-        acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
-            together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
+        acts_among_all: workers pad inference batches to the number of environments of all workers (`Policy.act_among`),
+            so that results have the same bits for any number of workers.
         complete_episodes: samples until every episode begun in the fragment is over.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.

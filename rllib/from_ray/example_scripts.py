@@ -118,7 +118,7 @@ def run_rllib_example_script_experiment(
         stop: key of a result, as "env_runners/episode_return_mean", -> value that ends the run; None: as the options
             --stop-reward, --stop-timesteps and --stop-iters say.
         success_metric: key -> value that the best trial must reach with --as-test; None: the return in `stop`.
-        trainable: what Tune runs in the place of the config's algorithm.
+        trainable: what Tune runs instead of the config's algorithm.
         tune_callbacks, scheduler, progress_reporter: of Tune.
         keep_config: leave `base_config` as it is.
         keep_ray_up: leave the session open.

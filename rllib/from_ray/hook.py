@@ -1,7 +1,7 @@
 """The import hook: `import ray` and everything below it gives this library's objects under Ray's names.
 
 A finder on `sys.meta_path` goes before the one that would find an installed Ray. It serves any module of Ray: those of
-the table (names.py), and others with stand-ins in the place of all names, so that a program fails where it uses a name,
+the table (names.py), and others with stand-ins instead of all names, so that a program fails where it uses a name,
 not where it imports it. Example code of Ray (`ray.rllib.examples`, `ray.tune.examples`) that the table does not have is
 read from the files of an installed Ray, or of RLLIB_RAY_SOURCES, and imports through the hook in turn.
 

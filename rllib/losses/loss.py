@@ -52,7 +52,7 @@ class Loss:
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """A number near zero while the learner's weights are the acting ones; None if the loss has no such number.
+        """Mean absolute difference of log-probabilities of learner and acting policy; None for off-policy losses.
 
         `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
         checks it on the first minibatch.

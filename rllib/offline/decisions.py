@@ -1,4 +1,4 @@
-"""Choices about recorded steps that come in pieces: the first piece makes them for all."""
+"""Choices (units, flags) made on the first chunk of a data set, and reused for later ones."""
 
 import dataclasses
 

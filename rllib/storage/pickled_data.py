@@ -90,7 +90,7 @@ class _Allowance:
 
 
 class _Standing:
-    """A function of this module in the place of one that a pickle names; a pickle cannot change it."""
+    """A function of this module instead of one that a pickle names; a pickle cannot change it."""
 
     __slots__ = ("_make",)
 
@@ -148,7 +148,7 @@ def _array(allowance: _Allowance, content, dtype, shape, order="C") -> np.ndarra
     if not all(type(size) is int and size >= 0 for size in shape) or order not in ("C", "F"):
         raise ValueError(f"{shape!r:.60} is no shape of an array")
     if not isinstance(content, bytes | bytearray | str):
-        raise ValueError(f"an array of shape {shape} has {type(content).__name__} in the place of its bytes")
+        raise ValueError(f"an array of shape {shape} has {type(content).__name__} instead of its bytes")
     allowance.take(len(content))
     content = content.encode("latin1") if isinstance(content, str) else bytes(content)
     if len(content) != math.prod(shape) * dtype.itemsize:

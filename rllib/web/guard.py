@@ -271,7 +271,7 @@ class Handshake:
 
 
 class EncryptedListener:
-    """Accepts connections that begin TLS (in the place of asyncio's Server).
+    """Accepts connections that begin TLS (instead of asyncio's Server).
 
     asyncio's own tells nobody of a connection before TLS has begun, for which it waits 60 s: silent ones would take all
     descriptors of the process.

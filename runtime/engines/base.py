@@ -106,7 +106,7 @@ _REFUSALS = {
 
 
 def refusal(kind: Callable[[str], errors.RuntimeFailure]) -> errors.RuntimeFailure:
-    """The error of every verb on an engine that is over for this process; `kind`: its class, or what makes it."""
+    """Returns the error that every method of an engine raises after shutdown or in a fork; `kind`: class or factory."""
     return kind(_REFUSALS.get(kind, ""))
 
 

@@ -41,7 +41,7 @@ SETTINGS = [
 @pytest.mark.parametrize("call", SETTINGS)
 @pytest.mark.parametrize("command", ["train", "tune", "serve", "evaluate"])
 def test_settings_of_a_program_become_what_the_command_takes(command, call):
-    """What stands in the place of the call has its meaning when it is typed."""
+    """What replaces the call has its meaning when it is typed."""
     message = in_command(command, f"Use {call} or leave it.")
     typed = shlex.split(message.removeprefix("Use ").removesuffix(" or leave it."))
     if command == "evaluate":

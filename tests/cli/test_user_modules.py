@@ -40,7 +40,7 @@ def test_the_installed_command_finds_modules_of_the_directory_where_it_is_starte
 @pytest.mark.parametrize("python", [("-P", "-c", "from rllib.cli import main; main()"), ("-m", "rllib")])
 def test_no_file_of_the_present_directory_stands_for_an_installed_module(tmp_path, python):
     for name in ("csv", "secrets", "numpy", "msgspec"):
-        (tmp_path / f"{name}.py").write_text("print('in the place of another')\n")
+        (tmp_path / f"{name}.py").write_text("print('instead of another')\n")
     told = subprocess.run(
         [sys.executable, *python, "evaluate", "."], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=100,

@@ -17,7 +17,7 @@ def untold(monkeypatch):
 
 
 class SimpleCorridorOfGymnasium(SimpleCorridor, gymnasium.Env):
-    """The same, with gymnasium.Env in the place of gym.Env."""
+    """The same, with gymnasium.Env instead of gym.Env."""
 
 
 @pytest.mark.parametrize("env", [SimpleCorridor, SimpleCorridorOfGymnasium])

@@ -119,7 +119,7 @@ DEEP = b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s."
 
 
 def with_pickle(content: bytes, name: str = "archive/data.pkl") -> bytes:
-    """A file of torch with an entry of this content in the place of its pickle, or beside it."""
+    """A file of torch with an entry of this content instead of its pickle, or beside it."""
     file = io.BytesIO()
     source = zipfile.ZipFile(io.BytesIO(saved({"x": torch.zeros(3)})))
     with source, zipfile.ZipFile(file, "w") as target:

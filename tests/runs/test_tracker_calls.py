@@ -33,7 +33,7 @@ class Calls:
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Puts a stand-in in the place of a package, and returns what is called on it and on what it returns."""
+    """Puts a stand-in instead of a package, and returns what is called on it and on what it returns."""
 
     def install(package, **attributes):
         recorded, module = Calls(), types.ModuleType(package)

@@ -1,6 +1,6 @@
 """Faults put in on purpose, to show that the witness sees them.
 
-Each is a function that is called in the place of one method or function of the library, with that as its first
+Each is a function that is called instead of one method or function of the library, with that as its first
 argument. It is not a diff, so that it outlives moves of code. `MUTATIONS` has them by name, each with the case
 (cases.py) that has to find it.
 """

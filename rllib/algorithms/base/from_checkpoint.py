@@ -303,7 +303,7 @@ def take_policies(state: State, path: str | os.PathLike, policy_ids: Collection[
         state: what read_checkpoint returned.
         path: where it was read, for messages.
         policy_ids: of the policies.
-        given: settings that are given in the place of the saved ones.
+        given: settings that are given instead of the saved ones.
 
     Raises:
         CheckpointError: if there is no such policy, or the mapping names others.
@@ -337,7 +337,7 @@ def take_policies(state: State, path: str | os.PathLike, policy_ids: Collection[
 
 
 def _known_policy(value):
-    """The value that `policies` has for a policy, with the library's class in the place of its reference."""
+    """The value that `policies` has for a policy, with the library's class instead of its reference."""
     if isinstance(value, UserCode) and is_library_path(value.reference):
         return import_path(value.reference)
     return value
@@ -349,7 +349,7 @@ def keep_changes(state: State, path: str | os.PathLike, given: Mapping[str, Any]
     Args:
         state: what read_checkpoint returned.
         path: where it was read, for messages.
-        given: settings that are given in the place of the saved ones.
+        given: settings that are given instead of the saved ones.
 
     Raises:
         CheckpointError: if a change is code of the user's that was not loaded.
@@ -373,7 +373,7 @@ def loaded_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of agents' policies, with the library's classes in the place of their references."""
+    """Changes of agents' policies, with the library's classes instead of their references."""
     if "policies" not in changes:
         return dict(changes)
     policies = {
@@ -400,7 +400,7 @@ def _refuse_unloaded_code(settings: Mapping[str, Any], path: str | os.PathLike) 
 
 
 def _known_wrappers(value):
-    """The setting env_wrappers with gymnasium's classes in the place of their references."""
+    """The setting env_wrappers with gymnasium's classes instead of their references."""
     if isinstance(value, UserCode):
         return (":" in value.reference and named_class(value.reference)) or value
     if isinstance(value, list | tuple):

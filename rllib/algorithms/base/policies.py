@@ -21,7 +21,7 @@ from rllib.policy import Policy
 
 
 def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, AlgorithmConfig]:
-    """Policy id -> frozen config with the policy's own settings in the place of the run's.
+    """Policy id -> frozen config with the policy's own settings instead of the run's.
 
     Args:
         config: of the run.

@@ -219,7 +219,7 @@ class Saving:
             config: the same by another name; of a config object, what differs from its defaults.
             policy_ids: of the policies to take, of several, with their settings; None: all. The mapping must name no
                 others.
-            policy_mapping_fn, policies_to_train: settings of `.multi_agent` in the place of the saved ones. A policy
+            policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones. A policy
                 that learns from now on starts with a new optimizer.
             load_user_code: also import the functions and other classes that the settings name, and unpickle those that
                 have no name. That runs code: only for checkpoints whose origin you trust.
@@ -272,7 +272,7 @@ class Saving:
             path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
                 constructor's tensorboard_log, further training writes into a new directory there; with
                 learn(reset_num_timesteps=False) into that of the saved run.
-            env: an environment in any form that the constructor takes, in the place of the saved one.
+            env: an environment in any form that the constructor takes, instead of the saved one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
             print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
@@ -356,7 +356,7 @@ class Saving:
                 raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
             check_policy(state[f"{saved}policy.json"], policy.spec)
             policy.set_state(state[f"{saved}weights.safetensors"])
-        # A checkpoint's policy has the numbers of the data that it was trained on, which may be other data.
+        # The checkpoint's statistics of observations may come from another data set.
         if any(
             not np.array_equal(numbers, now[name])
             for before, now in zip(of_data, self._filter_states())

@@ -1,4 +1,4 @@
-"""From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
+"""Builds environments, spaces, worker settings and fault tolerance from a config."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -46,7 +46,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
     # Why there are no residual blocks, where there are none, a clause.
     without_residual: ClassVar[str] = ""
-    # Whether the losses are normalised by batches where the networks are.
+    # Whether the losses support networks with batch normalisation.
     learns_by_batch: ClassVar[bool] = False
     # Setting of a network that cannot be the user's -> the reason, a clause.
     not_custom: ClassVar[Mapping[str, str]] = {}

@@ -628,7 +628,7 @@ class OffPolicy(Algorithm):
         return write_checkpoint(Path(path), files)
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
-        """Takes the rows that `save_replay_buffer` wrote in the place of the replay's own; learning goes on at once.
+        """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning goes on at once.
 
         Args:
             path: of the directory.

@@ -1,4 +1,4 @@
-"""Q-learning from replayed rows: the network of action values and what they are fitted to, for DQN, Ape-X and R2D2.
+"""Q-learning from replayed rows, for DQN, Ape-X and R2D2: the Q-network and its targets.
 
 Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
 between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's

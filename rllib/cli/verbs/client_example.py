@@ -11,7 +11,7 @@ _PYTHON = '''\
 """Plays CartPole by the actions of a policy server, which learns from it: python client.py
 
 The server, in another terminal: rllib train PPO --external {place}
-Put your own world in the place of `world`. rllib/client.py can be copied: it needs {needs}.
+Put your own world instead of `world`. rllib/client.py can be copied: it needs {needs}.
 """
 
 import gymnasium

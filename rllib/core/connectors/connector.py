@@ -85,7 +85,7 @@ class ConnectorEpisode:
 
         Args:
             indices: one, a list or a slice; negative ones count from the end. None: all that are kept.
-            fill: in the place of what lies before the reset; None: such an index is an error.
+            fill: instead of what lies before the reset; None: such an index is an error.
         """
         return self._of(self._observations, indices, fill)
 

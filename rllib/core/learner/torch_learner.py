@@ -9,7 +9,7 @@
 
     config.training(learner_class=Regularized, learner_config_dict={"coefficient": 1e-3})
 
-The loss is minimised in the place of the algorithm's (docs/guide/networks.md: custom_loss). An object of the class
+The loss is minimised instead of the algorithm's (docs/guide/networks.md: custom_loss). An object of the class
 lives in each process that learns.
 """
 

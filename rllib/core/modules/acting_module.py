@@ -1,4 +1,4 @@
-"""A module that returns actions in the place of a policy that is written by hand."""
+"""A module that returns actions instead of a policy that is written by hand."""
 
 import copy
 from collections.abc import Mapping, Sequence

@@ -231,12 +231,12 @@ def leaves(tree: Any) -> list:
 
 
 def mapped(function, tree: Any) -> Any:
-    """The same structure with function(leaf) in the place of each leaf."""
+    """The same structure with function(leaf) instead of each leaf."""
     return filled(tree, map(function, leaves(tree)))
 
 
 def filled(tree: Any, values: Iterator) -> Any:
-    """The same structure with the next of `values` in the place of each leaf."""
+    """The same structure with the next of `values` instead of each leaf."""
     if isinstance(tree, Mapping):
         return {key: filled(part, values) for key, part in tree.items()}
     if isinstance(tree, list | tuple):

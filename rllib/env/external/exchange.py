@@ -1,4 +1,4 @@
-"""The place where loops outside of a worker hand over what has happened in their episodes, and wait for actions."""
+"""Queue of requests between external episode loops and the rollout worker (flat combining)."""
 
 import contextlib
 import threading
@@ -89,7 +89,7 @@ class Turn:
         self._claimed = threading.Lock()
 
     def claim(self) -> bool:
-        """Takes the turn for good: the worker, to answer it, or its loop, to withdraw it. The second gets False."""
+        """Claims the turn, for the worker to answer it or its loop to withdraw it. False if it is claimed already."""
         return self._claimed.acquire(blocking=False)
 
     def put_back(self) -> None:

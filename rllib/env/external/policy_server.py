@@ -325,7 +325,7 @@ class PolicyServer(ExternalEnv):
         self._forget(episode_id, reason)
 
     def _release(self, episode_id: str) -> None:
-        """Lets its client begin another episode in the place of one that is over."""
+        """Frees the place of a finished episode in the quota of its client."""
         client = self._client_of.pop(episode_id, None)
         if client is not None:
             self._num_open[client] -= 1

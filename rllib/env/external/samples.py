@@ -131,7 +131,7 @@ class Replay(Turn):
         return self._part.end is not None
 
     def go_on_with(self, replay: "Replay") -> bool:
-        """Lets another part follow the last turn; False if that was taken in already, so that nothing follows."""
+        """Appends the next part of an episode; False if the last turn was processed already."""
         with self._lock:
             if self.is_answered:
                 return False

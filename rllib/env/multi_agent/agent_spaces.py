@@ -173,7 +173,7 @@ def _given(env, kind: Kind) -> tuple[Mapping, Any]:
     shared = convert_space(getattr(env, f"{kind}_space", None))
     if not isinstance(by_agent, Mapping):
         by_agent = {}
-    if isinstance(shared, Mapping) and not isinstance(shared, Space):  # a plain dict in the place of a Dict space
+    if isinstance(shared, Mapping) and not isinstance(shared, Space):  # a plain dict instead of a Dict space
         by_agent, shared = {**shared, **by_agent}, None
     return {agent: convert_space(space) for agent, space in by_agent.items()}, shared
 

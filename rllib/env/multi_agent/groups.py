@@ -35,7 +35,7 @@ class AgentGroups:
                 self.group_of[agent] = group
 
     def ids(self, agents: Sequence[AgentID]) -> list[AgentID]:
-        """Groups and single agents, each group in the place of its first member."""
+        """Groups and single agents, each group instead of its first member."""
         return list(dict.fromkeys(self.group_of.get(agent, agent) for agent in agents))
 
     def space(self, group: AgentID, space_of: Callable[[AgentID], Space]) -> Space:

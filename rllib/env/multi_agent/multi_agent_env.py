@@ -157,7 +157,7 @@ class GroupedEnv(MultiAgentEnv):
     Args:
         env: the environment.
         groups: {group: its agents in order}; an agent that is in no group stays as it is.
-        obs_space, act_space: spaces in the place of the Tuple spaces, in one of the forms of a MultiAgentEnv.
+        obs_space, act_space: spaces instead of the Tuple spaces, in one of the forms of a MultiAgentEnv.
 
     Raises:
         ValueError: if an agent is in two groups; in reset() and step(), if only some members of a group have an

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 
-# The reward for an illegal action, in the place of which a random legal one is played.
+# The reward for an illegal action, instead of which a random legal one is played.
 ILLEGAL_REWARD = -0.1
 
 

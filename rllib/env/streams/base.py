@@ -43,7 +43,7 @@ class EpisodeObserver(Protocol):
         """Its episode is over; a reset, if there is one, follows this call."""
 
     def failed(self, index: int) -> None:
-        """It has raised, and its episode is void."""
+        """The environment raised; its episode is discarded."""
 
 
 class StepBuffers(NamedTuple):

@@ -184,7 +184,7 @@ class EnvironmentProcess:
         return _value_of(self._replies.pop() if self._replies else self._receive(self._timeout_s))
 
     def _ask(self, call: str, argument, shown: str):
-        """The answer to another call than a step or reset; that to one which is under way is kept for it."""
+        """Calls a method other than step and reset; keeps the answer of a pending step or reset."""
         self._made()
         if self._call:
             answer = self._receive(self._timeout_s)

@@ -112,7 +112,7 @@ def _advice(name: str) -> str:
 
 
 def _of_environments(envs: Sequence[gymnasium.Env]) -> dict[str, Any]:
-    """Settings for environments that are made: their id where it says all, so that checkpoints name it; else copies."""
+    """Settings for environments that exist: the id if it reproduces them, so that checkpoints name it; else copies."""
     ids = [_by_id(env) for env in envs]
     if ids[0] is not None and ids.count(ids[0]) == len(ids):
         return ids[0]

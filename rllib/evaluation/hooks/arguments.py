@@ -33,7 +33,7 @@ LATER: Mapping[str, Mapping[str, Callable[[dict, "LaterArguments"], Any]]] = {
 
 
 class LaterArguments:
-    """Values of later arguments in one process.
+    """Values of hook arguments that later versions of RLlib introduced (metrics_logger, env_runner and others).
 
     Attributes:
         remembers_episodes: whether a hook of episodes is one of the later versions, so that they keep all their steps.

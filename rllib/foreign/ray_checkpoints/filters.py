@@ -76,7 +76,7 @@ def filter_of(state, what: str) -> FilterStatistics | None:
         return None
     fields = state.attributes if isinstance(state, Record) else state
     if not isinstance(fields, dict):
-        raise DamagedFileError(f"{what} has {state!r:.60} in the place of an observation filter")
+        raise DamagedFileError(f"{what} has {state!r:.60} instead of an observation filter")
     for names in (("demean", "de_mean_to_zero"), ("destd", "de_std_to_one")):
         if not _first(fields, names, True):
             raise ValueError(f"{what} has an observation filter with {names[0]}=False, and filters here do both")
@@ -94,7 +94,7 @@ def _moments(part, what: str) -> tuple[float, np.ndarray, np.ndarray]:
     """Count, mean and sum of squared deviations of a RunningStat."""
     fields = part.attributes if isinstance(part, Record) else part
     if not isinstance(fields, dict):
-        raise DamagedFileError(f"{what} has {part!r:.60} in the place of statistics")
+        raise DamagedFileError(f"{what} has {part!r:.60} instead of statistics")
     values = [_first(fields, names, None) for names in (_COUNTS, _MEANS, _SQUARES)]
     count, mean, squares = (array_of(each) if isinstance(each, str) else each for each in values)
     if not isinstance(count, int | float | np.generic) or count < 0 or not math.isfinite(count):

@@ -94,7 +94,7 @@ class Normalization:
 
     def _moments_of(self, moments: Record, size: int) -> tuple[np.ndarray, np.ndarray]:
         if moments.path != _MOMENTS:
-            raise DamagedFileError(f"{self._what} has {moments!r:.60} in the place of statistics")
+            raise DamagedFileError(f"{self._what} has {moments!r:.60} instead of statistics")
         mean, variance = (np.asarray(moments.attributes[name], np.float64).reshape(-1) for name in ("mean", "var"))
         if mean.size != size or variance.size != size:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Number of cores for updates: those that are free, or what is faster by measuring how long updates take."""
+"""Chooses the number of CPU cores for each update: all idle ones, or the fastest number measured."""
 
 import math
 import statistics

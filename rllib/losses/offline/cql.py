@@ -8,10 +8,10 @@
 u are uniform in [-1, 1]^K, a_n and a'_n are drawn from the policy in s and in s', and all are judged in s: together
 they are an importance sample of the integral of exp Q over actions. R lowers values of actions that the data does not
 have. The bracket is left out by default (`deterministic_backup`), as in RLlib. With a multiplier m and a limit d of R,
-m (R_j - d) stands in the place of R_j. The square has no factor 1/2 here, so that w weighs what it does in the
+m (R_j - d) replaces R_j. The square has no factor 1/2 here, so that w weighs what it does in the
 authors' code.
 
-The actor's loss is SAC's; in its first updates log p of the recorded action stands in the place of the critics' value.
+The actor's loss is SAC's; in its first updates log p of the recorded action replaces the critics' value.
 """
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""Losses of soft actor-critic with other critics: of several quantiles, and without target copies."""
+"""Variants of SAC's losses: TQC, CrossQ and categorical critics."""

@@ -58,7 +58,7 @@ class Course:
         self._advance()
 
     def lose(self, gap: Gap) -> None:
-        """Takes the report that a decision is missing."""
+        """Records a gap: a decision that was served, but did not reach the learner."""
         self.ledger.lose(gap)
         self._advance()
 

@@ -1,4 +1,4 @@
-"""Periods of rewards that the served policy vouches for, before anything is learned from them or judged by them.
+"""Quarantine of rewards, until the returns of the served policy in the same period look normal.
 
 The policy that is served does not change, so its returns stay where they were, unless the rewards or the world change.
 Episodes of all policies are gathered in blocks, which end with a number of episodes of the served policy. If its mean

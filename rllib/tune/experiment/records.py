@@ -136,7 +136,7 @@ def _written(numbers: Mapping[str, float]) -> dict[str, float | str]:
 
 
 def as_numbers(numbers: Mapping[str, float | str | None]) -> dict[str, float]:
-    """Numbers of a record, with NaN in the place of null, and infinity by its name."""
+    """Numbers of a record, with NaN instead of null, and infinity by its name."""
     return {
         key: math.nan if value is None else _INFINITE[value] if isinstance(value, str) else value
         for key, value in numbers.items()

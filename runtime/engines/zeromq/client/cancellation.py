@@ -57,11 +57,11 @@ class Cancellations:
         return (serial, owner) in self._work
 
     def closes(self, serial: int, owner: int) -> bool:
-        """Whether nobody wants the results of a generator any more."""
+        """Whether the consumer of a generator has closed it."""
         return bool(self._work.get((serial, owner), 0) & wire.CLOSE)
 
     def cancel_task(self, serial: int, owner: int, flags: int) -> None:
-        """The node says so of the task that it has sent last: it runs, will run, or has just ended.
+        """Cancels the task that the node assigned last; it may be queued, running or finished.
 
         With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
         """

@@ -190,7 +190,7 @@ class Spawn(msgspec.Struct):
 
 
 class Later(msgspec.Struct):
-    """`NodeState.due(key, process)` is to be called in some seconds."""
+    """Timer that calls `NodeState.due(key, process)` after `seconds`."""
 
     seconds: float
     key: bytes

@@ -30,7 +30,7 @@ class MemoryWatch:
         self._kills_seen_at: list[float] = []  # of those for which no process has been reported yet
 
     def look(self) -> tuple[int, int, MemoryLimit]:
-        """The limit of which least is left: bytes until its threshold, below 0 beyond it; bytes in use; the limit."""
+        """The tightest limit: bytes until its threshold (negative above it), bytes in use, and the limit."""
         return min(map(self._look_at, self.limits), key=lambda seen: seen[0])
 
     def _look_at(self, limit):

@@ -115,7 +115,7 @@ class NodeState:
         self.tell(source, wire.message(wire.NEW_GROUP, wire.NODE, serial, body=refusal.encode()))
 
     def remove_group(self, group_id: bytes) -> None:
-        """Nothing more runs in a group: what runs there is killed, what waits for it fails."""
+        """Removes a placement group: kills its running work, and fails its pending work."""
         if not self.groups.remove(group_id):
             return
         self._scheduler.group_removed(group_id)

@@ -129,7 +129,7 @@ class Waiter:
         self.event = event
 
     def tick(self) -> None:
-        """One more has happened."""
+        """Counts one occurrence; the last one sets the event."""
         self.count -= 1
         if self.count <= 0:
             self.frame = True

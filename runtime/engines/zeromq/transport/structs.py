@@ -69,7 +69,7 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CallName(msgspec.Struct, array_like=True, frozen=True):
-    """Stands for the method's name in calls with a concurrency group or with retries.
+    """Name of a method with options of the call: a concurrency group, or retries.
 
     Attributes:
         group: concurrency group; "": the group of methods without one.

@@ -98,7 +98,7 @@ class LocalRefs:
     # -- letting go ---------------------------------------------------------------------------------------------------
 
     def release(self, key):
-        """The end of a `Hold`: at any moment, in any thread."""
+        """Releases a `Hold`; safe at any moment and in any thread, as in `__del__`."""
         self.dropped.append(key)
         if len(self.dropped) == 1:
             self._mailbox.wake()
@@ -188,7 +188,7 @@ class LocalRefs:
         return ref
 
     def claim(self, key) -> Hold:
-        """A key came outside of messages: from now on this process holds the item."""
+        """Takes a reference to an item whose key was unpickled outside of a message."""
         with self._mailbox.lock:
             self._send(hold=[(key, self._process)])
         return Hold(key, self.release)

@@ -65,7 +65,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
-from rllib.env.tasks.adapted.pistonball import Pistonball
+from rllib.env.tasks.pistonball import Pistonball
 from rllib.policies import PolicySpec
 from tests.multi_agent import BasicMultiAgent, FlexAgentsMultiAgent
 

@@ -13,8 +13,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.algorithms.league import PFSP, Every, Latest, League, Pairing, SnapshotCondition, Uniform, WinRate
-from rllib.algorithms.league.elo import EloRatings, expected_score
-from rllib.algorithms.league.payoff import Game, PayoffTable, Record, games_of
+from rllib.algorithms.league.payoff import EloRatings, Game, PayoffTable, Record, expected_score, games_of
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.env.tasks.board_players import ConnectFourOneAhead

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from rllib import PPOConfig
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.multi_agent import MultiAgentEnv
-from rllib.env.multi_agent.wrapped.adapted import AdaptedAgents
+from rllib.env.multi_agent.wrapped import AdaptedAgents
 from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
 from rllib.policies import HandWrittenPolicy
 

@@ -8,9 +8,9 @@ import pytest
 
 from rllib.env import EnvContext, resolve
 from rllib.env.multi_agent import as_multi_agent
-from rllib.env.tasks.adapted.pistonball import Pistonball, small
 from rllib.env.tasks.connect_four import ConnectFour
 from rllib.env.tasks.guess_the_number import GuessTheNumber
+from rllib.env.tasks.pistonball import Pistonball, small
 from rllib.env.tasks.rock_paper_scissors import PAPER, ROCK, RockPaperScissors
 from rllib.env.tasks.tic_tac_toe import TicTacToe
 from rllib.env.tasks.two_step_game import TwoStepGame, TwoStepGameWithGroupedAgents

@@ -7,9 +7,8 @@ import torch
 from rllib import sample_batch as sb
 from rllib.losses.deterministic import TARGET_NOISE, cloning_actor_loss, critic_loss, regularised_actor_loss
 from rllib.losses.offline import awac, cql, iql
-from rllib.losses.offline.conservative import Conservative
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
-from rllib.losses.offline.large_margin import LargeMargin
+from rllib.losses.offline.q_penalties import Conservative, LargeMargin
 from rllib.losses.sac import NEXT_NOISE, NOISE
 from rllib.losses.td import TDLoss
 from rllib.models.distributions.bounded_mean import LOG_STD, BoundedMeanGaussian

@@ -18,8 +18,7 @@ from rllib.algorithms.base.recorded.output import output_of
 from rllib.config.conflicts import Mistake
 from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.offline.recorder import Output
-from rllib.evaluation.offline.source import RecordedRows, RecordedSource
-from rllib.evaluation.offline.streamed import StreamedSource
+from rllib.evaluation.offline.source import RecordedRows, RecordedSource, StreamedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet

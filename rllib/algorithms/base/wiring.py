@@ -66,16 +66,16 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     factory = _preprocessed(config)
     if isinstance(config.policies, Mapping):
         from rllib.algorithms.base.agents import spaces_of_policies
-        from rllib.env.multi_agent.wrapped.given_spaces import GivenSpacesFactory
+        from rllib.env.multi_agent.wrapped import GivenSpacesFactory
 
         if spaces_of := spaces_of_policies(config):
             factory = GivenSpacesFactory(factory, spaces_of)
     for adapter in adapters_of(config):
-        from rllib.env.multi_agent.wrapped.adapted import AdaptedAgentsFactory
+        from rllib.env.multi_agent.wrapped import AdaptedAgentsFactory
 
         factory = AdaptedAgentsFactory(factory, adapter)
     if config.agent_id_in_observation or config.centralized_critic:
-        from rllib.env.multi_agent.wrapped.augmented_agents import AugmentedAgentsFactory
+        from rllib.env.multi_agent.wrapped import AugmentedAgentsFactory
 
         critic = {True: "joint", "state": "state"}.get(config.centralized_critic)
         factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic)

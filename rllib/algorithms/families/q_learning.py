@@ -26,8 +26,7 @@ from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.munchausen import Munchausen
-from rllib.losses.offline.conservative import Conservative
-from rllib.losses.offline.large_margin import LargeMargin
+from rllib.losses.offline.q_penalties import Conservative, LargeMargin
 from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.losses.user.auxiliary import WithAuxiliary

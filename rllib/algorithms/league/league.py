@@ -21,10 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
-from rllib.algorithms.league.elo import EloRatings
-from rllib.algorithms.league.matchmaking import Matchmaking, make_matchmaking
-from rllib.algorithms.league.pairing import Pairing
-from rllib.algorithms.league.payoff import PayoffTable, games_of
+from rllib.algorithms.league.matchmaking import Matchmaking, Pairing, make_matchmaking
+from rllib.algorithms.league.payoff import EloRatings, PayoffTable, games_of
 from rllib.algorithms.league.snapshots import SnapshotCondition, WinRate
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import AgentID, known_agents

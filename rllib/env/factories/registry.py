@@ -29,8 +29,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.config.aliases import tell_once
 from rllib.did_you_mean import nearest
-from rllib.env.factories.earlier_ids import id_today
-from rllib.env.factories.rays_examples import advice, name_here, unwrapped_config
+from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 
@@ -387,7 +386,7 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
 def _resolve_name(name: str) -> EnvFactory:
     if name in ENVIRONMENTS:
         return CreatorFactory(ENVIRONMENTS.get(name), name)
-    if here := name_here(name):
+    if here := example_here(name):
         tell_once(name, f"the environment {name} is {here} here")
         return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
@@ -444,7 +443,7 @@ def is_environment_class(found) -> bool:
 
 def module_of(name: str) -> str:
     """The module that the name of an environment begins with; "" if it has none."""
-    return _module_and_id(name_here(name) or name)[0]
+    return _module_and_id(example_here(name) or name)[0]
 
 
 def is_registered(name: str) -> bool:
@@ -497,7 +496,7 @@ def _register_atari(env_id: str) -> None:
 def _import_module(module_name: str, name: str):
     if module_name.partition(".")[0] == "ray" and _HOOK not in sys.modules:
         # An installed Ray is not asked: its RLlib needs further packages, and its environments are of this kind alone.
-        remedy = advice(name) or (
+        remedy = example_advice(name) or (
             "Import the class in your program and give it, or run the program by python -m rllib.as_ray, which serves "
             "Ray's modules (docs/start/from_rllib.md)."
         )
@@ -508,7 +507,7 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
+        remedy = example_advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
             "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
             "only for names that you type, and with --load-user-code."
         )

@@ -1,4 +1,4 @@
-"""A task with costs, whose best policy within a limit is known: "rllib.env.tasks.with_costs.tolled_road:TolledRoad"."""
+"""A task with costs, whose best policy within a limit is known: "rllib.env.tasks.tolled_road:TolledRoad"."""
 
 import gymnasium
 import numpy as np

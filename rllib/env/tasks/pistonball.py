@@ -1,4 +1,4 @@
-"""PettingZoo's pistonball_v6 with small pictures: give it by "rllib.env.tasks.adapted.pistonball:Pistonball"."""
+"""PettingZoo's pistonball_v6 with small pictures: give it by "rllib.env.tasks.pistonball:Pistonball"."""
 
 import numpy as np
 from gymnasium.spaces import Box

@@ -1,11 +1,20 @@
-"""Penalties on the values of choices, beside a loss of action values."""
+"""Penalties on the values of actions, added to a loss of action values.
+
+With distributions of returns Q is their mean; masked actions count for nothing.
+
+- `Conservative` lowers the values of actions that the data does not have (arXiv:2006.04779, equation 4):
+  J = J_TD + w mean(log sum_b exp Q(s, b) - Q(s, a))
+- `LargeMargin` makes the demonstrated action worth more than each other one by the margin m at least; rows that were
+  sampled add nothing (arXiv:1704.03732, section "DQfD", J_E):
+  J = J_TD + w mean(max_b (Q(s, b) + m 1[b != a]) - Q(s, a)) over demonstrated rows
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rllib.losses.loss import Loss
-from rllib.sample_batch import ACTIONS
+from rllib.sample_batch import ACTIONS, RECORDED
 
 
 @dataclass(frozen=True)
@@ -59,3 +68,29 @@ class ValuePenalty(Loss, ABC):
 
     def identity_error(self, at, outputs, minibatch):
         """None: others have acted."""
+
+
+class Conservative(ValuePenalty):
+    """A loss of action values with the penalty of conservative Q-learning."""
+
+    name = "cql_penalty"
+
+    def of_rows(self, values, actions, minibatch):
+        return values.logsumexp(-1) - values.gather(-1, actions)[:, 0]
+
+
+@dataclass(frozen=True)
+class LargeMargin(ValuePenalty):
+    """A loss of action values with the large-margin loss of demonstrated rows.
+
+    Args:
+        margin: m.
+    """
+
+    margin: float = 0.8
+    name = "margin_loss"
+    reads = (RECORDED,)
+
+    def of_rows(self, values, actions, minibatch):
+        others = (values + self.margin).scatter(-1, actions, values.gather(-1, actions))
+        return minibatch[RECORDED] * (others.amax(-1) - values.gather(-1, actions)[:, 0])

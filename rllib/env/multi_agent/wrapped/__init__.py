@@ -1,1 +1,0 @@
-"""Factories that wrap environments with several agents: given spaces, adapted and augmented observations."""

@@ -1,1 +1,0 @@
-"""Tasks of other packages, with observations of other sizes."""

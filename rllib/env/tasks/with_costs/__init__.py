@@ -1,1 +1,0 @@
-"""Environments whose steps have costs beside rewards."""

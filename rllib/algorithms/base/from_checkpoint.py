@@ -443,13 +443,22 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     return {"env": None, "env_config": {}, "evaluation_interval": None, **spaces}
 
 
+def saved_settings(path: str | os.PathLike) -> dict[str, Any]:
+    """Settings of a checkpoint's algorithm, as its file has them; {} for a checkpoint of something else.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, or it is damaged.
+    """
+    return read_checkpoint(path, only=("config.json",)).get("config.json", {})
+
+
 def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str | None]]:
     """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
 
     The directory of the saved run stays as it is: its algorithm may still be there. If it is not there, the checkpoint
     may be somebody else's, and no files are written beside it.
     """
-    config = read_checkpoint(path, only=("config.json",)).get("config.json", {})
+    config = saved_settings(path)
     saved = config.get("log_dir")
     if not isinstance(saved, str) or not config.get("tensorboard_groups"):
         return None, {}

@@ -27,6 +27,7 @@ from rllib.algorithms.base.from_checkpoint import (
     saved_class,
     saved_config,
     saved_config_class,
+    saved_settings,
     take_policies,
     without_environment,
 )
@@ -277,7 +278,8 @@ class Saving:
             custom_objects: further settings, as in `words`.
             print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
                 versions, and episodes begin anew.
-            words: settings to change, in Stable-Baselines3's words.
+            words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
+                n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
 
         Raises:
             CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
@@ -287,7 +289,7 @@ class Saving:
         tell_arguments("load", "episodes always begin anew", force_reset=not force_reset)
         path = checkpoint_named(path)
         config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
-        changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words})
+        changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words}, saved_settings(path))
         if env is None:
             changes |= without_environment(path)
         saved, place = log_directory(path)

@@ -15,8 +15,10 @@ from rllib.config.stable_baselines3.networks import (
 )
 from rllib.config.stable_baselines3.sampling import (
     action_noise,
+    changed,
     device,
     epsilon,
+    kept_words,
     normalization,
     replay,
     rounds,
@@ -108,7 +110,9 @@ class _Vocabulary:
         return word in self.names or word in self.of_parts or word in _SILENT or word in _NEUTRAL
 
 
-def settings_from_sb3(algorithm: str, words: dict[str, Any], *, defaults: bool) -> dict[str, Any]:
+def settings_from_sb3(
+    algorithm: str, words: dict[str, Any], *, defaults: bool, saved: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Translates settings in Stable-Baselines3's words.
 
     Args:
@@ -116,6 +120,8 @@ def settings_from_sb3(algorithm: str, words: dict[str, Any], *, defaults: bool) 
         words: see the package's docstring.
         defaults: True adds what Stable-Baselines3 does where no word is given, so that the settings make its algorithm
             out of ours. Without `n_timesteps`, DQN's epsilon then falls within our 10,000 steps.
+        saved: settings of a checkpoint that these are to change, without `defaults`: words that are not given mean
+            there what they say. n_steps=16 of a model with 8 environments is a batch of 128 rows.
 
     Returns:
         settings here, for `update_from_dict`. They hold neither environment nor length of the run.
@@ -138,14 +144,22 @@ def settings_from_sb3(algorithm: str, words: dict[str, Any], *, defaults: bool) 
     if algorithm != "ARS" and name_of(words.get("policy") or "") == "LinearPolicy":
         raise ValueError(f"policy='LinearPolicy' is of ARS. Give {algorithm} policy_kwargs={{'net_arch': []}}.")
     asked = {**vocabulary.defaults, **words} if defaults else words
-    known = Words({"n_envs": 1, **vocabulary.defaults, **words}, frozenset(asked))
+    kept = {} if saved is None else kept_words(algorithm, saved)
+    known = Words({"n_envs": 1, **vocabulary.defaults, **kept, **words}, frozenset(asked))
+    if not defaults and "exploration_fraction" in words:
+        known.length("exploration_fraction")
     settings = dict(vocabulary.always) if defaults else {}
     for word, value in asked.items():
         if word in vocabulary.names and not (value is None and word in _NONE_IS_NOTHING):
             settings[vocabulary.names[word]] = over_time(word, value, known) if word in _OVER_TIME else value
     for part in vocabulary.parts:
         settings = _joined(settings, part(known))
-    return settings
+    return settings if saved is None else changed(settings, saved)
+
+
+def has_words(algorithm: str) -> bool:
+    """Whether Stable-Baselines3 has this algorithm."""
+    return algorithm in _VOCABULARIES
 
 
 def _check_known(algorithm: str, vocabulary: _Vocabulary, word: str, value) -> None:

@@ -65,8 +65,12 @@ def updates(words: Words) -> dict[str, Any]:
     """Fragments and number of updates: `gradient_steps` after each `train_freq` steps of all environments."""
     if not words.ask("train_freq", "gradient_steps", "n_envs", "batch_size"):
         return {}
+    if words["train_freq"] is None and not words.ask("train_freq"):  # of a checkpoint without such rounds
+        if words.ask("gradient_steps"):
+            raise ValueError(f"gradient_steps={words['gradient_steps']!r} needs train_freq beside it.")
+        return {}
     length, unit = _frequency(words["train_freq"])
-    updates, rows = int(words["gradient_steps"]), int(words["batch_size"])
+    updates, rows = words["gradient_steps"], int(words["batch_size"])
     if updates == 0 or updates < -1:
         raise ValueError(f"gradient_steps={updates} must be a positive number, or -1 for one update a step.")
     if unit == "episode":
@@ -79,7 +83,7 @@ def updates(words: Words) -> dict[str, Any]:
     settings: dict[str, Any] = {"rollout_fragment_length": length}
     if updates == -1:
         settings["training_intensity"] = rows
-    elif updates > 1:  # one update after each round is what no training_intensity means
+    elif updates != 1:  # one update after each round is what no training_intensity means
         settings["training_intensity"] = rows * updates / (length * int(words["n_envs"]))
     return settings
 
@@ -104,7 +108,9 @@ def replay(words: Words) -> dict[str, Any]:
             "docs/guide/replay.md for what else a replay can be."
         )
     settings: dict[str, Any] = {}
-    config = {"type": "HerReplayBuffer" if kind == "HerReplayBuffer" else "ReplayBuffer"}
+    config: dict[str, Any] = {}
+    if words.ask("replay_buffer_class", "policy"):
+        config["type"] = "HerReplayBuffer" if kind == "HerReplayBuffer" else "ReplayBuffer"
     for key, value in dict(words["replay_buffer_kwargs"] or {}).items():
         if key == "handle_timeout_termination":
             settings |= {} if value else {"time_limit_ends_episode": True}
@@ -116,7 +122,8 @@ def replay(words: Words) -> dict[str, Any]:
             tell_arguments("replay_buffer_kwargs", KEYS_WITHOUT_EFFECT[key], **{key: value})
         else:
             raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/guide/replay.md.")
-    rows_per_step = 1 + config.get("n_sampled_goal", 4) if kind == "HerReplayBuffer" else 1
+    goals = (words["replay_buffer_kwargs"] or {}).get("n_sampled_goal", 4)
+    rows_per_step = 1 + int(goals) if kind == "HerReplayBuffer" else 1
     if words.ask("buffer_size"):
         config["capacity"] = int(words["buffer_size"]) * rows_per_step
     return {**settings, "replay_buffer_config": config}
@@ -149,6 +156,9 @@ def action_noise(words: Words) -> dict[str, Any]:
     """Noise on the actions of TD3 and DDPG, which acts on [-1, 1] in both libraries."""
     if not words.ask("action_noise", "noise_type", "noise_std", "learning_starts"):
         return {}
+    steps = int(words["learning_starts"])
+    if not words.ask("action_noise", "noise_type", "noise_std", "policy"):
+        return {"exploration_config": {"random_timesteps": steps}}
     noise = words["action_noise"]
     if noise is None and words["noise_type"]:
         if words["noise_std"] is None:
@@ -163,7 +173,7 @@ def action_noise(words: Words) -> dict[str, Any]:
             raise ValueError(f"action_noise={noise!r:.80} must have the mean 0.")
         further = _attributes(noise, ("_theta", "_dt")) if hasattr(noise, "_theta") else {}
         config = _noise(kind.get(name_of(noise), name_of(noise)), names["_sigma"], **further)
-    return {"exploration_config": {**config, "random_timesteps": int(words["learning_starts"])}}
+    return {"exploration_config": {**config, "random_timesteps": steps}}
 
 
 def _noise(kind: str, stddev: float, _theta: float = 0.15, _dt: float = 1e-2) -> dict[str, Any]:
@@ -190,3 +200,55 @@ def _attributes(noise, names: Sequence[str]) -> dict[str, float]:
             raise ValueError(f"action_noise={noise!r:.80} must be equal for all parts of an action.")
         found[name] = numbers.pop()
     return found
+
+
+# ---------------------------------------------------------------------- changes of what is saved
+
+
+def kept_words(algorithm: str, saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Words that a checkpoint's settings stand for, of those that are read beside others: numbers of environments,
+    steps and rows, the replay and the exploration.
+
+    Args:
+        algorithm: its name.
+        saved: settings by name; those of another algorithm, or of an earlier format, may lack some.
+    """
+
+    def count(name: str) -> int | None:
+        return value if type(value := saved.get(name)) is int else None
+
+    n_envs = (count("num_envs_per_worker") or 1) * max(count("num_rollout_workers") or 0, 1)
+    rows, fragment = count("train_batch_size") or 1, count("rollout_fragment_length")
+    words: dict[str, Any] = {"n_envs": n_envs, "use_rms_prop": saved.get("opt_type") == "rmsprop"}
+    if algorithm in ("PPO", "A2C"):
+        return words | {"n_steps": max(rows // n_envs, 1), "batch_size": count("sgd_minibatch_size")}
+    if algorithm == "ARS":
+        return words | {"n_delta": count("num_rollouts") or 8, "n_top": count("rollouts_used")}
+    intensity = saved.get("training_intensity")
+    words |= {"batch_size": rows, "learning_starts": count("num_steps_sampled_before_learning_starts") or 0}
+    by_episode = fragment is None and intensity == rows
+    words["train_freq"] = (1, "episode") if by_episode else fragment
+    of_all = (fragment or 1) * n_envs
+    words["gradient_steps"] = 1 if intensity is None else -1 if intensity == rows else intensity * of_all / rows
+    if (replay := saved.get("replay_buffer_config") or {}).get("type") in ("HerReplayBuffer", "HindsightReplayBuffer"):
+        words["replay_buffer_class"] = "HerReplayBuffer"
+        words["replay_buffer_kwargs"] = {"n_sampled_goal": replay.get("n_sampled_goal", 4)}
+    exploration = saved.get("exploration_config") or {}
+    names = {"exploration_initial_eps": "initial_epsilon", "exploration_final_eps": "final_epsilon"}
+    return words | {word: exploration[name] for word, name in names.items() if name in exploration}
+
+
+def changed(settings: dict[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that change a checkpoint's, with those that belong to them: what is left out stays as it is saved."""
+    settings = dict(settings)
+    if "rollout_fragment_length" in settings or "training_intensity" in settings:
+        settings = {"rollout_fragment_length": "auto", "training_intensity": None, **settings}
+    if "initial_alpha" in settings:
+        settings = {"alpha_lr": None, **settings}
+    rows, minibatch = settings.get("train_batch_size"), saved.get("sgd_minibatch_size")
+    if rows is not None and minibatch is not None and minibatch > rows:
+        settings = {"sgd_minibatch_size": rows, **settings}
+    exploration, before = settings.get("exploration_config"), saved.get("exploration_config")
+    if exploration and before and exploration.get("type", before.get("type")) == before.get("type"):
+        settings["exploration_config"] = {**before, **exploration}
+    return settings

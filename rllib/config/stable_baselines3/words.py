@@ -37,6 +37,19 @@ class Words:
         """Whether one of these words becomes a setting."""
         return not self.asked.isdisjoint(words)
 
+    def length(self, word: str) -> int:
+        """Length of the run (environment steps), which a word's value is a share of.
+
+        Raises:
+            ValueError: if it is not known.
+        """
+        if self["n_timesteps"] is None:
+            raise ValueError(
+                f"{word} changes with the share of the run that remains, but the length of the run is not known. Give "
+                f"n_timesteps, or a schedule over environment steps (docs/guide/exploration.md)."
+            )
+        return int(self["n_timesteps"])
+
     @property
     def has_box(self) -> bool | None:
         """Whether actions are continuous; None: not known."""
@@ -104,22 +117,14 @@ def over_time(word: str, value, words: Words):
             kind = "?"
         if kind not in ("", "lin"):
             raise ValueError(f"{word}={value!r} must be a number, or lin_NUMBER for a line from there to 0.")
-        return initial if not kind else {"type": "linear", "initial": initial, "final": 0.0, **_length(word, words)}
+        if not kind:
+            return initial
+        return {"type": "linear", "initial": initial, "final": 0.0, "timesteps": words.length(word)}
     if callable(value):
-        return _of_remaining_share(word, value, _length(word, words)["timesteps"])
+        return _of_remaining_share(word, value, words.length(word))
     if word == "clip_range_vf" and isinstance(value, int | float) and value < 0:
         return None  # as in Stable-Baselines 2: no clipping
     return value
-
-
-def _length(word: str, words: Words) -> dict[str, int]:
-    timesteps = words["n_timesteps"]
-    if timesteps is None:
-        raise ValueError(
-            f"{word} changes with the share of the run that remains, but the length of the run is not known. Give "
-            f"n_timesteps, or a schedule over environment steps (docs/guide/exploration.md)."
-        )
-    return {"timesteps": int(timesteps)}
 
 
 def _of_remaining_share(word: str, function: Callable[[float], float], timesteps: int):

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.algorithms.base.stable_baselines.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
 from rllib.config.config_object import ConfigObject
-from rllib.config.stable_baselines3 import settings_from_sb3
+from rllib.config.stable_baselines3 import has_words, settings_from_sb3
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.vec_env.given import settings_of
 from rllib.storage.local_path import local_path
@@ -97,19 +97,29 @@ def _with_defaults(algorithm: str, words: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "model": with_memory(settings["model"], memory)}
 
 
-def changes_from_words(config: Any, env: Any, device: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def changes_from_words(
+    config: Any, env: Any, device: str, words: Mapping[str, Any], saved: Mapping[str, Any]
+) -> dict[str, Any]:
     """Settings to change in a checkpoint's config, for `load`; arguments as for `config_from_words`.
 
     Args:
         device: "cuda", "cpu", or "auto", which changes nothing.
+        saved: settings of the checkpoint, whose steps of each environment and updates of each round stay as they are
+            with another number of environments.
     """
     if device != "auto":
         words = {"device": device, **words}
     own, theirs = _divided(config, words)
     if device == "cpu":
         own["num_gpus"] = 0
-    translated = settings_from_sb3(_algorithm(config), theirs, defaults=False) if theirs else {}
-    return {**translated, **_in_tensorboard_log(config, translated), **settings_of(env), **own}
+    place, algorithm = settings_of(env), _algorithm(config)
+    if "num_envs_per_worker" in place and has_words(algorithm):
+        theirs = {"n_envs": place.pop("num_envs_per_worker"), **theirs}
+    translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved) if theirs else {}
+    if (count := translated.get("num_envs_per_worker")) is not None:
+        workers = max(own.get("num_rollout_workers", saved.get("num_rollout_workers", 0)), 1)
+        translated["num_envs_per_worker"] = _of_each_worker(count, workers)
+    return {**translated, **_in_tensorboard_log(config, translated), **place, **own}
 
 
 def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,10 +155,13 @@ def _action_space(place: Mapping[str, Any]) -> Space | None:
 
 def _shared_among_workers(config: Any, count: int) -> Any:
     """The config with `count` environments in all, divided among its rollout workers."""
-    workers = max(config.num_rollout_workers, 1)
+    return config.rollouts(num_envs_per_worker=_of_each_worker(count, max(config.num_rollout_workers, 1)))
+
+
+def _of_each_worker(count: int, workers: int) -> int:
     if count % workers:
         raise ValueError(f"n_envs={count} environments cannot be divided among num_rollout_workers={workers}")
-    return config.rollouts(num_envs_per_worker=count // workers)
+    return count // workers
 
 
 def next_directory(given: Any, algorithm: str) -> str:

@@ -64,5 +64,31 @@ def test_an_environment_of_several_is_a_number_of_environments():
 def test_a_share_of_a_run_of_unknown_length_is_refused():
     config = _constructed("DQN", {})
     default = get_algorithm_class("DQN").get_default_config()
-    with pytest.raises(ValueError, match="exploration_fraction .* Give n_timesteps"):
+    with pytest.raises(ValueError, match=r"exploration_fraction .* Give n_timesteps"):
         changes_from_words(default, None, "auto", {"exploration_fraction": 0.5}, config.to_dict())
+
+
+# Words, and settings of this library that stand beside them: right, and saying something else.
+@pytest.mark.parametrize(
+    ("algorithm", "words", "right", "wrong"),
+    [
+        ("PPO", {"learning_rate": 1e-3}, {"lr": 1e-3}, {"lr": 1e-4}),
+        ("PPO", {"n_steps": 64, "n_envs": 8}, {"train_batch_size": 512}, {"train_batch_size": 64}),
+        ("PPO", {"batch_size": 32}, {"sgd_minibatch_size": 32}, {"sgd_minibatch_size": 64}),
+        ("PPO", {"gae_lambda": 0.8}, {"lambda_": 0.8}, {"lambda_": 0.9}),
+        ("DQN", {"batch_size": 64}, {"train_batch_size": 64}, {"train_batch_size": 32}),
+        ("TD3", {"noise_type": "normal", "noise_std": 0.1, "n_steps": 3}, {"n_step": 3}, {"n_step": 1}),
+    ],
+)
+def test_one_setting_under_two_names_is_told_where_they_differ(algorithm, words, right, wrong, caplog):
+    assert _constructed(algorithm, {**words, **right})[next(iter(right))] == next(iter(right.values()))
+    assert "counts" not in caplog.text
+    assert _constructed(algorithm, {**words, **wrong})[next(iter(wrong))] == next(iter(wrong.values()))
+    assert f"{next(iter(wrong))}={next(iter(wrong.values()))} counts" in caplog.text
+
+
+def test_two_numbers_of_environments_are_refused():
+    env = make_vec_env("CartPole-v1", n_envs=4)
+    config = get_algorithm_class("PPO").get_default_config()
+    with pytest.raises(ValueError, match=r"n_envs=2 .* 4 environments"):
+        config_from_words(config, "MlpPolicy", env, {"n_envs": 2})

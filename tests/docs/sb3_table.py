@@ -40,8 +40,9 @@ VALUES = {
     "use_sde": True, "use_sde_at_warmup": True, "verbose": 1, "vf_coef": 0.4, "_init_setup_model": True,
 }  # fmt: skip
 ENVIRONMENTS = {
-    **dict.fromkeys(("PPO", "A2C", "DQN"), "CartPole-v1"),
-    **dict.fromkeys(("SAC", "TD3", "DDPG"), "Pendulum-v1"),
+    "DQN": "CartPole-v1",
+    # Of continuous actions, which use_sde needs.
+    **dict.fromkeys(("PPO", "A2C", "SAC", "TD3", "DDPG"), "Pendulum-v1"),
 }
 # Where the names of a module are here.
 PACKAGES = (rllib, rllib.callbacks, rllib.env.vec_env)

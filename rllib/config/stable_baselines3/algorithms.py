@@ -7,18 +7,21 @@ from typing import Any
 
 from rllib.config.aliases import UNAVAILABLE, tell_arguments
 from rllib.config.stable_baselines3.networks import (
+    OF_CROSSQ,
     actor_critic,
     off_policy_network,
     optimizer,
     perturbed_network,
     values_network,
 )
+from rllib.config.stable_baselines3.rules import RULES, TEMPERATURE
 from rllib.config.stable_baselines3.sampling import (
     action_noise,
     changed,
     device,
     epsilon,
     kept_words,
+    minibatch_rows,
     normalization,
     replay,
     rounds,
@@ -171,6 +174,8 @@ def _check_known(algorithm: str, vocabulary: _Vocabulary, word: str, value) -> N
             return
         every = [*vocabulary.names, *sorted(vocabulary.of_parts)]
         raise ValueError(f"{algorithm} has no {word!r} in Stable-Baselines3.{did_you_mean(str(word), every)}")
+    if word in RULES:
+        RULES[word].check(word, value)
 
 
 def _joined(settings: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,12 +190,10 @@ def temperature(words: Words) -> dict[str, Any]:
     if not words.ask("ent_coef"):
         return {}
     given = words["ent_coef"]
-    if isinstance(given, str) and given.startswith("auto"):
+    TEMPERATURE.check("ent_coef", given)
+    if isinstance(given, str):
         return {"initial_alpha": float(given.partition("_")[2] or 1.0)}
-    alpha = float(given)
-    if alpha <= 0:
-        raise ValueError(f"ent_coef={given!r} must be above 0, since its logarithm is kept. Give 1e-6, or use TD3.")
-    return {"initial_alpha": alpha, "alpha_lr": 0.0}
+    return {"initial_alpha": float(given), "alpha_lr": 0.0}
 
 
 def delayed_targets(words: Words) -> dict[str, Any]:
@@ -211,8 +214,6 @@ def directions(words: Words) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if words.ask("learning_rate"):
         returns = 2 * int(words["n_top"] or words["n_delta"])
-        if returns < 2:
-            raise ValueError(f"n_delta={words['n_delta']!r} must be an integer >= 1, a number of directions.")
         step = over_time("learning_rate", words["learning_rate"], words)
         settings["sgd_stepsize"] = scaled(step, math.sqrt((returns - 1) / returns))
     if words.ask("alive_bonus_offset"):
@@ -226,6 +227,12 @@ def advantages(words: Words) -> dict[str, Any]:
     """PPO normalises advantages by minibatch; A2C has one."""
     if not words.ask("normalize_advantage"):
         return {}
+    if words["normalize_advantage"] and words["batch_size"] is not None and minibatch_rows(words) < 2:
+        raise ValueError(
+            f"normalize_advantage=True needs minibatches of 2 rows or more: n_steps={words['n_steps']}, n_envs="
+            f"{words['n_envs']} and batch_size={words['batch_size']} make one row, whose advantage becomes 0. Give "
+            "larger ones, or normalize_advantage=False."
+        )
     return {"standardize_advantages": "minibatch" if words["normalize_advantage"] else False}
 
 
@@ -233,6 +240,11 @@ def rms_prop(words: Words) -> dict[str, Any]:
     """A2C's optimizer, unless policy_kwargs has one."""
     if not words.ask("use_rms_prop", "rms_prop_eps") or "optimizer_class" in words.network:
         return {}
+    if words["use_rms_prop"] and words.network.get("optimizer_kwargs"):
+        raise ValueError(
+            f"optimizer_kwargs={words.network['optimizer_kwargs']!r:.80} has no effect beside use_rms_prop=True, whose "
+            "keywords are its own. Give optimizer_class as well, or rms_prop_eps."
+        )
     if words["use_rms_prop"]:
         return {"opt_type": "rmsprop", "rmsprop_epsilon": words["rms_prop_eps"]}
     return {"opt_type": "adam", "adam_epsilon": 1e-5}
@@ -308,14 +320,14 @@ _VOCABULARIES: Mapping[str, _Vocabulary] = {
     ),
     "TQC": _Vocabulary(
         names={**_OF_SAC, "top_quantiles_to_drop_per_net": "top_quantiles_to_drop_per_net"},
-        parts=(*_SOFT_PARTS, off_policy_network([256, 256], -3.0)),
+        parts=(*_SOFT_PARTS, off_policy_network([256, 256], -3.0, ("n_quantiles",))),
         of_parts=_SOFT_WORDS,
         defaults={**_OF_SOFT, "top_quantiles_to_drop_per_net": 2},
         always=_SAMPLED_HERE,
     ),
     "CrossQ": _Vocabulary(
         names={**{word: name for word, name in _OF_SAC.items() if word != "tau"}, "policy_delay": "policy_delay"},
-        parts=(*_SOFT_PARTS, off_policy_network({"pi": [256, 256], "qf": [1024, 1024]}, -3.0)),
+        parts=(*_SOFT_PARTS, off_policy_network({"pi": [256, 256], "qf": [1024, 1024]}, -3.0, OF_CROSSQ)),
         of_parts=_SOFT_WORDS - {"target_update_interval"},
         defaults={
             **{word: value for word, value in _OF_SOFT.items() if word != "tau"},

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib.config.aliases import ACTIVATIONS_OF_TORCH, tell_arguments
+from rllib.config.stable_baselines3.rules import FLAGS_WITHIN
 from rllib.config.stable_baselines3.words import Part, Words, name_of, refuse_unless
 from rllib.did_you_mean import did_you_mean
 
@@ -34,24 +35,34 @@ _OPTIMIZERS = {
 }
 
 
-def _layers(given) -> tuple[list[int], list[int]]:
+def _layers(given, *critics: str) -> tuple[list[int], list[int]]:
     """Widths of the hidden layers of the actor and of its critic, as net_arch has them.
 
+    Args:
+        given: a list for both, or a dict.
+        critics: key of the critic's in a dict; none: the algorithm has one network, and takes no dict.
+
     Raises:
-        ValueError: for layers that both share in part.
+        ValueError: for layers that both share in part, and for keys that the algorithm does not read.
     """
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 1 and isinstance(given[0], Mapping):
         given = given[0]
-    if isinstance(given, Mapping) and given.keys() <= {"pi", "vf", "qf"}:
-        actor, *critics = (list(given.get(name) or ()) for name in ("pi", "vf", "qf"))
-        critic = critics[0] or critics[1]
+    names = ("pi", *critics)
+    if isinstance(given, Mapping) and critics and given.keys() <= {*names}:
+        # Stable-Baselines3: no layers of what a dict for PPO leaves out; both have to be said for an actor and critics.
+        if critics == ("qf",) and len(given) < 2:
+            raise ValueError(f"net_arch={given!r} must have both, as in {{'pi': [64, 64], 'qf': [64, 64]}}.")
+        actor, critic = (_sequence(given.get(name) or ()) for name in names)
     else:
-        actor = critic = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        actor = critic = [given] if isinstance(given, int) else _sequence(given)
     if not all(type(width) is int for width in (*actor, *critic)):
-        raise ValueError(
-            f"net_arch={given!r} must be a list of widths, or a dict of two, as in {{'pi': [64, 64], 'vf': [64, 64]}}."
-        )
+        dicts = f", or a dict of two, as in {{'pi': [64, 64], '{critics[0]}': [64, 64]}}" if critics else ""
+        raise ValueError(f"net_arch={given!r} must be a list of widths{dicts}.")
     return actor, critic
+
+
+def _sequence(given) -> list:
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [None]
 
 
 def _activation(given) -> str:
@@ -69,6 +80,8 @@ def _keywords(words: Words, defaults: Mapping[str, Any], taken: Sequence[str]) -
     """
     given = dict(words.network) if words.ask("policy_kwargs") else {}
     for key, value in given.items():
+        if key in FLAGS_WITHIN:
+            FLAGS_WITHIN[key].check(f"policy_kwargs: {key}", value)
         if key in _NEUTRAL_IN_NETWORK:
             known = value if value is None or not isinstance(value, type | str) else name_of(value)
             refuse_unless(key, known, *_NEUTRAL_IN_NETWORK[key])
@@ -78,6 +91,8 @@ def _keywords(words: Words, defaults: Mapping[str, Any], taken: Sequence[str]) -
     return {**defaults, **given} if words.ask("policy") else given
 
 
+# Keywords of CrossQ's critics.
+OF_CROSSQ = ("batch_norm_momentum", "batch_norm_eps", "renorm_warmup_steps")
 _OF_OPTIMIZERS = ("optimizer_class", "optimizer_kwargs")
 
 
@@ -93,10 +108,16 @@ def optimizer(words: Words) -> dict[str, Any]:
         raise ValueError(f"optimizer_class={name!r} is not available: give one of {', '.join(_OPTIMIZERS)}.")
     opt_type, names = _OPTIMIZERS[name]
     settings: dict[str, Any] = {"opt_type": opt_type}
+    # Stable-Baselines3's own constants are of Adam without keywords; all others have torch's.
+    if "optimizer_kwargs" in words.network or name != "Adam":
+        settings |= {names["eps"]: 1e-8} if "eps" in names else {}
+        settings |= {"weight_decay": 1e-2} if name == "AdamW" else {}
+    if not isinstance(keywords, Mapping):
+        raise ValueError(f"optimizer_kwargs={keywords!r:.80} must be a dict, as in {{'eps': 1e-5}}.")
     for key, value in dict(keywords).items():
         if key in names:
             settings[names[key]] = math.sqrt(value) if root and key == "eps" else value
-        elif key != "betas" or tuple(value) not in _BETAS:
+        elif key != "betas" or not isinstance(value, tuple | list) or tuple(value) not in _BETAS:
             raise ValueError(f"optimizer_kwargs: {key}={value!r} cannot be said of {name} here; leave it out.")
         elif value[0] != _BETAS[0][0]:
             settings["adam_beta1"] = value[0]
@@ -121,7 +142,7 @@ def actor_critic(words: Words) -> dict[str, Any]:
         tell_arguments("policy_kwargs", reason, share_features_extractor="share_features_extractor" in words.network)
     model: dict[str, Any] = {}
     if "net_arch" in keywords:
-        actor, critic = _layers(keywords["net_arch"])
+        actor, critic = _layers(keywords["net_arch"], "vf")
         if is_cnn and (actor or critic):
             raise ValueError(
                 f"net_arch={keywords['net_arch']!r} puts layers of policy and value behind shared convolutions. Leave "
@@ -149,7 +170,16 @@ def actor_critic(words: Words) -> dict[str, Any]:
 def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 0.0) -> dict[str, Any]:
     """Keys of `model` about the deviation of continuous actions; they are none of discrete ones."""
     if words.has_box is False:
+        if words["use_sde"]:
+            raise ValueError(
+                f"use_sde=True needs continuous actions (Box), but the action space is {words['action_space']}. Leave "
+                "it out."
+            )
+        reason = "discrete actions have no deviation"
+        tell_arguments("policy_kwargs", reason, log_std_init=keywords.get("log_std_init"))
         return {}
+    frequency = (words["sde_sample_freq"] or -1) > 0
+    tell_arguments("constructor", "it is of use_sde=True", sde_sample_freq=frequency and not words["use_sde"])
     if words["use_sde"]:
         noise = {"use_sde": True, "sde_sample_freq": words["sde_sample_freq"] or -1}
         start = keywords.get("log_std_init", log_std_init)
@@ -173,14 +203,18 @@ def values_network(words: Words) -> dict[str, Any]:
     return {"model": model} if model else {}
 
 
-def off_policy_network(default: Sequence[int] | Mapping[str, Sequence[int]], log_std_init: float | None) -> Part:
+def off_policy_network(
+    default: Sequence[int] | Mapping[str, Sequence[int]], log_std_init: float | None, further: Sequence[str] = ()
+) -> Part:
     """Makes the function that gives the networks of an actor and its critics.
 
     Args:
         default: net_arch of the algorithm.
         log_std_init: of state-dependent noise; None: the algorithm has none.
+        further: keywords of the algorithm's own critics.
     """
-    taken = ("n_critics", "n_quantiles", "log_std_init", "share_features_extractor", *_OF_CROSSQ)
+    noise = () if log_std_init is None else ("log_std_init",)
+    taken = ("n_critics", *noise, "share_features_extractor", *further)
 
     def network(words: Words) -> dict[str, Any]:
         if words.policy == "CnnPolicy":
@@ -195,10 +229,10 @@ def off_policy_network(default: Sequence[int] | Mapping[str, Sequence[int]], log
             tell_arguments("policy_kwargs", reason, log_std_init=words.network.get("log_std_init"))
         reason = "actor and critics read the observation themselves"
         tell_arguments("policy_kwargs", reason, share_features_extractor=words.network.get("share_features_extractor"))
-        same = "n_critics", "n_quantiles", *_OF_CROSSQ
+        same = "n_critics", *further
         model, settings = {}, {key: keywords[key] for key in same if key in keywords}
         if "net_arch" in keywords:
-            actor, critic = _layers(keywords["net_arch"])
+            actor, critic = _layers(keywords["net_arch"], "qf")
             model["fcnet_hiddens"] = actor
             settings |= {"q_model_config": {"fcnet_hiddens": critic}} if actor != critic else {}
             settings |= {"q_model_config": {"fcnet_hiddens": critic}} if isinstance(default, Mapping) else {}
@@ -209,9 +243,6 @@ def off_policy_network(default: Sequence[int] | Mapping[str, Sequence[int]], log
         return {**settings, "model": model} if model else settings
 
     return network
-
-
-_OF_CROSSQ = ("batch_norm_momentum", "batch_norm_eps", "renorm_warmup_steps")
 
 
 def perturbed_network(words: Words) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib.config.aliases import tell_arguments, tell_once
+from rllib.config.stable_baselines3.rules import FLAGS_WITHIN
 from rllib.config.stable_baselines3.words import Words, name_of
 from rllib.did_you_mean import did_you_mean
 
@@ -36,6 +37,8 @@ def normalization(words: Words) -> dict[str, Any]:
         raise ValueError(f"normalize={given!r:.60} must be True or a dict, as in {{'norm_reward': False}}.")
     keywords = {} if given is True else dict(given)
     for key, value in keywords.items():
+        if key in FLAGS_WITHIN:
+            FLAGS_WITHIN[key].check(f"normalize: {key}", value)
         if key not in _NORMALIZE and key not in _OF_NORMALIZE:
             raise ValueError(f"normalize has no {key!r}.{did_you_mean(str(key), [*_NORMALIZE, *_OF_NORMALIZE])}")
         allowed = _OF_NORMALIZE.get(key)
@@ -56,9 +59,14 @@ def rounds(words: Words) -> dict[str, Any]:
         return {}
     rows = int(words["n_steps"]) * int(words["n_envs"])
     settings = {"train_batch_size": rows} if words.ask("n_steps", "n_envs") else {}
-    if words.ask("batch_size"):  # a batch that is smaller than a minibatch is one
-        settings["sgd_minibatch_size"] = min(int(words["batch_size"]), rows)
+    if words.ask("batch_size"):
+        settings["sgd_minibatch_size"] = minibatch_rows(words)
     return settings
+
+
+def minibatch_rows(words: Words) -> int:
+    """Rows of a minibatch: a batch that is smaller than one is one."""
+    return min(int(words["batch_size"]), int(words["n_steps"]) * int(words["n_envs"]))
 
 
 def updates(words: Words) -> dict[str, Any]:
@@ -71,8 +79,8 @@ def updates(words: Words) -> dict[str, Any]:
         return {}
     length, unit = _frequency(words["train_freq"])
     updates, rows = words["gradient_steps"], int(words["batch_size"])
-    if updates == 0 or updates < -1:
-        raise ValueError(f"gradient_steps={updates} must be a positive number, or -1 for one update a step.")
+    if updates == 0:
+        raise ValueError("gradient_steps=0 must be a positive number, or -1 for one update a step.")
     if unit == "episode":
         if updates != -1:
             raise ValueError(
@@ -160,6 +168,8 @@ def action_noise(words: Words) -> dict[str, Any]:
     if not words.ask("action_noise", "noise_type", "noise_std", "policy"):
         return {"exploration_config": {"random_timesteps": steps}}
     noise = words["action_noise"]
+    if words["noise_std"] is not None and not words["noise_type"]:
+        raise ValueError(f"noise_std={words['noise_std']!r} needs its kind: give noise_type='normal' as well.")
     if noise is None and words["noise_type"]:
         if words["noise_std"] is None:
             raise ValueError(f"noise_type={words['noise_type']!r} needs its deviation: give noise_std=0.1 as well.")

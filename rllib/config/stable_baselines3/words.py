@@ -59,12 +59,7 @@ class Words:
     @property
     def network(self) -> Mapping[str, Any]:
         """The keywords of the network."""
-        given = self["policy_kwargs"] or {}
-        if not isinstance(given, Mapping):
-            raise ValueError(
-                f"policy_kwargs={given!r:.80} must be a dict, as in policy_kwargs={{'net_arch': [64, 64]}}."
-            )
-        return given
+        return self["policy_kwargs"] or {}
 
     @property
     def policy(self) -> str:

@@ -5,6 +5,7 @@ stand beside them, as num_rollout_workers=4 does.
 """
 
 import itertools
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
 from rllib.algorithms.base.stable_baselines.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
+from rllib.config.aliases import tell_once
 from rllib.config.config_object import ConfigObject
 from rllib.config.stable_baselines3 import has_words, settings_from_sb3
 from rllib.env.factories.registry import EnvContext, resolve
@@ -78,8 +80,12 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
     if not isinstance(policy, str):
         raise TypeError(_no_policy(config, policy, words))
     place = settings_of(env)
-    words.setdefault("n_envs", place.pop("num_envs_per_worker", 1))
+    made = place.pop("num_envs_per_worker", None)
+    if made is not None and words.get("n_envs", made) != made:
+        raise ValueError(f"n_envs={words['n_envs']!r} is given beside {made} environments: leave n_envs out.")
+    words = {"n_envs": 1 if made is None else made, **words}
     own, theirs = _divided(config, {"policy": policy, **words})
+    _tell_doubled(_algorithm(config), own, theirs)
     if (space := _action_space(place)) is not None:
         theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
     settings = _with_defaults(_algorithm(config), theirs)
@@ -139,6 +145,22 @@ def _divided(config: ConfigObject, words: Mapping[str, Any]) -> tuple[dict[str, 
     """Settings by their names here, and words of Stable-Baselines3; what both libraries have means the same."""
     own = {word: value for word, value in words.items() if word in config.settings}
     return own, {word: value for word, value in words.items() if word not in own}
+
+
+def _tell_doubled(algorithm: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Warns of a setting whose name here counts, where words beside it say something else."""
+    has_memory = theirs["policy"] in WITHOUT_MEMORY
+    words = {word: value for word, value in theirs.items() if not (has_memory and word.startswith("policy"))}
+    if not own or words.keys() <= {"policy", "n_envs"}:
+        return
+    said = settings_from_sb3(algorithm, {"n_timesteps": _USUAL_LENGTH, **words}, defaults=False)
+    for name in sorted(said.keys() & own.keys() - {"num_envs_per_worker"}):
+        if not isinstance(own[name], Mapping) and own[name] != said[name]:
+            given = ", ".join(word for word in words if word not in ("policy", "n_envs"))
+            message = (
+                f"{name}={own[name]!r:.80} counts, and not what the words say: {name}={said[name]!r:.80} ({given})"
+            )
+            tell_once(message, message, logging.WARNING)
 
 
 def _action_space(place: Mapping[str, Any]) -> Space | None:

@@ -10,6 +10,10 @@ C = TypeVar("C", bound=type)
 
 # Names that differ from what was written by more than this many times what the nearest differs by are not meant.
 _FURTHER = 2
+# Similarity from which a method's name is taken for a slip.
+_SAME_WORD = 0.86
+# Share of a name's letters from which another form of the word, such as explore for exploration, is taken for it.
+_SHORTER = 0.8
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
@@ -24,6 +28,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar known name, after a space; "" if none is similar."""
     near = nearest(name, known)
     return f" Did you mean {near[0]}?" if near else ""
+
+
+def misspelt_override(owner: type, base: type, overridable: Iterable[str]) -> str | None:
+    """A sentence on a method that was meant to override one of a base class, and has almost its name; or None.
+
+    A method whose name is similar is the user's own where the class overrides the base's method as well.
+
+    Args:
+        owner: class derived from `base`.
+        base: class whose methods are called.
+        overridable: names of those that are.
+    """
+    kinds = [kind for kind in owner.__mro__ if not issubclass(base, kind)]
+    own = {name for kind in kinds for name, value in vars(kind).items() if callable(value) and not hasattr(base, name)}
+    left = [name for name in overridable if not any(name in vars(kind) for kind in kinds)]
+    for name in sorted(own):
+        short = [each for each in left if each.startswith(name[:-1]) and len(name) >= _SHORTER * len(each)]
+        if near := difflib.get_close_matches(name, left, n=1, cutoff=_SAME_WORD) or short:
+            return (
+                f"{owner.__name__} has {name}, which nothing calls. Did you mean {near[0]}? A method of your own needs "
+                "a name that is less like it."
+            )
+    return None
 
 
 def missing(package: str, name: str, known: Iterable[str], why: str | None = None) -> AttributeError | ImportError:

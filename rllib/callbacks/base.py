@@ -8,11 +8,15 @@ names with an underscore. learning.py says when.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rllib.did_you_mean import misspelt_override
+
 # Methods by which `learn` calls an object.
 CALLED = (
     "init_callback", "on_training_start", "on_rollout_start", "update_locals", "on_step", "on_rollout_end",
     "on_training_end",
 )  # fmt: skip
+# Methods that a subclass of BaseCallback overrides.
+OVERRIDDEN = tuple(f"_{name}" for name in CALLED if name != "update_locals")
 
 
 class BaseCallback:
@@ -231,6 +235,9 @@ def callbacks_of(given: Any) -> list:
         raise TypeError(f"callback={given.__name__} is a class. Give an object of it: callback={given.__name__}(...).")
     lacks = [name for name in CALLED if not callable(getattr(given, name, None))]
     if not lacks:
+        own = type(given)
+        if issubclass(own, BaseCallback) and (problem := misspelt_override(own, BaseCallback, OVERRIDDEN)):
+            raise TypeError(f"callback={problem}")
         return [given]
     if hasattr(given, "on_train_result"):
         raise TypeError(

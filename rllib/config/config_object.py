@@ -406,6 +406,10 @@ class ConfigObject(Settings):
             if setting.merged and merge:  # what is no dict cannot be added to those that are there
                 if not isinstance(value, Mapping) and (mistake := setting.mistake(value)):
                     raise self.error(mistake)
+                # A dict that was saved may have both: the default of one name, and what was given under the other.
+                keys = None if section_name is None or not isinstance(value, Mapping) else setting.keys
+                if keys and (problem := keys.of.given_twice(value)):
+                    raise TypeError(problem)
                 # Of two names of one key the later one counts (NestedSettings.today), so given keys come last.
                 others = {key: item for key, item in self._values[name].items() if key not in value}
                 resolved[name] = {**others, **value}

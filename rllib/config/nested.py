@@ -33,6 +33,7 @@ class NestedSettings(Mapping[str, Any]):
     Attributes:
         settings: key -> Setting, own and inherited.
         conflicts: rules about several keys; those of the bases hold as well.
+        other_names: name of another era -> key.
 
     Raises:
         SettingsError: (a ValueError) with every mistake.
@@ -40,6 +41,7 @@ class NestedSettings(Mapping[str, Any]):
 
     settings: ClassVar[Mapping[str, Setting]] = {}
     conflicts: ClassVar[tuple[Conflict, ...]] = ()
+    other_names: ClassVar[Mapping[str, str]] = {}
     setting: ClassVar[str] = ""
     section: ClassVar[str] = "training"
 
@@ -88,6 +90,15 @@ class NestedSettings(Mapping[str, Any]):
             SettingRow(cls.setting, name, type_in_code(setting.type), setting.default, setting.meaning)
             for name, setting in cls.settings.items()
         ]
+
+    @classmethod
+    def given_twice(cls, given: Mapping[str, Any]) -> str | None:
+        """A sentence on a key that one dict has under two names, with two values; or None."""
+        for name, key in cls.other_names.items():
+            if name in given and key in given and given[name] != given[key]:
+                values = f"{name!r}: {shortened(given[name])} and {key!r}: {shortened(given[key])}"
+                return f"{cls.setting}: {values} are one key. Leave one of them out."
+        return None
 
     @classmethod
     def today(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -271,6 +271,8 @@ _CONFLICTS = (
 class ModelSettings(NestedSettings, setting="model"):
     """The keys of `model`, `policy_model_config` and `q_model_config`: what describes a network."""
 
+    other_names = OTHER_NAMES
+
     fcnet_hiddens: Annotated[list[int], "widths of the hidden layers", at_least(1)] = [256, 256]  # noqa: RUF012
     fcnet_activation: Annotated[_Activation, "theirs; None: linear; or its class in torch.nn", _TODAY] = "tanh"
     conv_filters: Annotated[

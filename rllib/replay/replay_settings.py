@@ -29,6 +29,7 @@ _NOT_NEGATIVE = Range(0, finite=True)
 class ReplaySettings(NestedSettings, setting="replay_buffer_config"):
     """The keys of `replay_buffer_config`: what describes a replay of single rows."""
 
+    other_names = _ALIASES
     type: Annotated[
         Literal[TYPES],
         "which rows are drawn: by their priorities, uniformly, or with further goals",

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rllib.core.metrics.metrics_logger import MetricsLogger
+from rllib.did_you_mean import misspelt_override
 
 
 class TorchLearner:
@@ -110,4 +111,5 @@ def learner_problem(learner_class: Any) -> str | None:
                 f"learner_class={learner_class.__name__} overrides {name}, which nothing calls here: {REFUSED[name]}. "
                 "Of a Learner compute_loss_for_module and build are used."
             )
-    return None
+    problem = misspelt_override(learner_class, TorchLearner, ("compute_loss_for_module", "build"))
+    return problem and f"learner_class={problem}"

@@ -26,9 +26,14 @@ from torch import Tensor, nn
 
 from rllib.core.modules.action_distribution import distribution_class
 from rllib.core.modules.module_policy import ModulePolicySpec, leaves
+from rllib.did_you_mean import misspelt_override
 from rllib.models.user.own_model import OwnModelSpec
 
 _NOT_GIVEN: Any = object()
+
+
+# Methods of a module that its class overrides.
+OVERRIDDEN = ("_forward", "_forward_exploration", "_forward_inference", "_forward_train", "get_initial_state")
 
 
 class RLModule:
@@ -128,12 +133,17 @@ class TorchRLModule(nn.Module, RLModule):
 
     Attributes:
         action_distribution: describes the distribution of its actions, where a policy was made of it.
+
+    Raises:
+        TypeError: for a class with a method that has almost the name of one to override.
     """
 
     framework = "torch"
     action_distribution: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any):
+        if problem := misspelt_override(type(self), TorchRLModule, OVERRIDDEN):
+            raise TypeError(problem)
         nn.Module.__init__(self)
         RLModule.__init__(self, *args, **kwargs)
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rllib.acting.inference import inference_of
+from rllib.config.stable_baselines3.rules import FLAG, count
 from rllib.env.factories.masks import METHOD, ActionMask
 from rllib.env.vec_env.given import as_vec_env
 
@@ -49,8 +50,8 @@ def evaluate_policy(
         ValueError: if the mean return is not above `reward_threshold`, n_eval_episodes is not positive, or several
             agents act.
     """
-    if n_eval_episodes < 1:
-        raise ValueError(f"n_eval_episodes={n_eval_episodes} must be at least 1")
+    count(1).check("n_eval_episodes", n_eval_episodes)
+    FLAG.check("deterministic", deterministic)
     vector = as_vec_env(env)
     try:
         returns, lengths = _played(model, vector, n_eval_episodes, deterministic, render, callback)

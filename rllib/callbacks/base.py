@@ -186,9 +186,7 @@ class EventCallback(BaseCallback):
 
     def __init__(self, callback: BaseCallback | None = None, verbose: int = 0):
         super().__init__(verbose)
-        self.callback = callback
-        if callback is not None:
-            callback.parent = self
+        self.callback = callback_of(callback, self)
 
     def init_callback(self, model: Any) -> None:
         super().init_callback(model)
@@ -216,6 +214,16 @@ def close(callback: Any) -> None:
     """Closes a callback, which may be of another library and have nothing to close."""
     if hasattr(callback, "close"):
         callback.close()
+
+
+def callback_of(given: Any, parent: BaseCallback) -> Any:
+    """The callback, in a form that `callbacks_of` takes, which another one calls; several are one; None: none."""
+    found = callbacks_of(given)
+    if not found:
+        return None
+    callback = found[0] if len(found) == 1 else CallbackList(found)
+    callback.parent = parent
+    return callback
 
 
 def callbacks_of(given: Any) -> list:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rllib.acting.evaluate_policy import evaluate_policy
-from rllib.callbacks.base import BaseCallback, EventCallback, close, ends
+from rllib.callbacks.base import BaseCallback, EventCallback, callback_of, close, ends
+from rllib.config.stable_baselines3.rules import FLAG, count, number
 from rllib.env.vec_env.given import as_vec_env
 from rllib.storage.local_path import local_path
 
@@ -52,9 +53,11 @@ class EvalCallback(EventCallback):
         warn: bool = True,
     ):
         super().__init__(callback_after_eval, verbose)
-        self.callback_on_new_best = callback_on_new_best
-        if callback_on_new_best is not None:
-            callback_on_new_best.parent = self
+        count(1).check("n_eval_episodes", n_eval_episodes)
+        count(-1).check("eval_freq", eval_freq)
+        for name, value in {"deterministic": deterministic, "render": render}.items():
+            FLAG.check(name, value)
+        self.callback_on_new_best = callback_of(callback_on_new_best, self)
         self.eval_env = as_vec_env(eval_env)
         self.n_eval_episodes, self.eval_freq = n_eval_episodes, eval_freq
         self.deterministic, self.render, self.warn = deterministic, render, warn
@@ -153,6 +156,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
 
     def __init__(self, reward_threshold: float, verbose: int = 0):
         super().__init__(verbose)
+        number().check("reward_threshold", reward_threshold)
         self.reward_threshold = reward_threshold
 
     def _init_callback(self) -> None:
@@ -179,6 +183,8 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
 
     def __init__(self, max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0):
         super().__init__(verbose)
+        count(0).check("max_no_improvement_evals", max_no_improvement_evals)
+        count(0).check("min_evals", min_evals)
         self.max_no_improvement_evals, self.min_evals = max_no_improvement_evals, min_evals
         self.last_best_mean_reward, self.no_improvement_evals = -math.inf, 0
 

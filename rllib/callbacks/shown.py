@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rllib.callbacks.base import BaseCallback
+from rllib.config.stable_baselines3.rules import count
 from rllib.progress import StepsProgress, number, steps_progress
 from rllib.runs.curve_groups import name_of_statistic
 
@@ -45,8 +46,7 @@ class TableCallback(BaseCallback):
 
     def __init__(self, log_interval: int = 1):
         super().__init__()
-        if log_interval < 1:
-            raise ValueError(f"log_interval={log_interval} must be at least 1 iteration")
+        count(1).check("log_interval", log_interval)
         self.log_interval = log_interval
         self._iterations = 0
 
@@ -68,6 +68,7 @@ class LogEveryNTimesteps(TableCallback):
 
     def __init__(self, n_steps: int):
         super().__init__()
+        count(1).check("n_steps", n_steps)
         self.n_steps, self._shown_at = n_steps, 0
 
     def _is_due(self) -> bool:

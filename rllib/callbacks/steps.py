@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from rllib.callbacks.base import BaseCallback, EventCallback
+from rllib.config.stable_baselines3.rules import count
 from rllib.storage.local_path import local_path
 
 
@@ -35,8 +36,7 @@ class CheckpointCallback(BaseCallback):
         verbose: int = 0,
     ):
         super().__init__(verbose)
-        if save_freq < 1:
-            raise ValueError(f"save_freq={save_freq} must be at least 1 call")
+        count(1).check("save_freq", save_freq)
         self.save_freq, self.save_path, self.name_prefix = save_freq, save_path, name_prefix
         self.save_replay_buffer, self.save_vecnormalize = save_replay_buffer, save_vecnormalize
 
@@ -66,6 +66,7 @@ class EveryNTimesteps(EventCallback):
 
     def __init__(self, n_steps: int, callback: BaseCallback):
         super().__init__(callback)
+        count(1).check("n_steps", n_steps)
         self.n_steps = n_steps
         self.last_time_trigger = 0
 
@@ -89,6 +90,7 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def __init__(self, max_episodes: int, verbose: int = 0):
         super().__init__(verbose)
+        count(0).check("max_episodes", max_episodes)
         self.max_episodes = max_episodes
         self.n_episodes = 0
 

@@ -94,7 +94,7 @@ def test_a_mean_below_the_threshold_is_an_error(algo):
     assert evaluate_policy(algo, CountingEnv, 1, reward_threshold=5)[0] == 6
     with pytest.raises(ValueError, match=r"the mean return 6\.00 is not above reward_threshold=6"):
         evaluate_policy(algo, CountingEnv, 1, reward_threshold=6)
-    with pytest.raises(ValueError, match="n_eval_episodes=0 must be at least 1"):
+    with pytest.raises(ValueError, match="n_eval_episodes=0 must be an integer >= 1"):
         evaluate_policy(algo, CountingEnv, 0)
 
 

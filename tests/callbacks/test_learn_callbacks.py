@@ -229,7 +229,7 @@ def test_checkpoints_have_the_names_of_their_steps(tmp_path):
     assert {path.name for path in (tmp_path / "saved").iterdir()} == {f"agent_{n}_steps" for n in (50, 100, 150, 200)}
     with PPO.load(tmp_path / "saved/agent_200_steps.zip") as again:
         assert again.num_timesteps == 200
-    with pytest.raises(ValueError, match="save_freq=0 must be at least 1"):
+    with pytest.raises(ValueError, match="save_freq=0 must be an integer >= 1"):
         CheckpointCallback(0, tmp_path)
 
 

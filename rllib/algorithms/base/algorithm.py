@@ -47,6 +47,7 @@ from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
 from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.config.elsewhere import OF_ITS_MODELS
+from rllib.config.stable_baselines3.rules import FLAG, count, number
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
@@ -797,7 +798,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self,
         total_timesteps: float,
         callback: Any = None,
-        log_interval: int = 1,
+        log_interval: int | None = 1,
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
@@ -809,7 +810,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             callback: a function of (locals, globals) that returns False to end the training, an object derived from
                 rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
                 (docs/start/from_sb3.md).
-            log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
+            log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor; None: no
+                tables.
             tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
                 on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
             reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
@@ -823,10 +825,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             ValueError: if the number is not positive and finite.
             TypeError: if a callback is none.
         """
-        if isinstance(total_timesteps, bool) or not 0 < total_timesteps < math.inf:
+        if not number().holds(total_timesteps) or total_timesteps <= 0:
             raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
+        for name, value in {"reset_num_timesteps": reset_num_timesteps, "progress_bar": progress_bar}.items():
+            FLAG.check(name, value)
+        count(1, none=", or None: no table").check("log_interval", log_interval)
         callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
-        if self.verbose:
+        if self.verbose and log_interval is not None:
             callbacks.append(TableCallback(log_interval))
         if self._words is not None and not self.timesteps:
             self._take_length(total_timesteps)

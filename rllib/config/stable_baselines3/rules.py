@@ -39,8 +39,8 @@ def _is_number(value) -> bool:
     return isinstance(value, Real) and not _is_flag(value) and math.isfinite(value)
 
 
-def _count(least: int, *, none: str = "") -> Rule:
-    """A whole number, also one that is written as 1e6."""
+def count(least: int, *, none: str = "") -> Rule:
+    """A whole number, also one that is written as 1e6; `none` says what None means, where it is a value."""
 
     def holds(value) -> bool:
         if value is None:
@@ -50,7 +50,8 @@ def _count(least: int, *, none: str = "") -> Rule:
     return Rule(holds, f"an integer >= {least}{none}")
 
 
-def _number(least: float = -math.inf) -> Rule:
+def number(least: float = -math.inf) -> Rule:
+    """A finite number."""
     bound = "" if least == -math.inf else f" >= {least:g}"
     return Rule(lambda value: _is_number(value) and value >= least, f"a number{bound}")
 
@@ -67,11 +68,11 @@ def _is_temperature(value) -> bool:
 
 def _is_frequency(value) -> bool:
     if isinstance(value, tuple | list):
-        return len(value) == 2 and _count(1).holds(value[0])
-    return _count(1).holds(value)
+        return len(value) == 2 and count(1).holds(value[0])
+    return count(1).holds(value)
 
 
-_FLAG = Rule(_is_flag, "True or False")
+FLAG = Rule(_is_flag, "True or False")
 _DICT = Rule(lambda value: value is None or isinstance(value, Mapping), "a dict, as in {'key': value}, or None")
 TEMPERATURE = Rule(
     _is_temperature,
@@ -80,20 +81,20 @@ TEMPERATURE = Rule(
 )
 
 RULES: Mapping[str, Rule] = {
-    "n_envs": _count(1),
-    "n_steps": _count(1),
-    "batch_size": _count(1),
-    "buffer_size": _count(1),
-    "gradient_steps": _count(-1),
+    "n_envs": count(1),
+    "n_steps": count(1),
+    "batch_size": count(1),
+    "buffer_size": count(1),
+    "gradient_steps": count(-1),
     "train_freq": Rule(_is_frequency, "a number of steps >= 1, or a pair like (1, 'episode')"),
-    "learning_starts": _count(0),
-    "sde_sample_freq": _count(-1),
-    "n_timesteps": _count(1),
-    "n_delta": _count(1),
-    "n_top": _count(1, none=", or None: all"),
-    "alive_bonus_offset": _number(),
-    "exploration_fraction": _number(0.0),
-    "noise_std": Rule(lambda value: value is None or _number(0.0).holds(value), "a number >= 0"),
+    "learning_starts": count(0),
+    "sde_sample_freq": count(-1),
+    "n_timesteps": count(1),
+    "n_delta": count(1),
+    "n_top": count(1, none=", or None: all"),
+    "alive_bonus_offset": number(),
+    "exploration_fraction": number(0.0),
+    "noise_std": Rule(lambda value: value is None or number(0.0).holds(value), "a number >= 0"),
     "noise_type": Rule(lambda value: value is None or isinstance(value, str), "a name, or None"),
     "action_noise": Rule(
         lambda value: value is None or hasattr(value, "_sigma"),
@@ -107,10 +108,10 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("policy_kwargs", "replay_buffer_kwargs"), _DICT),
     **dict.fromkeys(
         ("normalize_advantage", "use_sde", "use_sde_at_warmup", "use_rms_prop", "optimize_memory_usage", "zero_policy"),
-        _FLAG,
+        FLAG,
     ),
 }
 # Keys of policy_kwargs, and of normalize, that are True or False.
 FLAGS_WITHIN: Mapping[str, Rule] = dict.fromkeys(
-    ("ortho_init", "squash_output", "share_features_extractor", "with_bias", "norm_obs", "norm_reward"), _FLAG
+    ("ortho_init", "squash_output", "share_features_extractor", "with_bias", "norm_obs", "norm_reward"), FLAG
 )

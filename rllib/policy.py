@@ -546,12 +546,17 @@ class Policy:
         """Log-probabilities [N] of actions [N, *action_shape] for observations [N, *shape] as batches store them.
 
         Raises:
-            ValueError: for a policy with a memory, whose states they depend on, or one without probabilities.
+            ValueError: for a policy with a memory, whose states they depend on, or one without probabilities; for
+                another number of actions than observations.
         """
         if self.state_size or not self.distribution.has_log_prob:
             why = "has a memory, on whose states they depend" if self.state_size else "chooses by values"
             raise ValueError(f"log-probabilities cannot be computed from observations alone: this policy {why}")
         observations, actions = np.asarray(obs_batch), np.asarray(actions, self.action_dtype)
+        if len(actions) != len(observations):
+            raise ValueError(
+                f"{len(actions)} actions and {len(observations)} observations were given; give one for each"
+            )
         return self.log_prob(self.dist_inputs(observations), actions)
 
     def choose(

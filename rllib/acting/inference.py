@@ -198,6 +198,7 @@ class Acting:
         Raises:
             ValueError: as for `compute_single_action`, or for another number of states or starts than observations.
         """
+        _check_choice("deterministic", deterministic, (True, False))
         rows = inference_of(self).rows_of(observation)
         if rows is not None:
             return self._predicted_rows(rows, state, episode_start, explore=not deterministic, masks=action_masks)
@@ -253,6 +254,7 @@ class Acting:
             `full_fetch`, (actions, states, fetches): a state for each in the same form, and a dict of arrays with a row
             for each.
         """
+        _check_choice("explore", explore, (None, True, False))
         if policy_id is None and isinstance(observations, Mapping) and self._mapping is not None:
             inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_masks}
             return self._actions_by_agent(observations, state, inputs, explore=explore, full_fetch=full_fetch)
@@ -579,3 +581,9 @@ def _states(policy: Policy, memory: np.ndarray | None, count: int) -> list[list[
 def _described(state: Sequence[np.ndarray]) -> str:
     listed = [str(list(part.shape)) for part in state]
     return f"an array of shape {listed[0]}" if len(listed) == 1 else f"arrays of shapes {', '.join(listed)}"
+
+
+def _check_choice(name: str, value: Any, allowed: tuple) -> None:
+    """Raises a TypeError for a text, say, which would count as True."""
+    if value not in allowed:
+        raise TypeError(f"{name}={value!r:.80} must be {' or '.join(map(str, allowed))}")

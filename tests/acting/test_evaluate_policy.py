@@ -110,3 +110,28 @@ def test_what_it_makes_it_closes(algo):
     evaluate_policy(algo, Closes(), 1)
     evaluate_policy(algo, DummyVecEnv([Closes]), 1)
     assert len(closed) == 1
+
+
+@pytest.mark.parametrize("value", ["no", "False", 2, ()], ids=str)
+def test_a_choice_is_no_text(algo, value):
+    observation = np.ones(1, np.float32)
+    for call, name in [
+        (lambda: algo.predict(observation, deterministic=value), "deterministic"),
+        (lambda: algo.predict([observation] * 2, deterministic=value), "deterministic"),
+        (lambda: algo.compute_single_action(observation, explore=value), "explore"),
+        (lambda: algo.compute_actions([observation], explore=value), "explore"),
+        (lambda: evaluate_policy(algo, CountingEnv, 1, deterministic=value), "deterministic"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=f"{name}="):
+            call()
+
+
+def test_arguments_that_say_nothing_are_refused(algo):
+    for given in (None, 3, {}, {"policy": 3}):
+        with pytest.raises(ValueError, match="load_path_or_dict="):
+            algo.set_parameters(given)
+    for given in ("3", 1.5, True):
+        with pytest.raises(ValueError, match="num_episodes="):
+            algo.evaluate(given)
+    with pytest.raises(ValueError, match="1 actions and 2 observations"):
+        algo.get_policy().compute_log_likelihoods(np.zeros(1, int), np.ones((2, 1), np.float32))

@@ -963,6 +963,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Returns:
             the episode statistics of `train()`, of these episodes alone; estimates under "off_policy_estimator".
         """
+        if num_episodes is not None:
+            count(1).check("num_episodes", num_episodes)
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()
 

@@ -182,6 +182,11 @@ class StableBaselinesNames:
             given: Mapping[str, Mapping[str, Any]] = {name: policy.parameters() for name, policy in found.items()}
         else:
             found, given = {}, load_path_or_dict
+            if not isinstance(given, Mapping) or not given or not all(isinstance(x, Mapping) for x in given.values()):
+                raise ValueError(
+                    f"load_path_or_dict={given!r:.80} must be the path of a checkpoint, or a dict of parameters by "
+                    f"network, as get_parameters() returns it: its keys here are {', '.join(self.get_parameters())}."
+                )
         ids = {name: DEFAULT_POLICY if name == _ONLY and _ONLY not in self.policies else name for name in given}
         policies = {name: self._network(policy_id) for name, policy_id in ids.items()}
         for name, policy in found.items():

@@ -208,6 +208,10 @@ class ConfigObject(Settings):
         for line in self.without_effect(parts):
             aliases.tell_once(line, line, logging.WARNING)
 
+    def _given_name(self, name: str) -> str:
+        """The name under which a setting was given last, in any era; its own without another."""
+        return self._given_names.get(name, name)
+
     def _with_given_names(self, mistake: Mistake) -> Mistake:
         """The same mistake, with the other names under which its settings were given."""
         ways = itertools.chain(*mistake.remedies, *mistake.examples)

@@ -60,6 +60,21 @@ def test_slips_are_refused_where_an_object_or_a_class_is_given():
         config.build()
 
 
+@pytest.mark.parametrize("given", ["train_batch_size_per_learner", "train_batch_size"])
+@pytest.mark.parametrize("num_learners", [0, 1, 2])
+@pytest.mark.parametrize("learners_first", [False, True])
+def test_a_size_of_each_learner_is_told_where_there_are_several(given, num_learners, learners_first, caplog):
+    config = PPOConfig().environment("CartPole-v1")
+    size = 256 + 2 * num_learners + learners_first  # a notice is told once in a process
+    if learners_first:
+        config.learners(num_learners=num_learners).training(**{given: size})
+    else:
+        config.training(**{given: size}).learners(num_learners=num_learners)
+    config.validate()
+    is_told = f"train_batch_size={size * 2})" in caplog.text
+    assert is_told == (num_learners == 2 and given == "train_batch_size_per_learner")
+
+
 @pytest.mark.parametrize(
     ("config", "setting", "name", "key"),
     [

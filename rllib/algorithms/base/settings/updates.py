@@ -1,10 +1,12 @@
 """The settings of updates and of what computes them: the sections framework, training, resources and learners."""
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
+from rllib.config.aliases import tell_once
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
 from rllib.config.sections import Keys, Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
@@ -15,6 +17,8 @@ from rllib.schedules import Schedule
 
 # Default of settings that are dicts; every config gets a copy.
 _EMPTY: dict = {}
+# Ray's name of train_batch_size, which is of each learner there.
+_OF_EACH = "train_batch_size_per_learner"
 
 
 class UpdatesConfig(ConfigObject):
@@ -243,6 +247,13 @@ class UpdatesConfig(ConfigObject):
         """Each of `num_learners` takes a part of every minibatch: there are at least as many rows."""
         name = "sgd_minibatch_size" if "sgd_minibatch_size" in self.settings else "train_batch_size"
         rows = self[name]
+        if self.num_learners > 1 and self._given_name("train_batch_size") == _OF_EACH:
+            size, count = self.train_batch_size, self.num_learners
+            message = (
+                f"{_OF_EACH}={size} is train_batch_size={size} here, of num_learners={count} learners together; Ray's "
+                f"batch is {count} times as large. For that, use .training(train_batch_size={count * size})."
+            )
+            tell_once(message, message, logging.WARNING)
         if self.num_learners <= rows:
             return None
         return Mistake(

@@ -30,6 +30,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
+def refuse_slips(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises a TypeError for a keyword that is almost a known one; others, of other versions of a library, pass.
+
+    Args:
+        function: its name, for the message.
+        given: keywords that it does not have.
+        known: those that it has.
+    """
+    for name in given:
+        if near := nearest(name, known):
+            raise TypeError(f"{function} has no argument {name!r}. Did you mean {near[0]}?")
+
+
 def misspelt_override(owner: type, base: type, overridable: Iterable[str]) -> str | None:
     """A sentence on a method that was meant to override one of a base class, and has almost its name; or None.
 

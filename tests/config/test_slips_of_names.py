@@ -4,8 +4,9 @@ import pytest
 
 from rllib import DQNConfig, PPOConfig, SACConfig
 from rllib.callbacks.base import OVERRIDDEN, BaseCallback, callbacks_of
-from rllib.core import RLModuleSpec, TorchLearner, TorchRLModule
+from rllib.core import FlattenObservations, MeanStdFilter, MultiRLModuleSpec, RLModuleSpec, TorchLearner, TorchRLModule
 from rllib.core.learner.torch_learner import learner_problem
+from rllib.core.metrics.metrics_logger import _KEYWORDS, MetricsLogger
 from rllib.core.modules.rl_module import OVERRIDDEN as OF_MODULES
 from rllib.did_you_mean import misspelt_override
 from rllib.models.model_settings import ModelSettings
@@ -95,3 +96,26 @@ def test_two_names_of_one_key(config, setting, name, key):
     # Of two calls the later one counts, and what comes of them can be read again.
     later = config().training(**{setting: {name: 0.5}}).training(**{setting: {key: 0.25}})
     assert config.from_dict(later.to_dict())[setting] == later[setting]
+
+
+@pytest.mark.parametrize("name", [name for name in _KEYWORDS if name != "reduce"])
+def test_a_keyword_of_a_logged_value(name):
+    for slip in _slips(name):
+        with pytest.raises(TypeError, match=f"'{slip}'. Did you mean {name}"):
+            MetricsLogger().log_value("x", 1.0, **{slip: 3})
+    MetricsLogger().log_value("x", 1.0, throughput_ema_coeff=0.1, a_later_argument=3)
+
+
+@pytest.mark.parametrize(("piece", "name"), [(MeanStdFilter, "clip_by_value"), (FlattenObservations, "keys_to_remove")])
+def test_a_keyword_of_a_connector(piece, name):
+    for slip in _slips(name):
+        with pytest.raises(TypeError, match=f"'{slip}'. Did you mean {name}"):
+            piece(**{slip: 3})
+    with pytest.raises(ValueError, match="clip_by_value=-1"):
+        MeanStdFilter(clip_by_value=-1)
+
+
+@pytest.mark.parametrize("given", [[RLModuleSpec()], {"p0": TorchRLModule}, {"p0": None}, 3], ids=str)
+def test_descriptions_of_several_modules(given):
+    with pytest.raises(TypeError, match=r"rl_module_specs=.* must be a dict of policy id -> RLModuleSpec"):
+        PPOConfig().rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=given))

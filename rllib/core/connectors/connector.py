@@ -11,6 +11,7 @@ A connector belongs to one environment and is called for each of its observation
 the batch, or the newest observation of the episode (`set_observations`), which later pieces and steps then see.
 """
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from gymnasium import spaces
 
 from rllib.core.columns import Columns
+from rllib.did_you_mean import refuse_slips
 
 # Newest steps that an episode of a connector keeps.
 KEPT_STEPS = 1000
@@ -157,6 +159,7 @@ class ConnectorV2:
         input_action_space: spaces.Space | None = None,
         **kwargs: Any,
     ):
+        refuse_slips(type(self).__name__, kwargs, inspect.signature(type(self).__init__).parameters)
         self.input_observation_space, self.input_action_space = input_observation_space, input_action_space
         self.observation_space = self.action_space = None
         if input_observation_space is not None:

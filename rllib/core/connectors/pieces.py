@@ -224,6 +224,8 @@ class MeanStdFilter(ConnectorV2):
                 "always counts new ones in training: de_mean_to_zero, de_std_to_one and update_stats must be True. "
                 "Scale observations otherwise in a SingleAgentObservationPreprocessor."
             )
+        if clip_by_value is not None and not clip_by_value > 0:
+            raise ValueError(f"clip_by_value={clip_by_value!r} must be a number > 0, or None: unbounded")
         self.clip_by_value = clip_by_value
         super().__init__(input_observation_space, input_action_space, **kwargs)
 

@@ -13,12 +13,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rllib.core.metrics.stats import EMA_COEFF, KINDS, PERCENTILES, Reduction, Stats
+from rllib.did_you_mean import refuse_slips
 
 Key = str | tuple[str, ...]
 # (key, value, reduction) of one call of `log_value`.
 Call = tuple[tuple[str, ...], Any, Reduction]
 
 _DEFAULT: Any = object()
+
+
+_KEYWORDS = ("reduce", "window", "ema_coeff", "percentiles", "clear_on_reduce", "with_throughput")
+# Of some version of RLlib.
+_OF_RAY = frozenset({"throughput_ema_coeff", "reduce_per_index_on_aggregate"})
 
 
 class MetricsLogger:
@@ -69,9 +75,11 @@ class MetricsLogger:
 
         Raises:
             ValueError: for another `reduce`, or a window that is no positive integer.
+            TypeError: for a keyword that is almost one of these.
         """
         path = _path(key)
         if path not in self._stats:
+            refuse_slips("log_value", without_effect.keys() - _OF_RAY, _KEYWORDS)
             how = _reduction(reduce, window, ema_coeff, percentiles, clear_on_reduce, bool(with_throughput))
             self._stats[path] = Stats(how)
         stats = self._stats[path]

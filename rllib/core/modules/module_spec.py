@@ -129,4 +129,9 @@ class MultiRLModuleSpec:
                 f"rl_module_spec: load_state_path={self.load_state_path!r} cannot be used. Load weights after build(): "
                 "algo.set_weights({policy_id: weights})."
             )
+        if not isinstance(self._specs, Mapping) or not all(hasattr(each, "to_model") for each in self._specs.values()):
+            raise TypeError(
+                f"rl_module_specs={self._specs!r:.120} must be a dict of policy id -> RLModuleSpec, as in "
+                "{'p0': RLModuleSpec(module_class=MyModule)}."
+            )
         return {policy_id: spec.to_model() for policy_id, spec in self._specs.items()}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rllib.tune.running.actor import Definition, TrialActor
+from rllib.tune.trainables.checkpoint import temporary_directory
 from rllib.tune.trainables.session import TrialContext
 from tests.tune.climber import Climber
 
@@ -60,6 +61,17 @@ def test_a_trial_that_goes_well_answers_every_call(tmp_path):
     assert start()["pid"] and actor.step()[0]["height"] == 1.0
     assert actor.save(str(tmp_path / "checkpoint")) == str(tmp_path / "checkpoint")
     assert actor.reset({"rate": 2.0}, context, None, False) and actor.step()[0]["rate"] == 2.0
+
+
+@pytest.mark.parametrize("begins", ["start", "reset"])
+def test_a_process_that_begins_leaves_what_the_driver_writes(tmp_path, begins):
+    """The driver copies another trial's checkpoint there while the process starts."""
+    actor, start, context = started(tmp_path, {})
+    calls = {"start": start, "reset": lambda: actor.reset({"rate": 2.0}, context, None, False)}
+    if begins == "reset":
+        start()
+    draft = temporary_directory(tmp_path)
+    assert calls[begins]()["pid"] and draft.exists()
 
 
 class Notes(Climber):

@@ -77,6 +77,7 @@ class World:
 
     def on_Start(self, trial, restore):
         assert trial.trial_id not in self.calls, "a trial has one process"
+        assert not self.trials.takeovers.is_to_come(trial), "it would run on with its own state"
         self.calls[trial.trial_id] = [("start", ())]
         name = restore.rsplit("/", 1)[-1] if restore else None
         self.iterations[trial.trial_id] = self.saved[trial.trial_id][name] if name else 0
@@ -527,6 +528,25 @@ def test_a_takeover_waits_until_the_trial_itself_is_saved():
     assert [c.name[:13] for c in other.checkpoints] == ["checkpoint_00", "checkpoint_of"], "the newest is the other's"
 
 
+def test_a_waiting_trial_starts_when_its_takeover_is_done():
+    def on_result(runner, trial, result):
+        if trial.index == 0:
+            return "PAUSE"
+        runner.exploit(runner.trials[0], trial, {"a": "new"})
+        return "CONTINUE"
+
+    world, waiting, source = two_trials((3, 0), scheduler=Commands(on_result))
+    while waiting.status != PAUSED:
+        world.answer(waiting)
+    world.answer(source), world.answer(source)
+    world.tick()
+    assert waiting.status == PAUSED and world.trials.waiting_trials() == [], "its source is still being saved"
+    while waiting.config != {"a": "new"}:
+        world.answer(source)
+    world.tick()
+    assert waiting.status == RUNNING and world.iterations[waiting.trial_id] == source.checkpoint.iteration
+
+
 def test_a_trial_that_cannot_take_over_goes_on():
     scheduler = exploits(lambda trial, at: trial.index == 1 and at == 2)
     world, _, other = two_trials((3, 3), scheduler=scheduler, is_function=True)
@@ -600,6 +620,7 @@ class Erratic(TrialScheduler):
 
     def on_trial_result(self, runner, trial, result):
         other = self.rng.choice(runner.trials)
+        waiting = runner.waiting_trials()
         command = self.rng.random()
         if command < 0.05:
             runner.stop_trial(other)
@@ -608,6 +629,8 @@ class Erratic(TrialScheduler):
         elif command < 0.35 and runner.saved_state(other) != {}:
             runner.exploit(trial, other, {"a": self.rng.random()})
             return self.NOOP
+        elif command < 0.45 and waiting and other not in waiting:  # as PBT with synch=True
+            runner.exploit(self.rng.choice(waiting), other, {"a": self.rng.random()})
         return self.rng.choices([self.CONTINUE, self.PAUSE, self.STOP], [0.8, 0.15, 0.05])[0]
 
     def on_trial_complete(self, runner, trial, result):
@@ -625,7 +648,7 @@ def check(world):
     assert set(world.calls) == set(state.running), "processes are those of the running trials"
     for trial_id, running in state.running.items():
         assert [what for what, _ in world.calls[trial_id]] == list(running.calls), "both sides agree on the calls"
-        assert running.calls or running.takeovers, "a process that nobody calls would hang for ever"
+        assert running.calls or state.takeovers.is_to_come(running.trial), "nobody calls it: it would hang for ever"
     used = sum(running.trial.resources.total()["CPU"] for running in state.running.values())
     assert state.used["CPU"] == used <= state.total["CPU"]
     for trial in state.trials:

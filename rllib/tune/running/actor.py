@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rllib.storage.signatures import join_run
 from rllib.tune.trainables import session
-from rllib.tune.trainables.checkpoint import remove_temporaries
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 from runtime.util.closing import ClosingActor, ends_early
@@ -71,7 +70,6 @@ class TrialActor(ClosingActor):
             join_run(definition.run_key)
             for entry in definition.registered:
                 entry.register()
-        remove_temporaries(context.trial_dir)
         self._moves = definition.chdir_to_trial_dir and not self._shares_process
         self._enter(context)
         self._trainable = definition.trainable_class(config, context)

@@ -1,6 +1,7 @@
 """Checkpoints of the trials of an experiment: when they are due, which are kept, and takeovers (PBT)."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +66,9 @@ class Takeover(NamedTuple):
 class Takeovers:
     """Takeovers of an experiment: each waits until neither of its two trials is being saved.
 
+    Until it is carried out or called off, its trial does not start, and a running one does not step: the results of its
+    own state would follow those that the scheduler has seen, and come a second time from the state taken over.
+
     Args:
         running: trial id -> trial that has a process; kept up to date by the caller.
         is_function: whether the trainable is a function, which saves its own checkpoints.
@@ -81,6 +85,7 @@ class Takeovers:
     ):
         self._running, self._is_function, self._do, self._warn_once = running, is_function, do, warn_once
         self._waiting: dict[str, list[Takeover]] = {}  # id of a trial that is being saved -> what waits for it
+        self._to_come: Counter[str] = Counter()  # trial id -> takeovers that are neither carried out nor called off
 
     def state_of(self, source: Trial) -> Mapping[str, float] | None:
         """Numbers of the state that a takeover from this trial would copy (see `Runner.saved_state`)."""
@@ -95,14 +100,21 @@ class Takeovers:
     def begin(self, takeover: Takeover) -> None:
         """Saves the source, if it runs and has news, and takes its checkpoint over when that is done."""
         trial, source, config, _ = takeover
-        if running := self._running.get(trial.trial_id):
-            running.takeovers += 1
+        self._to_come[trial.trial_id] += 1
         saves = self._running.get(source.trial_id)
         if saves and saves.ending is None and not (source.is_saved or self._is_function or saves.is_saving):
             saves.save()
         if self._is_saving(source) or self._is_saving(trial):
             self._do(instructions.Record(exploit_record(trial, source, config)))
         self._carry_out(takeover._replace(is_live=saves is not None and saves.ending is None))
+
+    def is_to_come(self, trial: Trial) -> bool:
+        """Whether the trial is to take over the state of another one."""
+        return self._to_come[trial.trial_id] > 0
+
+    def adopted(self, trial: Trial) -> None:
+        """A takeover has been carried out."""
+        self._to_come[trial.trial_id] -= 1
 
     def release(self, trial: Trial) -> None:
         """Carries out takeovers that have waited for this trial to be saved, or to end."""
@@ -134,7 +146,7 @@ class Takeovers:
             logger.info("%s has ended before %s could take over its state, and continues with its own", source, trial)
         else:
             self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could continue from")
-        if running := self._running.get(trial.trial_id):
-            running.takeovers -= 1
-            if running.ending is None and not running.calls:
-                running.ask("step")
+        self._to_come[trial.trial_id] -= 1
+        running = self._running.get(trial.trial_id)
+        if running and running.ending is None and not running.calls:
+            running.ask("step")

@@ -25,6 +25,7 @@ from rllib.tune.experiment.trial import Trial
 from rllib.tune.running import instructions
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.trials import Trials
+from rllib.tune.trainables.checkpoint import remove_temporaries
 from runtime.errors import RuntimeFailure
 
 # Longest time in seconds between two looks at clocks (reports, time limits, Ctrl-C).
@@ -156,6 +157,7 @@ class TrialRunner:
     # ------------------------------------------------------------------ instructions
 
     def _start(self, trial: Trial, restore: str | None) -> None:
+        remove_temporaries(trial.logdir)  # here: a process that starts would remove what the driver is copying
         self._files[trial.trial_id] = ResultFiles(Path(trial.logdir))
         self._pool.start(trial, restore)
 

@@ -24,7 +24,6 @@ class RunningTrial:
         patience_s: seconds that it may take to end.
         deadline_s: end of these seconds, counted from the beginning of the experiment; None: not known yet.
         is_restored: whether its process begins from a checkpoint.
-        takeovers: number of takeovers of other trials' checkpoints that are to come (running/checkpoints.py).
     """
 
     trial: Trial
@@ -35,7 +34,6 @@ class RunningTrial:
     patience_s: float = CLOSE_S
     deadline_s: float | None = None
     is_restored: bool = False
-    takeovers: int = 0
 
     def ask(self, what: str, *arguments) -> None:
         """Calls a method of the process (running/actor.py)."""

@@ -71,6 +71,7 @@ class Trials:
         running: trial id -> trial that has a process.
         used: resource -> quantity that running trials hold.
         verdicts: decisions of searcher and scheduler.
+        takeovers: of other trials' states (running/checkpoints.py).
         first_failed: the first trial that has failed for good.
         is_over: whether nothing runs, and no trial is to come.
     """
@@ -98,7 +99,7 @@ class Trials:
         self._dirnames: set[str] = set()
         self._interrupted: list[Trial] = []  # by the end of an earlier driver; they start before all others
         self._checkpoints = Checkpoints(spec.checkpoints, self._do)
-        self._takeovers = Takeovers(self.running, is_function, self._do, self._warn_once)
+        self.takeovers = Takeovers(self.running, is_function, self._do, self._warn_once)
         self._exhausted = False  # the searcher suggests no more
         self._is_closing = False  # nothing starts any more
         self._has_started = False  # a trial, since this driver began
@@ -509,7 +510,7 @@ class Trials:
             self._complete(running, "the scheduler")
         elif decision == "PAUSE":
             self.pause_trial(trial)
-        elif not running.takeovers:
+        elif not self.takeovers.is_to_come(trial):
             if self._checkpoints.is_due(trial) and not running.is_saving:
                 running.save()
             if "step" not in running.calls:
@@ -518,7 +519,7 @@ class Trials:
     def _on_save(self, running: RunningTrial, path: str) -> None:
         self._checkpoints.take(running.trial, path)
         self._do(instructions.CallHook("on_trial_save", running.trial))
-        self._takeovers.release(running.trial)
+        self.takeovers.release(running.trial)
 
     def _on_export(self, running: RunningTrial, written: Mapping[str, str]) -> None:
         logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
@@ -581,11 +582,11 @@ class Trials:
         trial.status = status
         self.waiting[trial.trial_id] = trial
         self._record(status_record(trial))
-        self._takeovers.release(trial)
+        self.takeovers.release(trial)
 
     def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
         self.record_end(trial, status, reason)
-        self._takeovers.release(trial)
+        self.takeovers.release(trial)
         self.verdicts.end(self, trial)
         self._do(instructions.CallHook("on_trial_error" if status == ERROR else "on_trial_complete", trial))
         if status != ERROR:
@@ -645,7 +646,7 @@ class Trials:
         return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
 
     def waiting_trials(self) -> list[Trial]:
-        return list(self.waiting.values())
+        return [trial for trial in self.waiting.values() if not self.takeovers.is_to_come(trial)]
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         self._do(instructions.WriteText(name, text, append))
@@ -666,17 +667,17 @@ class Trials:
             self._end(running, TERMINATED, "the scheduler", save=self._checkpoints.at_end)
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
-        return self._takeovers.state_of(trial)
+        return self.takeovers.state_of(trial)
 
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
-        self._takeovers.begin(Takeover(trial, source, config))
+        self.takeovers.begin(Takeover(trial, source, config))
 
     def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
         """A checkpoint of another trial has been copied into the trial's directory; the trial continues from it."""
+        self.takeovers.adopted(trial)
         self._checkpoints.add(trial, checkpoint)
         self._configure(trial, config, checkpoint.iteration)
         self.verdicts.adopted(self, trial, checkpoint.iteration)
-        if running := self.running.get(trial.trial_id):
-            running.takeovers -= 1
-            if running.ending is None:
-                self._end(running, PENDING, None)
+        running = self.running.get(trial.trial_id)
+        if running and running.ending is None:
+            self._end(running, PENDING, None)

@@ -24,7 +24,10 @@ class Runner(Protocol):
     trials: list
 
     def waiting_trials(self) -> list:
-        """Trials that are PENDING or PAUSED, the one that has waited longest first."""
+        """Trials that are PENDING or PAUSED and may start, the one that has waited longest first.
+
+        One that is to take over a state that is still being saved is left out.
+        """
 
     def has_resources_for(self, trial) -> bool:
         """Whether the trial could start at once."""

@@ -24,6 +24,8 @@ SEARCH_KEYS = (
     "max_concurrent_trials", "keep_checkpoints_num", "checkpoint_score_attr", "resources_per_trial",
 )  # fmt: skip
 
+# Keys that are mappings, with an example. The command line is merged over them, and would replace anything else.
+_MAPPINGS = {"config": "{lr: 1e-3}", "search": "{lr: log:1e-5:1e-2}", "stop": "{return: 475}"}
 _RAYS = {"run": "algorithm", "num_samples": "trials"}
 # Keys of Ray's release tests that have no meaning here.
 _IGNORED = ("pass_criteria",)
@@ -102,6 +104,9 @@ def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
     """Renames Ray's keys to ours, and drops keys without a meaning here."""
     refuse_unknown(keys, dict.fromkeys([*RunSpec.__struct_fields__, *SEARCH_KEYS, *_IGNORED]), where)
     ours = {_RAYS.get(key, key): value for key, value in keys.items() if key not in _IGNORED}
+    for key, example in _MAPPINGS.items():
+        if ours.get(key) is not None and not isinstance(ours[key], dict):
+            raise ValueError(f"{where}: {key} must be a mapping, as in {key}: {example}, but got {ours[key]!r:.60}")
     if isinstance(ours.get("config"), dict):
         ours["config"] = _with_table(ours["config"])
     if isinstance(ours.get("external"), str):

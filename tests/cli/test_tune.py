@@ -370,6 +370,25 @@ def test_of_several_experiments_none_runs_if_one_is_wrong(tmp_path, command, con
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize("value", ["5", "[1]", "lr"])
+@pytest.mark.parametrize("key", ["config", "search", "stop"])
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_what_must_be_a_mapping_in_a_file_is_not_passed_over(tmp_path, command, key, value):
+    (tmp_path / "x.yaml").write_text(f"algorithm: PPO\nenv: CartPole-v1\n{key}: {value}\n")
+    found = CliRunner().invoke(rllib_command, [command, "-f", str(tmp_path / "x.yaml"), "lr=1e-3"])
+    assert found.exit_code == 2 and f"{key} must be a mapping, as in {key}: {{" in found.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("key, given, message", [
+    ("scheduler", "{name: asha, maxt: 4}", "scheduler 'asha' has no argument 'maxt'. Did you mean max_t?"),
+    ("search_alg", "{name: random, seeds: 4}", "searcher 'random' has no argument 'seeds'. It has: points_to_"),
+])  # fmt: skip
+def test_a_misspelt_argument_of_a_scheduler_or_searcher_is_refused_with_the_nearest(tmp_path, key, given, message):
+    (tmp_path / "x.yaml").write_text(f"algorithm: PPO\nenv: CartPole-v1\n{key}: {given}\n")
+    found = CliRunner().invoke(rllib_command, ["tune", "-f", str(tmp_path / "x.yaml")])
+    assert found.exit_code == 2 and message in found.output.replace("\n", " ")
+
+
 def test_known_keys_are_listed_once(tmp_path):
     (tmp_path / "x.yaml").write_text("{zzz: 1}")
     with pytest.raises(ValueError, match="Known are: ") as caught:

@@ -118,12 +118,20 @@ def made_by_name(
 
     Raises:
         ValueError: if the name is unknown, with the known ones.
+        TypeError: if it has no such argument, with those that it has.
     """
     if name not in makers:
         hint = did_you_mean(name, makers)
         raise ValueError(f"There is no {kind} {name!r}.{hint} There are: {', '.join(makers)}.")
     maker = makers[name]
-    seeds = [key for key in _SEEDS if default_seed is not None and key in inspect.signature(maker).parameters]
+    parameters = inspect.signature(maker).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for argument in arguments:
+        if argument not in parameters and not takes_any:
+            hint = did_you_mean(argument, parameters)
+            has = f"It has: {', '.join(parameters)}." if parameters else "It has none."
+            raise TypeError(f"The {kind} {name!r} has no argument {argument!r}.{hint} {has}")
+    seeds = [key for key in _SEEDS if default_seed is not None and key in parameters]
     return maker(**{**dict.fromkeys(seeds, default_seed), **arguments})
 
 

@@ -49,6 +49,11 @@ SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
         (reports, {"config": {"a": 1}, "resume": "YES"}, ValueError, r"resume must be one of.*'YES'"),
         (reports, {"config": {"a": 1}, "name": "../elsewhere"}, ValueError, r"'\.\./elsewhere' would lie outside of"),
         (reports, {"config": {"a": 1}, "name": "/root/elsewhere"}, ValueError, r"'/root/elsewhere' would lie outside"),
+        (reports, {"config": {"a": 1}, "stop": lambda result: True}, TypeError, r"trial_id and result.*\(result\)"),
+        (reports, {"config": {"a": 1}, "stop": [dict, lambda: 1]}, TypeError, r"trial_id and result"),
+        (reports, {"config": {"a": 1}, "callbacks": [3]}, TypeError, r"list of objects.*3, which has no setup"),
+        (reports, {"config": {"a": 1}, "callbacks": tune.Callback()}, TypeError, r"list of objects.*Callback object"),
+        (reports, {"config": {"a": 1}, "callbacks": [tune.Callback]}, TypeError, r"the class Callback. Use Callback\("),
         (reports, {"config": {"a": 1}, "metrics": "loss"}, TypeError, r"'metrics'.*Did you mean metric"),
     ],
 )  # fmt: skip

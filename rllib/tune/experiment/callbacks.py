@@ -1,6 +1,7 @@
 """Hooks of an experiment, which run in the driver, and the object that calls them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from rllib.tune.experiment.trial import Trial
@@ -44,6 +45,21 @@ class Callback:
 
     def on_experiment_end(self, trials: list, **info) -> None:
         """The experiment has ended: no trial runs any more."""
+
+
+_HOOKS = [name for name in vars(Callback) if not name.startswith("_")]
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raises TypeError for anything but a list of objects that have all hooks of a Callback."""
+    rule = "callbacks must be a list of objects of classes derived from tune.Callback"
+    if not isinstance(callbacks, (list, tuple, NoneType)):
+        raise TypeError(f"{rule}, but got {callbacks!r:.80}")
+    for callback in callbacks or ():
+        if isinstance(callback, type):
+            raise TypeError(f"{rule}, but got the class {callback.__name__}. Use {callback.__name__}(...).")
+        if lacking := [hook for hook in _HOOKS if not callable(getattr(callback, hook, None))]:
+            raise TypeError(f"{rule}, but got {callback!r:.80}, which has no {lacking[0]}")
 
 
 class LoggerCallback(Callback):

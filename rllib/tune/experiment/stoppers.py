@@ -5,11 +5,13 @@ tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
 tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(600)))
 """
 
+import inspect
 import math
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -140,6 +142,15 @@ class FunctionStopper(Stopper):
     def __init__(self, function: Callable[[str, Mapping], bool]):
         if not callable(function):
             raise TypeError(f"stop needs a function of trial_id and result, but got {function!r}")
+        with suppress(ValueError):  # of some builtins the arguments are not known
+            signature = inspect.signature(function)
+            try:
+                signature.bind("trial_id", {})
+            except TypeError:
+                raise TypeError(
+                    f"stop needs a function of trial_id and result, two arguments, but {self._name_of(function)} has "
+                    f"{signature}"
+                ) from None
         self._function = function
 
     def __call__(self, trial_id, result) -> bool:
@@ -149,7 +160,11 @@ class FunctionStopper(Stopper):
         return hasattr(self._function, "stop_all") and bool(self._function.stop_all())
 
     def __str__(self):
-        return getattr(self._function, "__name__", type(self._function).__name__)
+        return self._name_of(self._function)
+
+    @staticmethod
+    def _name_of(function: Callable) -> str:
+        return getattr(function, "__name__", type(function).__name__)
 
 
 class MaximumIterationStopper(Stopper):

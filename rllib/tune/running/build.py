@@ -18,7 +18,7 @@ from rllib.runs.entries import settings_by_path
 from rllib.storage.foreign_files import inside
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, seconds
-from rllib.tune.experiment.callbacks import Callbacks
+from rllib.tune.experiment.callbacks import Callbacks, check_callbacks
 from rllib.tune.experiment.directory import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback
@@ -218,6 +218,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     checked_objective(spec.metric, spec.mode)
+    check_callbacks(spec.callbacks)
     check("restore", spec.restore, not spec.restore or local_path(spec.restore).exists(), "a path that exists")
     is_remote = spec.local_dir is not None and is_url(place_of(spec.local_dir))
     check("local_dir", spec.local_dir, not is_remote, "a directory of this machine; storage_path takes URLs")

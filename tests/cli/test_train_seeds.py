@@ -174,6 +174,16 @@ def test_the_name_of_an_earlier_folder_is_refused_with_how_to_resume_it(rllib_co
         assert fixed.exit_code == 2 and f"leave out {flag}\n" in fixed.stderr
 
 
+@pytest.mark.parametrize("wrong", ["lrr=1", "lr=-1", "num_sgd_iter=0"])
+@pytest.mark.parametrize("stop", [(), ("--stop", "iterations=9")])
+def test_a_wrong_setting_is_refused_whether_or_not_a_seed_continues(rllib_command, stand_in, tmp_path, wrong, stop):
+    assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
+    settings = (tmp_path / "results/all/settings.yaml").read_bytes()
+    result = rllib_command("train", "--resume", "results/all", wrong, *stop)
+    assert result.exit_code == 2 and wrong.partition("=")[0] in result.stderr
+    assert (tmp_path / "results/all/settings.yaml").read_bytes() == settings
+
+
 def test_a_damaged_folder_is_a_mistake(rllib_command, tmp_path):
     (tmp_path / "seeds.json").write_text('{"seeds": 3}')
     result = rllib_command("train", "--resume", ".")

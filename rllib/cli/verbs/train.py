@@ -388,11 +388,17 @@ def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], 
             {"config": changed, "stop": stop},
             "--resume",
         )
+        names = get_algorithm_config(spec.algorithm).update_from_dict(changed).places(changed)
     arguments = seed_training.repeated_arguments(click.get_current_context())
     try:
-        need = _need(get_algorithm_config(spec.algorithm).update_from_dict(spec.config))
+        config = get_algorithm_config(spec.algorithm).update_from_dict(spec.config)
+        need = _need(config)
     except (TypeError, ValueError):  # objects of a program, which are in checkpoints
         need = {"cpu": 1, "gpu": 0}
+    else:
+        with user_input():
+            if mistakes := [mistake for mistake in config.mistakes() if not names.keys().isdisjoint(mistake.names)]:
+                raise config.error(*mistakes)
     seed_training.resume_seeds(folder, spec, need, arguments, folders, quiet)
 
 

@@ -26,6 +26,7 @@ from rllib.runs.safe_files import numbered, remove_whole, write_whole
 from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint, remove_abandoned
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
 from rllib.storage.local_path import local_path
+from rllib.tune.experiment.directory import JOURNALS
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,14 @@ class RunDirectory:
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
             if path.is_dir() and (path.parent / SPEC).is_file():
                 hint = f". It is in the run {path.parent}, which --resume continues from its newest checkpoint"
+            for experiment in (path, path.parent):
+                if any(experiment.glob(JOURNALS)):
+                    what = "an experiment" if experiment == path else "a trial of an experiment"
+                    elsewhere = experiment.parent.resolve() != results.resolve()
+                    place = f" --results-dir {shlex.quote(str(experiment.parent))}" if elsewhere else ""
+                    command = f"rllib tune --name {shlex.quote(experiment.name)} --resume{place}"
+                    hint = f". It is {what}, which continues by {command}"
+                    break
             if command := import_command(path):
                 hint = f". Import it first: {command}"
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")

@@ -115,6 +115,8 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
         (["nowhere"], "nowhere is not the directory of a run of rllib train: it has no run.json"),
         (["."], "it has no run.json. Runs in it: empty, other, run"),
         (["run/checkpoint_000003"], "It is in the run run, which --resume continues from its newest checkpoint"),
+        (["search"], "It is an experiment, which continues by rllib tune --name search --resume --results-dir ."),
+        (["search/trial"], "It is a trial of an experiment, which continues by rllib tune --name search --resume"),
         (["empty"], "empty has no checkpoint to continue from"),
         (["run", "DQN"], "continues with the same algorithm and environment; leave out DQN"),
         (["run", "--seed", "3"], "continues with what the run was started with; leave out --seed"),
@@ -135,6 +137,8 @@ def test_mistakes_are_one_message(rllib_command, behaviour, tmp_path, arguments,
         (tmp_path / name / "run.json").write_text(text)
         if name != "empty":
             (tmp_path / name / "checkpoint_000003").mkdir()
+    (tmp_path / "search/trial").mkdir(parents=True)
+    (tmp_path / "search/experiment_state-2026-01-01_00-00-00.json").touch()
     result = rllib_command("train", "--resume", *arguments)
     assert result.exit_code == 2, result.output
     assert message in result.output and "Traceback" not in result.output

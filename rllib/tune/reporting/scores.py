@@ -121,8 +121,9 @@ def _by_task(directory: Path) -> dict[str, list[Run]]:
         raise ValueError(f"No run in {directory} has a result yet")
     for task, runs in by_task.items():
         if different := varying(runs):
+            on = f" on {task}" if task else ""
             raise ValueError(
-                f"{directory} holds runs on {task} that differ in {', '.join(different[:3])}, and a method's runs "
+                f"{directory} holds runs{on} that differ in {', '.join(different[:3])}, and a method's runs "
                 "differ in their seed alone. Name a directory for each of them."
             )
     return dict(sorted(by_task.items()))

@@ -1,11 +1,16 @@
 """Data of a trial, while it runs and when it has ended."""
 
 import gc
+import itertools
 import math
 import pickle
 import tracemalloc
 
+import pytest
+
 from rllib.tune.experiment.trial import MetricAnalysis, Trial
+
+VALUES = (-2.0, 5.0, math.inf, -math.inf, math.nan)
 
 
 def analysis_of(*values, key="loss"):
@@ -19,6 +24,15 @@ def test_statistics():
     stats = analysis_of(*range(1, 13), math.nan).stats["loss"]
     assert (stats["max"], stats["min"], stats["avg"]) == (12, 1, 6.5) and math.isnan(stats["last"])
     assert (stats["last-5-avg"], stats["last-10-avg"]) == (10, 7.5)
+
+
+@pytest.mark.parametrize("values", list(itertools.product(VALUES, repeat=4)))
+def test_every_average_is_the_sum_of_the_numbers_by_their_count(values):
+    stats, numbers = analysis_of(*values).stats["loss"], [value for value in values if not math.isnan(value)]
+    mean = sum(numbers) / len(numbers) if numbers else math.nan
+    assert [stats["avg"], stats["last-5-avg"]] == pytest.approx([mean] * 2, nan_ok=True)
+    if numbers:
+        assert (stats["min"], stats["max"]) == (min(numbers), max(numbers))
 
 
 def test_settling_changes_no_statistic():

@@ -70,7 +70,9 @@ class MetricAnalysis:
                 recent = self._recent[key] = deque(maxlen=10)
             else:
                 stats["max"], stats["min"] = max(stats["max"], value), min(stats["min"], value)
-                stats["avg"] += (value - stats["avg"]) / count
+                mean = stats["avg"]
+                are_finite = math.isfinite(value) and math.isfinite(mean)
+                stats["avg"] += (value - mean) / count if are_finite else value  # inf - inf would be NaN
                 recent = self._recent[key]
             recent.append(value)
             last = list(recent)

@@ -328,7 +328,7 @@ def _workers(result: Mapping) -> str:
 
 def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str:
     """Draws the values in at most `width` characters, each the mean of an equal number of consecutive values."""
-    if not values:
+    if not values or width < 1:
         return ""
     count = min(width, len(values))
     edges = [round(index * len(values) / count) for index in range(count + 1)]

@@ -461,6 +461,20 @@ def test_the_panel_fits_terminals_of_every_width(width):
     assert (directory in lines[-1]) == (width >= 84)
 
 
+@pytest.mark.parametrize("goal", ["", "training_iteration >= 20", "training_iteration >= 20 or time_total_s >= 3"])
+@pytest.mark.parametrize("large", [{}, {"timesteps_total": 123_456_789, "episode_reward_mean": -1_234_567.8}])
+def test_a_terminal_that_is_too_narrow_for_the_panel_ends_no_run(goal, large):
+    for width in range(1, 40):
+        display = PanelDisplay(Console(file=io.StringIO(), color_system=None, width=width, height=5))
+        display.start("PPO on CartPole-v1", goal, "results/run")
+        algorithm = FakeAlgorithm(FakeConfig({}))
+        for progress in (0.0, 1.0):
+            display.on_result({**algorithm.train(), **large}, progress)
+            assert max(map(len, shown_at(width, display))) <= width
+        display.note("a worker died")
+        display.close()
+
+
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width):
     display = PanelDisplay()

@@ -248,6 +248,17 @@ def test_a_seed_keeps_to_its_cores(tmp_path):
     assert (tmp_path / "log").read_text().strip() == str(sorted(cores))
 
 
+@pytest.mark.parametrize("width", range(1, 60, 4))
+def test_the_panel_is_drawn_in_a_narrow_terminal(width):
+    runs = [SeedRun(seed, Path(), [], Path(), State.RUNNING) for seed in range(3)]
+    runs[0].result = {"training_iteration": 7, "timesteps_total": 4000, "time_total_s": 3.0, "episode_reward_mean": 2.5}
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    panel = SeedPanel(runs, "PPO on CartPole-v1", "results/all", lambda run: 0.5, console)
+    panel.note("Each seed saves.")
+    panel.close()
+    assert console.file.getvalue()
+
+
 def test_the_panel_has_a_row_for_each_seed():
     runs = [SeedRun(seed, Path(), [], Path()) for seed in range(3)]
     runs[0].state = State.RUNNING

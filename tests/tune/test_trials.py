@@ -104,10 +104,14 @@ class World:
         self.texts[name] = self.texts.get(name, "") * append + text
 
     def on_RollBack(self, trial):
-        last = trial.checkpoint.iteration if trial.checkpoint else 0
-        kept = [r for r in self.files.get(trial.trial_id, []) if r["training_iteration"] <= last]
-        self.files[trial.trial_id] = kept
-        self.trials.rolled_back(trial, kept, list(trial.checkpoints))
+        results, found = self.files.get(trial.trial_id, []), list(trial.checkpoints)
+        for name, iteration in self.saved.get(trial.trial_id, {}).items():
+            is_known = name in {checkpoint.name for checkpoint in found} or (trial.trial_id, name) in self.removed
+            if not is_known and results and iteration <= results[-1]["training_iteration"]:
+                found.append(TrialCheckpoint(name, iteration))
+        last = found[-1].iteration if found else 0
+        self.files[trial.trial_id] = kept = [r for r in results if r["training_iteration"] <= last]
+        self.trials.rolled_back(trial, kept, found)
 
     def on_Adopt(self, trial, source, config):
         checkpoint = source.checkpoint
@@ -136,18 +140,25 @@ class World:
             iteration = self.iterations[trial.trial_id]
             answer = {"training_iteration": iteration, "score": iteration * (1 + trial.index), **metrics}, None
         elif what == "save":
-            name = arguments[0].rsplit("/", 1)[-1]
-            saved = self.saved.setdefault(trial.trial_id, {})
-            name = name if name not in saved else f"{name}_{len(saved)}"
-            saved[name] = self.iterations[trial.trial_id]
-            answer = f"{trial.logdir}/{name}"
+            answer = f"{trial.logdir}/{self.write(trial, arguments)}"
         elif what == "export":
             answer = {}
         self.happened(self.trials.answered, trial, answer)
         return what
 
-    def fail(self, trial):
-        """The process of a trial dies."""
+    def write(self, trial, arguments):
+        """The process of a trial writes a checkpoint; returns its name."""
+        name = arguments[0].rsplit("/", 1)[-1]
+        saved = self.saved.setdefault(trial.trial_id, {})
+        name = name if name not in saved else f"{name}_{len(saved)}"
+        saved[name] = self.iterations[trial.trial_id]
+        return name
+
+    def fail(self, trial, has_written=False):
+        """The process of a trial dies; `has_written`: in answering that it has written a checkpoint, if it was to."""
+        for what, arguments in self.calls[trial.trial_id][:1]:
+            if has_written and what == "save":
+                self.write(trial, arguments)
         self.happened(self.trials.failed, trial, RuntimeError("died"), "RuntimeError: died")
 
     def run(self, steps=10_000, choose=lambda running: running[0]):
@@ -691,7 +702,7 @@ def test_whatever_happens_nothing_is_lost_and_all_ends(seed):
             break
         busy = [running.trial for running in world.trials.running.values() if world.calls[running.trial.trial_id]]
         if busy and rng.random() < 0.08:
-            world.fail(rng.choice(busy))
+            world.fail(rng.choice(busy), has_written=rng.random() < 0.5)
         elif busy and rng.random() < 0.9:
             world.answer(rng.choice(busy), **({"done": True} if rng.random() < 0.02 else {}))
         check(world)

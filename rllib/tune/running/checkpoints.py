@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +48,21 @@ class Checkpoints:
             trial.checkpoints.remove(old)
             self._do(instructions.Record(removed_record(trial, old)))
             self._do(instructions.Remove(trial, old))
+
+    def go_back(self, trial: Trial, results: Sequence[Mapping], found: list[TrialCheckpoint]) -> None:
+        """Takes the trial back to the results and checkpoints that its files have; the journal has the same then.
+
+        A process, or the driver, may have died between the writing of a checkpoint and its record. Without a record it
+        would count as newer than all others, also than a state that the trial takes over later.
+        """
+        known, there = ({each.name for each in checkpoints} for checkpoints in (trial.checkpoints, found))
+        for checkpoint in trial.checkpoints:
+            if checkpoint.name not in there:
+                self._do(instructions.Record(removed_record(trial, checkpoint)))
+        for checkpoint in found:
+            if checkpoint.name not in known:
+                self._do(instructions.Record(checkpoint_record(trial, checkpoint)))
+        trial.go_back(results, found)
 
 
 class Takeover(NamedTuple):

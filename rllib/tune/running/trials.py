@@ -154,7 +154,7 @@ class Trials:
                 trial.resources, trial.exception = made.resources, made.exception
             problem = self._fit(trial)
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
-            trial.go_back(*left)
+            self._checkpoints.go_back(trial, *left)
             self.waiting[trial.trial_id] = trial
             self.verdicts.rolled_back(trial)
             if problem is not None:
@@ -418,7 +418,7 @@ class Trials:
             results: its remaining results, the oldest first.
             checkpoints: its remaining checkpoints, the oldest first.
         """
-        trial.go_back(results, checkpoints)
+        self._checkpoints.go_back(trial, results, checkpoints)
         self.verdicts.rolled_back(trial)
         if running := self.running.get(trial.trial_id):
             self._launch(running)

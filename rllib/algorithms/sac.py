@@ -26,7 +26,9 @@ layers of 512: `n_critics=5, q_model_config={"fcnet_hiddens": [512, 512, 512]}`.
 With `cost_limit` it is SAC-Lagrangian: a further critic learns the value of costs, of which the actor's loss has the
 multiple that keeps an episode's cost at the limit (families/constrained.py, losses/lagrangian/sac.py).
 
-Losses are in losses/sac.py and losses/sac_variants/tqc.py, replay and updates in families/off_policy_actor_critic.py.
+Losses are in losses/sac.py and losses/sac_variants/tqc.py. When updates are due, and which rows of the replay they get,
+is in families/off_policy.py (`learn`, `update`); one update of critics and actor in families/off_policy_actor_critic.py
+(`learn_from`); the step of alpha follows it here, in `SACTrainee.learn_from`.
 """
 
 import dataclasses

@@ -41,7 +41,8 @@ def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0, 
     Args:
         seed: the run's seed.
         stream: one of the constants above.
-        index: index of the environment, counted over all workers; for streams of processes, of the worker.
+        index: number of what draws: an environment, counted over all workers; a worker for streams of processes; a
+            policy for those of weights, learners and replays; a fragment where tensors are sampled.
         incarnation: the worker's (see `incarnation`); a new one begins fresh episodes and repeats none.
         more: further parts of the key, where these two do not tell the streams of one purpose apart.
     """

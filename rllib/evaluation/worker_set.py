@@ -170,7 +170,10 @@ class WorkerSet(AskedWorkers):
     # ------------------------------------------------------------------ sampling
 
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment from every worker, sampled by these policies, in the order of the workers."""
+        """One fragment from every worker that is not left out, sampled by these policies, in the order of the workers.
+
+        A worker that dies meanwhile is replaced, and its successor samples the fragment (runtime/util/fleet.py).
+        """
         if self._local is not None:
             self._local.load_snapshots(snapshots)
             return [self._local.sample()]

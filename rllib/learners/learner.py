@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
-
-if TYPE_CHECKING:
-    pass
 
 KINDS = ("auto", "numpy", "torch")
 # Rows that an error names, of a batch without a finite gradient.
@@ -481,10 +477,10 @@ def make_learner(
     if kind == "numpy" and not closed_form:
         what = f"device={device!r}"
         if not has_gradient:
-            what = "a network with convolutions" if policy.spec.torso else "a network or a distribution of your own"
+            what = "a network with convolutions" if policy.spec.torso else "a network or a distribution without one"
         what = what if whole else "a module or a loss without a closed form"
         raise Unfit(
-            f"learner='numpy' trains fully connected networks on the CPU, not {what}.",
+            f"learner='numpy' computes gradients in closed form on the CPU, not those of {what}.",
             "Use learner='torch' or 'auto'.",
             {"learner": "auto"},
             {"learner": "torch"},

@@ -11,7 +11,7 @@ import numpy as np
 
 from rllib.losses.loss import (
     ActorCriticLoss,
-    masked_gradient,
+    gradient_of_steps,
     mean_over_steps,
     torch_explained_variance,
     value_loss_of_steps,
@@ -86,7 +86,7 @@ def appo_gradient(
 
     entropy = float(np.dot(weight, new.entropy()))
     kl = float(np.dot(weight, new.kl_from(minibatch[TARGET_DIST_INPUTS])))
-    d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, kl_coeff, steps, weight)
+    d_dist_inputs = gradient_of_steps(new, d_log_prob, -entropy_coeff, kl_coeff, steps, weight)
 
     vf_loss, d_values, explained = value_loss_of_steps(values, targets, weight, vf_loss_coeff)
     statistics = [

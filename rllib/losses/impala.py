@@ -8,7 +8,7 @@ import numpy as np
 
 from rllib.losses.loss import (
     ActorCriticLoss,
-    masked_gradient,
+    gradient_of_steps,
     mean_over_steps,
     torch_explained_variance,
     value_loss_of_steps,
@@ -66,7 +66,7 @@ def impala_gradient(
     d_log_prob = -weight * advantages
 
     entropy = float(np.dot(weight, new.entropy()))
-    d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, 0.0, steps, weight)
+    d_dist_inputs = gradient_of_steps(new, d_log_prob, -entropy_coeff, 0.0, steps, weight)
 
     vf_loss, d_values, explained = value_loss_of_steps(values, targets, weight, vf_loss_coeff)
     statistics = [

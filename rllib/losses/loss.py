@@ -194,6 +194,7 @@ def torch_explained_variance(values, targets, mean):
 
 
 # ---------------------------------------------------------------------- rows in sequences, of which some are no steps
+# (loss_mask, which is no mask of actions)
 
 
 def mean_over_steps(mask):
@@ -202,7 +203,7 @@ def mean_over_steps(mask):
     return lambda column: (weight * column).sum()
 
 
-def masked_gradient(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
+def gradient_of_steps(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
     """Gradient of sum(d_log_prob * log_prob) + weighted means of entropy and KL, zero in rows that are no steps."""
     scale = float(weight.max())
     gradient = new.gradient(d_log_prob, entropy_weight * scale, kl_weight * scale)

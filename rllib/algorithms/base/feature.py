@@ -9,6 +9,9 @@ from rllib.sample_batch import MultiAgentBatch, SampleBatch
 class Feature:
     """An optional part of a run, which an algorithm names in `make_features`. This one does nothing.
 
+    It sees fragments that are finished. What changes rewards or adds columns is a postprocess
+    (`Algorithm.make_postprocess`), and what changes the loss an auxiliary loss (`auxiliary_losses`).
+
     No name of a feature is that of a number of trainees, and none of its statistics that of one of the policies'.
     """
 

@@ -59,7 +59,8 @@ class Trainee:
     """A policy in training.
 
     A subclass makes its parts in `__init__`, and those that need the columns of batches in `prepare`. Parts with arrays
-    that checkpoints hold are entries of `saved`; single numbers are those of `numbers` and `set_numbers`.
+    that checkpoints hold are entries of `saved`; single numbers are those of `numbers` and `set_numbers`. A replay,
+    which is saved only if that is asked for, is in `OffPolicyTrainee.get_state`.
 
     Args:
         algorithm: the run.

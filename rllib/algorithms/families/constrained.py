@@ -11,6 +11,9 @@ part alone, the default, is gradient ascent projected onto lambda >= 0. Departur
 softplus of a parameter that Adam moves, which is never zero, so that costs count even below the limit; and they
 standardise the advantages of rewards before costs are subtracted. Here it is done afterwards, so the multiplier is a
 price in the units of the task: rewards for a unit of cost.
+
+For PPO and its kin workers compute advantages of costs (evaluation/postprocess/cost_advantages.py, attached by
+constrained_on_policy.py), and the driver subtracts them times the multiplier.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Self

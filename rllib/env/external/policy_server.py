@@ -1,6 +1,7 @@
 """A server of actions for loops in other processes.
 
-Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and are answered here:
+Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py). They are checked here and handed to the
+rollout worker (exchange.py), which chooses the actions (evaluation/external/worker.py):
 
 | request            | body                                                              | answer           |
 |--------------------|-------------------------------------------------------------------|------------------|

@@ -21,6 +21,7 @@ class ActionMapper:
     | MultiDiscrete  | 0 .. nvec - 1, int64                                     | start .. start + nvec - 1    |
     | MultiBinary    | 0, 1                                                     | 0, 1                         |
     | Box            | float32; where normalised, [-1, 1] spans low to high     | within [low, high], own dtype |
+    | Box, squashed  | float32, unbounded, before tanh (SquashedActionMapper)   | within [low, high], own dtype |
     | integer Box    | 0 .. high - low, int64 (IntegerBoxMapper)                | low .. high, own dtype       |
     | Tuple, Dict    | one row (StructuredActionMapper)                         | a tuple or dict              |
 

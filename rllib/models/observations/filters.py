@@ -1,8 +1,9 @@
 """Observation filters: part of a policy, applied once when observations are collected, never during an update.
 
-Each worker's filter normalises with the last statistics that it received, and counts new observations in a delta. The
-driver merges the deltas and sends the merged statistics to the workers. So nothing is counted twice, and all workers
-normalise alike within an iteration.
+Each worker's filter normalises with the last statistics that it received (`Lane.filtered`), and counts new observations
+in a delta. The driver merges the deltas (`Algorithm._take_in`), and the merged statistics go to the workers in the next
+`Snapshot`. So nothing is counted twice, and all workers normalise alike within an iteration. Where goals are chosen
+afterwards, fragments hold raw observations, which are filtered with their goals (postprocess/hindsight.py).
 """
 
 from collections.abc import Mapping, Sequence

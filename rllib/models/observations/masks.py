@@ -2,8 +2,10 @@
 
 A Dict observation with the key "action_mask" holds one number for each choice of an action, 0 where it is illegal. The
 mask is part of the network's function: the encoder puts it first into the inputs (encoders.py: MaskedEncoder), and a
-masked network writes LOWEST where a choice is illegal. So stored distribution inputs are masked, and losses, KL,
-entropies, ratios of probabilities and target networks hold without a line about masks (arXiv:2006.14171).
+masked network writes LOWEST where a choice is illegal (in torch: in_torch.py, MaskedModule). A mask that comes from
+infos or from a method becomes a part of the observation first (env/factories/masks.py). So stored distribution inputs
+are masked, and losses, KL, entropies, ratios of probabilities and target networks hold without a line about masks
+(arXiv:2006.14171).
 
 Masked inputs are replaced, not lowered by a constant: masking twice changes nothing, and nothing is NaN, since
 0 * LOWEST is 0. No gradient flows through them.

@@ -1,5 +1,8 @@
 """State machine of the trials of an experiment: events in, instructions out.
 
+`Trials._start_trials` decides which trial starts, and `Trials._on_step` which one stops: by the stop criterion first,
+then by searcher and scheduler (verdicts.py).
+
 It uses no process, file or clock. Each event is a method; the instructions that follow are collected, and handed over
 by `take()` in the order in which they are to be carried out: the journal has a record before anything follows from it.
 

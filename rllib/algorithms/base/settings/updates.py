@@ -45,7 +45,7 @@ class UpdatesConfig(ConfigObject):
             bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster", OfPolicy
         ] = True,
     ) -> Self:
-        """Library of networks. Plain ones run on numpy where it is faster: see .training(learner=...)."""
+        """Library of networks. Those with closed forms learn in numpy on a CPU: see .training(learner=...)."""
 
     @section
     def training(

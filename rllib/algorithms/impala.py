@@ -58,7 +58,9 @@ class IMPALAConfig(PolicyGradientConfig):
         train_batch_size: Annotated[int, "environment steps per update", at_least(1), OfPolicy] = 500,
         grad_clip=40.0,
         rmsprop_epsilon=2e-4,
-        vtrace: Annotated[bool, "correct for old weights; False: take the fragments as on-policy", OfPolicy] = True,
+        vtrace: Annotated[
+            bool, "correct for old weights; False: take the fragments as on-policy, with GAE", OfPolicy
+        ] = True,
         vtrace_clip_rho_threshold: Annotated[
             float, "rho_bar: clips the ratios that weight temporal differences", above(0), OfPolicy
         ] = 1.0,

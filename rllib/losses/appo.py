@@ -72,7 +72,7 @@ def appo_gradient(
     log_prob = new.log_prob(actions)
     target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
     log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
-    targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
+    targets, advantages = vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         advantages = standardized(advantages, weight, across)
 
@@ -130,7 +130,7 @@ def appo_loss(
     target_log_prob = distribution.torch_at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
     log_rho = target_log_prob - behaviour if vtrace else behaviour.new_zeros(behaviour.shape)
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
-    targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
+    targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         advantages = torch_standardized(advantages, mean, across)
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()

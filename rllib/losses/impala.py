@@ -45,7 +45,8 @@ def impala_gradient(
             loss_mask [R]; rows in sequences, see `vtrace.vtrace_of_rows`.
         vf_loss_coeff: weight of the value loss, half the mean squared error.
         entropy_coeff: weight of the entropy bonus.
-        vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn.
+        vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn, and
+            advantages for GAE's.
         standardize_advantages: give them mean 0 and standard deviation 1 over the steps of the minibatch.
         across: as for `returns.standardized`.
         trace: gamma and, where they differ from 1, clip_rho, clip_pg_rho and lambda_, as for `vtrace.vtrace_of_rows`.
@@ -58,7 +59,7 @@ def impala_gradient(
     new = distribution.at(dist_inputs)
     log_prob = new.log_prob(minibatch[ACTIONS])
     log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
-    targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
+    targets, advantages = vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         advantages = standardized(advantages, weight, across)
 
@@ -103,7 +104,7 @@ def impala_loss(
     log_rho = (log_prob - minibatch[ACTION_LOGP]).detach()
     if not vtrace:
         log_rho = log_rho.new_zeros(log_rho.shape)
-    targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
+    targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         advantages = torch_standardized(advantages, mean, across)
     policy_loss = -mean(log_prob * advantages)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from rllib.losses.returns import accumulated
+from rllib.losses.returns import accumulated, gae
 from rllib.sample_batch import LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
 
@@ -74,7 +74,8 @@ def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_r
     nothing.
 
     Args:
-        log_rho: [R] as for `vtrace`.
+        log_rho: [R] as for `vtrace`. None: the rows are taken as on-policy. Ratios are 1, whatever the clips, and
+            advantages are GAE's; those of V-trace with lambda_ < 1 bootstrap from the whole target that follows.
         values: [R] V(o), also of the rows to bootstrap from.
         minibatch: columns rewards, terminateds, truncateds, loss_mask, [R] each.
         gamma: discount per step.
@@ -84,14 +85,19 @@ def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_r
     Returns:
         targets, advantages: [R] each.
     """
-    steps, terminated = minibatch[LOSS_MASK], minibatch[TERMINATEDS]
+    steps, terminated, rewards = minibatch[LOSS_MASK], minibatch[TERMINATEDS], minibatch[REWARDS]
+    cut = terminated | minibatch[TRUNCATEDS] | ~shifted(steps)
+    if log_rho is None:
+        columns = rewards, values, shifted(values), terminated, cut
+        advantages, targets = gae(*(column[:, None] for column in columns), gamma, lambda_)
+        return targets[:, 0], advantages[:, 0]
     return vtrace(
         log_rho,
         np.where(terminated | ~steps, np.float32(0), np.float32(gamma)),
-        minibatch[REWARDS],
+        rewards,
         values,
         shifted(values),
-        terminated | minibatch[TRUNCATEDS] | ~shifted(steps),
+        cut,
         rho_bar=clip_rho,
         pg_rho_bar=clip_pg_rho,
         lambda_=lambda_,
@@ -107,15 +113,19 @@ def shifted(column: np.ndarray) -> np.ndarray:
 
 def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_rho=1.0, lambda_=1.0):
     """`vtrace_of_rows` with tensors for arrays; the results have no gradient."""
-    log_rho, values = log_rho.detach(), values.detach()
+    values = values.detach()
+    log_rho = None if log_rho is None else log_rho.detach()
     steps, terminated = minibatch[LOSS_MASK], minibatch[TERMINATEDS]
     rewards = minibatch[REWARDS]
     discounts = gamma * (steps & ~terminated)
     cut = terminated | minibatch[TRUNCATEDS] | ~_ahead(steps, 1)
     next_values = _ahead(values, 1)
     # Equation 1 and the advantage of section 4.2.
-    deltas = _torch_clipped_ratio(log_rho, clip_rho) * (rewards + discounts * next_values - values)
-    corrections, decays = deltas, discounts * lambda_ * _torch_clipped_ratio(log_rho, 1.0) * ~cut
+    deltas, decays = rewards + discounts * next_values - values, discounts * lambda_ * ~cut
+    if log_rho is not None:
+        deltas = _torch_clipped_ratio(log_rho, clip_rho) * deltas
+        decays = decays * _torch_clipped_ratio(log_rho, 1.0)
+    corrections = deltas
     # x_t = deltas_t + decays_t x_{t+1}, by doubling: after k rounds each row has summed up 2^k rows. R rows take
     # log2(R) rounds of operations on whole columns, where a loop over rows would launch R small kernels.
     reach = 1
@@ -123,6 +133,8 @@ def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, cli
         corrections = corrections + decays * _ahead(corrections, reach)
         decays = decays * _ahead(decays, reach)
         reach *= 2
+    if log_rho is None:
+        return values + corrections, corrections
     next_targets = next_values + _ahead(corrections, 1) * ~cut
     advantages = _torch_clipped_ratio(log_rho, clip_pg_rho) * (rewards + discounts * next_targets - values)
     return values + corrections, advantages

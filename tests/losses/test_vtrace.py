@@ -209,3 +209,19 @@ class TestRows:
         steps = minibatch[sb.LOSS_MASK]
         for ours, theirs in zip(expected, got):
             np.testing.assert_allclose(ours[steps], theirs.numpy()[steps], atol=2e-6)
+
+    @pytest.mark.parametrize("lambda_", [0.0, 0.6, 1.0])
+    def test_without_ratios_advantages_are_those_of_gae(self, lambda_):
+        """Whatever the clips, where there are no ratios to clip."""
+        _, values, minibatch = self.rows()
+        settings = {**self.SETTINGS, "lambda_": lambda_, "clip_rho": 0.5, "clip_pg_rho": 0.5}
+        columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
+        in_torch = torch_vtrace_of_rows(None, torch.from_numpy(values), columns, **settings)
+        for first, steps in ((0, 6), (7, 4), (12, 7)):
+            part, later = slice(first, first + steps), slice(first + 1, first + steps + 1)
+            given = minibatch[sb.REWARDS][part], values[part], values[later]
+            ends = minibatch[sb.TERMINATEDS][part], minibatch[sb.TRUNCATEDS][part]
+            advantages, targets = gae(*(column[:, None] for column in (*given, *ends)), 0.9, lambda_)
+            for got in (vtrace_of_rows(None, values, minibatch, **settings), in_torch):
+                np.testing.assert_allclose(got[0][part], targets[:, 0], atol=2e-6)
+                np.testing.assert_allclose(got[1][part], advantages[:, 0], atol=2e-6)

@@ -90,18 +90,19 @@ def test_rows_that_are_no_steps_do_not_count(loss, settings):
     assert not gradients[0][-5:].any() and not gradients[1][-5:].any()
 
 
-def test_impala_on_policy_is_the_actor_critic_gradient():
-    """With the weights that acted: -A log pi on GAE(1), and the squared error to GAE(1) plus the value."""
+@pytest.mark.parametrize(("vtrace", "lambda_"), [(True, 1.0), (False, 1.0), (False, 0.7), (False, 0.0)])
+def test_impala_on_policy_is_the_actor_critic_gradient(vtrace, lambda_):
+    """With the weights that acted: -A log pi on GAE, and the squared error to GAE plus the value."""
     distribution = Categorical(3)
     (dist_inputs, values), minibatch = make_rows(distribution, ((8, "truncated"), (8, "terminated")), moved=0.0)
-    settings = {"gamma": 0.95, "vf_loss_coeff": 0.5, "entropy_coeff": 0.02}
+    settings = {"gamma": 0.95, "lambda_": lambda_, "vtrace": vtrace, "vf_loss_coeff": 0.5, "entropy_coeff": 0.02}
     _, (d_dist_inputs, d_values) = IMPALA_LOSS.numpy(distribution, (dist_inputs, values), minibatch, **settings)
 
     steps = minibatch[sb.LOSS_MASK]
     columns = {name: column[steps] for name, column in minibatch.items()}
     in_time = [values[steps], values[1:][steps[:-1]], columns[sb.TERMINATEDS], columns[sb.TRUNCATEDS]]
     advantages, targets = gae(
-        columns[sb.REWARDS].reshape(2, 8).T, *(column.reshape(2, 8).T for column in in_time), 0.95, 1.0
+        columns[sb.REWARDS].reshape(2, 8).T, *(column.reshape(2, 8).T for column in in_time), 0.95, lambda_
     )
     # PPO's gradient at ratio 1 is that of -A log pi; its value loss has no factor 1/2.
     columns |= {

@@ -214,6 +214,41 @@ def test_log_probabilities_of_squashed_actions_are_those_of_their_policy(tmp_pat
     np.testing.assert_allclose(columns["action_logp"], expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("envs", [1, 3])
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("world", ["choices", "masked choices", "numbers"])
+def test_first_random_actions_have_the_probability_of_random_ones(tmp_path, world, mode, envs):
+    random, space = 30, {"choices": Discrete(4, start=1), "numbers": Box(-3, 5, (2,))}.get(world)
+    made = config(tmp_path, MaskedProbe if space is None else SampledEnv, SACConfig, envs=envs)
+    if space is not None:
+        made.environment(env_config={"space": Box(-1, 1, (2,)), "action_space": space})
+    made.rollouts(batch_mode=mode).training(lr=0.0, num_steps_sampled_before_learning_starts=1000)
+    made.exploration(exploration_config={"type": "StochasticSampling", "random_timesteps": random})
+    with made.build() as algorithm:
+        for _ in range(5):
+            algorithm.train()
+        policy = algorithm.policy
+    dataset = Dataset.from_path(tmp_path, action_space=space)
+    steps = recorded_steps(dataset, policy, made)
+    recorded_logs, own = (
+        steps.behavior_log_prob(),
+        TargetPolicy(policy).log_prob(steps.obs, steps.actions, steps.starts),
+    )
+    if world == "masked choices":
+        at_random = -np.log(dataset.columns["obs"][:, :3].sum(1))
+    else:
+        at_random = np.full(len(dataset), -np.log(4))
+    # Of which environment an episode is, files do not say: ids of one are apart by their number.
+    which = dataset.columns["eps_id"] % (1 << 32) % envs
+    number = np.zeros(len(dataset), int)
+    for env in range(envs):
+        number[which == env] = np.arange((which == env).sum())
+    is_random = number * envs < random
+    assert is_random.any() and not is_random.all()
+    assert np.abs(own - at_random)[is_random].max() > 0.01
+    np.testing.assert_allclose(recorded_logs, np.where(is_random, at_random, own), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("format_", ["npz", "json"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_a_policy_that_recorded_itself_has_ratios_of_one(tmp_path, format_, normalize):

@@ -16,6 +16,7 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
+from rllib.models.observations.masks import parts_of_mask
 from rllib.offline.records import T
 from rllib.offline.writing.metadata import ENVIRONMENT, HAS_NEXT, NORMALIZED
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED, RollingWriter
@@ -232,29 +233,52 @@ class StepRecorder:
         """Log-probabilities [T, N] of the actions when they were drawn; None where they are not known.
 
         They are of actions as they are written: within the bounds, where the environment's are clipped. Those of
-        squashed actions refer to [-1, 1]. Off-policy algorithms do not need them, so that they are computed here, by
-        the weights that acted.
+        squashed actions refer to [-1, 1]. The first steps of a run may be random, whatever the policy would do there.
         """
-        lane, policy = self._lane, self._lane.policy
+        lane = self._lane
         if not (lane.own.explore and lane.explorer.follows_policy):
             return None
-        if sb.ACTION_LOGP in fragment.columns:
-            return self._of_clipped(fragment)
+        has_them = sb.ACTION_LOGP in fragment.columns
+        log_probs = self._of_clipped(fragment) if has_them else self._of_squashed(fragment)
+        exploration = lane.explorer.exploration
+        if log_probs is None or not isinstance(exploration, StochasticSampling):
+            return log_probs
+        steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
+        count = int((steps < exploration.random_timesteps).sum())
+        if count:
+            log_probs = log_probs.copy()
+            log_probs[:count] = self._of_random(fragment.observations[:count])
+        return log_probs
+
+    def _of_squashed(self, fragment: Fragment) -> np.ndarray | None:
+        """Log-densities [T, N] in [-1, 1], by the weights that acted: off-policy algorithms do not need them.
+
+        None where they depend on more than the observation.
+        """
+        lane, policy = self._lane, self._lane.policy
         log_prob_of = policy.distribution.log_prob_of
         if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
             return None
-        exploration = lane.explorer.exploration
-        if not isinstance(exploration, StochasticSampling) or getattr(policy.spec, "state_dependent_noise", False):
+        has_own_noise = getattr(policy.spec, "state_dependent_noise", False)
+        if has_own_noise or not isinstance(lane.explorer.exploration, StochasticSampling):
             return None
-        shape, actions = (fragment.num_steps, fragment.num_envs), fragment[sb.ACTIONS]
+        actions = fragment[sb.ACTIONS]
         seen = fragment.observations[:-1].reshape(-1, *fragment.observations.shape[2:])
         inputs = policy.dist_inputs(seen)
         taken = lane.mapper.clipped(actions.reshape(len(inputs), *policy.action_shape))
-        log_probs = log_prob_of(inputs, taken.reshape(len(inputs), -1)).reshape(shape)
-        # The first steps of a run may be uniform in [-1, 1].
-        steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
-        log_probs[steps < exploration.random_timesteps] = -math.log(2) * math.prod(policy.action_shape)
-        return log_probs
+        return log_prob_of(inputs, taken.reshape(len(inputs), -1)).reshape(fragment.num_steps, fragment.num_envs)
+
+    def _of_random(self, observations: np.ndarray) -> np.ndarray | float:
+        """Log-probabilities [T, N] of uniformly random actions (RandomStartExplorer), by stored observations."""
+        policy = self._lane.policy
+        if not policy.distribution.choices:
+            return -math.log(2) * math.prod(policy.action_shape)
+        if not policy.is_masked:
+            return -sum(math.log(stop - start) for start, stop in policy.distribution.choices)
+        shape = observations.shape[:2]
+        legal = policy.spec.encoder.mask(observations.reshape(-1, *observations.shape[2:])) != 0
+        counts = [legal[:, columns].sum(-1) for columns, _ in parts_of_mask(policy.distribution)]
+        return -np.log(np.maximum(counts, 1)).sum(0).reshape(shape)  # none is legal where no step follows
 
     def _of_clipped(self, fragment: Fragment) -> np.ndarray:
         """The log-probabilities [T, N] of a fragment, computed anew where actions were clipped."""

@@ -545,19 +545,24 @@ class Policy:
     def compute_log_likelihoods(self, actions: Sequence | np.ndarray, obs_batch: Sequence | np.ndarray) -> np.ndarray:
         """Log-probabilities [N] of actions [N, *action_shape] for observations [N, *shape] as batches store them.
 
+        Of squashed actions they are densities in [-1, 1]; actions are those before tanh, as batches store them.
+
         Raises:
-            ValueError: for a policy with a memory, whose states they depend on, or one without probabilities; for
+            ValueError: for a policy with a memory, whose states they depend on, or one that draws no actions; for
                 another number of actions than observations.
         """
-        if self.state_size or not self.distribution.has_log_prob:
-            why = "has a memory, on whose states they depend" if self.state_size else "chooses by values"
+        distribution = self.distribution
+        density_of = distribution.log_prob_of
+        if self.state_size or not (distribution.has_log_prob or density_of):
+            of_values = "gives one action for each observation" if distribution.size else "chooses by values"
+            why = "has a memory, on whose states they depend" if self.state_size else of_values
             raise ValueError(f"log-probabilities cannot be computed from observations alone: this policy {why}")
         observations, actions = np.asarray(obs_batch), np.asarray(actions, self.action_dtype)
         if len(actions) != len(observations):
             raise ValueError(
                 f"{len(actions)} actions and {len(observations)} observations were given; give one for each"
             )
-        return self.log_prob(self.dist_inputs(observations), actions)
+        return (density_of or self.log_prob)(self.dist_inputs(observations), actions)
 
     def choose(
         self,

@@ -390,6 +390,12 @@ class SACTrainee(ActorCriticTrainee):
             return columns
         return (*columns, Column(self.config.episode_cost_column), Column(COST_DISCOUNTS))
 
+    @property
+    def discounts(self) -> dict[str, tuple[str, float]]:
+        if not self.config.limits_costs:
+            return super().discounts
+        return {**super().discounts, COST_DISCOUNTS: ("cost_gamma", self.config.get_cost_gamma())}
+
     # ------------------------------------------------------------------ updates
 
     def add_noise(self, batch: SampleBatch, rows: int) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib import Algorithm, DQNConfig, R2D2Config
+from rllib import Algorithm, ApexDQNConfig, DQNConfig, R2D2Config, SACConfig
 from rllib.config.conflicts import Unfit
 from rllib.storage.checkpoint import CheckpointError
 from tests.envs import ConstantReward, CountingEnv
@@ -107,6 +107,80 @@ def test_rows_of_more_steps_are_rows(tmp_path):
         algo.load_replay_buffer(path)
         discounts = algo.replay.sample(64, np.random.default_rng(0))["discounts"]
         assert np.isin(discounts.round(5), np.array([0, 0.99**3], np.float32).round(5)).all()
+
+
+SHARDS = {"num_replay_buffer_shards": 1, **rows()}
+
+
+def discounts(algo, column="discounts"):
+    """All saved discounts of a replay, of one shard or none."""
+    state = algo.replay.get_state()
+    return np.concatenate([state[name].ravel() for name in state if name.endswith(f"columns.{column}")])
+
+
+@pytest.mark.parametrize(("cls", "more"), [(DQNConfig, rows()), (R2D2Config, rows()), (ApexDQNConfig, SHARDS)])
+@pytest.mark.parametrize("by_checkpoint", [True, False])
+def test_rows_of_another_gamma(cls, more, by_checkpoint, tmp_path):
+    """Single steps are discounted anew: what is learned has one discount, whenever its rows were sampled."""
+    more = {"n_step": 1, "store_buffer_in_checkpoints": True, **more}
+    with build(cls, CountingEnv, gamma=0.9, **more) as saving:
+        saving.train()
+        path = saving.save(tmp_path / "run") if by_checkpoint else saving.save_replay_buffer(tmp_path / "rows")
+        before = discounts(saving)
+    assert set(before) == {np.float32(0), np.float32(0.9)}
+    with (
+        Algorithm.from_checkpoint(path, {"gamma": 0.5})
+        if by_checkpoint
+        else build(cls, CountingEnv, gamma=0.5, **more) as algo
+    ):
+        if not by_checkpoint:
+            algo.load_replay_buffer(path)
+        np.testing.assert_array_equal(discounts(algo), np.where(before > 0, np.float32(0.5), 0))
+        algo.train()
+        assert set(discounts(algo)) == {np.float32(0), np.float32(0.5)}
+
+
+@pytest.mark.parametrize("cls", [DQNConfig, R2D2Config])
+@pytest.mark.parametrize(
+    ("saved", "own"),
+    [({"gamma": 0.9, "n_step": 3}, {"gamma": 0.5, "n_step": 3}), ({"gamma": 0.9, "n_step": 3}, {"gamma": 0.5}),
+     ({"gamma": 0.0}, {"gamma": 0.5})],
+)  # fmt: skip
+def test_returns_of_another_gamma_are_refused(cls, saved, own, tmp_path):
+    """Their rewards are summed up already, or nothing says where the task ended."""
+    with build(cls, CountingEnv, store_buffer_in_checkpoints=True, **saved) as saving:
+        saving.train()
+        path, run = saving.save_replay_buffer(tmp_path / "rows"), saving.save(tmp_path / "run")
+        before = discounts(saving)
+    with build(cls, CountingEnv, **own) as algo:
+        with pytest.raises(Unfit, match=r"the saved replay has returns of gamma=") as failure:
+            algo.load_replay_buffer(path)
+        assert not len(algo.replay)
+    assert failure.value.mistake.remedies == ({"gamma": saved["gamma"]},)
+    with build(cls, CountingEnv, **own | {"gamma": saved["gamma"]}) as algo:
+        algo.load_replay_buffer(path)
+        np.testing.assert_array_equal(discounts(algo), before)
+    with pytest.raises(Unfit) as failure:
+        Algorithm.from_checkpoint(run, own)
+    for remedy, count in zip(failure.value.mistake.remedies, (len(before), 0), strict=True):
+        with Algorithm.from_checkpoint(run, own | remedy) as algo:
+            assert len(discounts(algo)) == count
+            algo.train()
+
+
+@pytest.mark.parametrize("before", [0.9, None])
+def test_costs_of_another_gamma(before, tmp_path):
+    """Rewards and costs have discounts of their own, or the same one."""
+    made = SACConfig().environment("rllib.env.tasks.with_costs.tolled_road:TolledRoad").rollouts(num_rollout_workers=0)
+    made.training(cost_limit=5.0, num_steps_sampled_before_learning_starts=200, model={"fcnet_hiddens": [4]})
+    made.reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0)
+    with made.copy(copy_frozen=False).training(gamma=0.8, cost_gamma=before).build() as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    with made.training(gamma=0.7, cost_gamma=0.6).build() as algo:
+        algo.load_replay_buffer(path)
+        assert set(discounts(algo)) <= {np.float32(0), np.float32(0.7)}
+        assert set(discounts(algo, "cost_discounts")) <= {np.float32(0), np.float32(0.6)}
 
 
 @pytest.mark.parametrize(("saved", "own"), [("own", "shared"), ("shared", "own"), ("own", ["first"])])

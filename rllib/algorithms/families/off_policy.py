@@ -365,13 +365,29 @@ class OffPolicyTrainee(Trainee):
             return []
         return self.replay.recorded if isinstance(self.replay, MixedReplay) else [self.replay]
 
+    @property
+    def discounts(self) -> dict[str, tuple[str, float]]:
+        """Columns of the replay that have powers of a discount, each with the setting and the discount per step."""
+        return {sb.DISCOUNTS: ("gamma", self.config.gamma)}
+
+    def rows_to_save(self) -> dict[str, np.ndarray]:
+        """The run's own rows for a file, with the discounts and the number of rewards that they were summed up by."""
+        by = {f"gamma.{column}": np.array(gamma) for column, (_, gamma) in self.discounts.items()}
+        return {**self.own_rows().get_state(), **by, "n_step": np.array(self.config.n_step)}
+
     def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The rows of a file, for `set_rows`.
 
         Raises:
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
         """
-        rows = rows_of_steps(saved, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
+        by = {name: saved[name] for name in saved if name == "n_step" or name.startswith("gamma.")}
+        rows = {name: column for name, column in saved.items() if name not in by}
+        rows = rows_of_steps(rows, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
+        for column, (setting, gamma) in self.discounts.items():
+            if (before := float(by.get(f"gamma.{column}", gamma))) != gamma:
+                named = [name for name in rows if name.endswith(f"columns.{column}")]  # also of a shard
+                rows |= {name: _by_discount(rows[name], setting, before, gamma, int(by["n_step"])) for name in named}
         self.own_rows().refuse_state(rows, self.config.capacity_for)
         return rows
 
@@ -492,7 +508,7 @@ class OffPolicyTrainee(Trainee):
         if not self.algorithm.config.store_buffer_in_checkpoints:
             return state
         if own is not None:
-            state[REPLAY_FILE] = own.get_state()
+            state[REPLAY_FILE] = self.rows_to_save()
         priorities = [part.get_priorities() for part in self.recorded_parts()]
         if any(priorities):
             state[PRIORITIES_FILE] = {
@@ -623,8 +639,8 @@ class OffPolicy(Algorithm):
 
         With `store_buffer_in_checkpoints=True` they are a part of each checkpoint.
         """
-        rows = {policy_id: trainee.own_rows() for policy_id, trainee in self.trainees.items()}
-        files = {_file_of(policy_id): own.get_state() for policy_id, own in rows.items() if own is not None}
+        with_rows = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+        files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in with_rows.items()}
         return write_checkpoint(Path(path), files)
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
@@ -662,3 +678,26 @@ class OffPolicy(Algorithm):
 def _file_of(policy_id: str) -> str:
     """Path of a policy's rows in what `save_replay_buffer` writes."""
     return REPLAY_FILE if policy_id == DEFAULT_POLICY else f"policies/{policy_id}/{REPLAY_FILE}"
+
+
+def _by_discount(discounts: np.ndarray, setting: str, before: float, gamma: float, n_step: int) -> np.ndarray:
+    """Saved discounts of rows, as they are with another discount per step.
+
+    Args:
+        discounts: of single steps; 0 where the task ended.
+        setting: that has the discount.
+        before, gamma: discount per step when they were saved, and now.
+        n_step: rewards that the rows sum up, at most.
+
+    Raises:
+        Unfit: (a ValueError) if they cannot be told: rewards are summed up with the one before, or it was 0.
+    """
+    going_on = discounts > 0
+    if n_step > 1 or not before or (discounts[going_on] != np.float32(before)).any():
+        raise Unfit(
+            f"the saved replay has returns of {setting}={before:g}, but the run has {setting}={gamma:g}.",
+            f"Use .training({setting}={before:g}), as they were saved with, or begin with an empty replay. Rows of "
+            "n_step=1 go on with another discount.",
+            {setting: before},
+        )
+    return np.where(going_on, np.float32(gamma), np.float32(0))

@@ -62,8 +62,16 @@ class Priorities:
         values = self.tree[rows]
         return rows, (values / values.min()) ** -beta
 
-    def load(self, values: np.ndarray, largest: float) -> None:
-        """Sets p of the first rows to these values [B], and of all others to 0."""
+    def load(self, values: np.ndarray, largest: float, alpha: float | None = None) -> None:
+        """Sets p of the first rows to these values [B], and of all others to 0.
+
+        Args:
+            values, largest: p of the rows, and the largest so far.
+            alpha: exponent that they have, if it is another one. Of 0 nothing is known but that rows can be drawn.
+        """
+        if alpha and alpha != self.alpha:
+            power = self.alpha / alpha
+            values, largest = np.where(values > 0, values**power, 0.0), largest**power
         # A new tree takes no memory for rows without priority.
         self.tree = SumTree(self.tree.capacity)
         self.tree.set_range(0, values)

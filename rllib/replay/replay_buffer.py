@@ -307,7 +307,7 @@ class ReplayBuffer:
         for name, column in self._columns.items():
             column[: len(state[f"columns.{name}"])] = state[f"columns.{name}"]
         if self._priorities is not None:
-            self._priorities.load(state["priorities"], float(state["largest_priority"]))
+            self._load_priorities(state)
         if self._stacks is not None:
             self._least[: len(state["least"])] = state["least"]
             self._stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
@@ -317,7 +317,11 @@ class ReplayBuffer:
         if self._priorities is None:
             return {}
         filled = min(self._added, self.capacity)
-        return {"priorities": self._priorities.tree[:filled], "largest_priority": np.array(self._priorities.largest)}
+        return {
+            "priorities": self._priorities.tree[:filled],
+            "largest_priority": np.array(self._priorities.largest),
+            "alpha": np.array(self._priorities.alpha),
+        }
 
     def set_priorities(self, state: Mapping[str, np.ndarray]) -> None:
         """Restores a state of `get_priorities`; of another number of rows, or {}, all rows begin anew, alike."""
@@ -325,11 +329,15 @@ class ReplayBuffer:
             return
         filled = min(self._added, self.capacity)
         if len(state.get("priorities", ())) == filled:
-            self._priorities.load(state["priorities"], float(state["largest_priority"]))
+            self._load_priorities(state)
             return
         values = np.ones(filled)
         values[np.arange(self._added - filled, self._oldest) % self.capacity] = 0  # they have lost their frames
         self._priorities.load(values, 1.0)
+
+    def _load_priorities(self, state: Mapping[str, np.ndarray]) -> None:
+        alpha = float(state["alpha"]) if "alpha" in state else None  # earlier states had the buffer's own
+        self._priorities.load(state["priorities"], float(state["largest_priority"]), alpha)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
         """Refuses a state that `set_state` cannot restore.

@@ -96,3 +96,11 @@ def test_weights_correct_the_mean():
     rows, weights = make(np.abs(values), 0.6, 1e-6).sample(200_000, rng, beta=1.0)
     assert abs(np.average(values[rows], weights=weights) - values.mean()) < 0.02
     assert abs(values[rows].mean() - values.mean()) > 0.1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 2.0])
+def test_dropped_rows_stay_so_with_another_exponent(alpha):
+    priorities = Priorities(4, alpha=alpha, epsilon=0.0)
+    priorities.load(np.array([4.0, 0, 9]), 16.0, alpha=1.0)
+    np.testing.assert_allclose(priorities.tree[:3], [4**alpha, 0, 9**alpha])
+    assert priorities.largest == pytest.approx(16**alpha)

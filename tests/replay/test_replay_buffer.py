@@ -69,6 +69,23 @@ def test_priorities_of_the_worker_count_from_the_start():
     np.testing.assert_allclose(weights, [1, 0.757858, 0.644394, 0.574349], atol=1e-6)
 
 
+@pytest.mark.parametrize("own", [0.0, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("saved", [0.3, 0.6, 1.0])
+@pytest.mark.parametrize("whole", [True, False])
+def test_saved_priorities_have_the_exponent_of_the_buffer(saved, own, whole):
+    """As if the TD errors had come to it; new rows get the largest priority."""
+    errors, buffers = rng().exponential(size=70), [prioritized(TABLE, 50, alpha=each) for each in (saved, own, own)]
+    for buffer in buffers[:2] if whole else buffers:
+        buffer.add(rows(0, 70), errors)
+        buffer.update_priorities(np.arange(60, 70), 3 * errors[:10])
+    first, expected, restored = buffers
+    state = {name: np.array(array) for name, array in first.get_state().items()}
+    restored.set_state(state) if whole else restored.set_priorities(first.get_priorities())
+    for buffer in (expected, restored):
+        buffer.add(rows(70, 5))
+    np.testing.assert_allclose(restored.get_state()["priorities"], expected.get_state()["priorities"], rtol=1e-9)
+
+
 def test_news_of_rows_that_are_gone_is_not_taken_for_those_in_their_place():
     replay = prioritized(TABLE, 4, alpha=1.0, epsilon=0.0)
     old = replay.add(rows(0, 4))

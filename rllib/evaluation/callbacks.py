@@ -108,7 +108,7 @@ class DefaultCallbacks:
 
         Args:
             worker: a rllib.evaluation.worker.Worker.
-            base_env: its environments (`get_sub_environments()`), a hooks.running_episode.BaseEnv.
+            base_env: its environments (`get_sub_environments()`), an episode_hooks.BaseEnv.
             policies: {"default_policy": policy}.
             env_index: of the environment within the worker.
             episode: the new RunningEpisode.

@@ -1,17 +1,19 @@
-"""Calls the user's hooks of single episodes, and collects the metrics that they report."""
+"""Calls the user's hooks of environments and episodes, and collects the metrics that they report."""
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext
+from rllib.env.streams.base import EnvironmentStream
 from rllib.evaluation.callbacks import DefaultCallbacks, hears, remembers_episodes
-from rllib.evaluation.hooks.running_episode import AGENT, BaseEnv, RememberedEpisode, RunningEpisode
 from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.running_episode import AGENT, AgentSlot, RunningEpisode
 from rllib.evaluation.worker import Worker
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
@@ -23,9 +25,50 @@ EPISODE_HOOKS = (
     "on_postprocess_trajectory",
 )
 
+# Rows of an agent in a fragment: its slot, its columns [R, ...], and which of their rows are transitions.
+Part = tuple[AgentSlot, Mapping[str, np.ndarray], Any]
 
-class EnvironmentHooks:
-    """Base of observers that call the user's callbacks for the environments of a worker.
+
+class BaseEnv:
+    """The environments of a worker, with the interface of RLlib's BaseEnv."""
+
+    def __init__(self, stream: EnvironmentStream):
+        self._stream = stream
+        self.num_envs = stream.num_envs
+        self.observation_space, self.action_space = stream.observation_space, stream.action_space
+
+    @property
+    def envs(self) -> list:
+        """The environments, without gymnasium's outermost standard wrappers."""
+        return self._stream.environments
+
+    def get_sub_environments(self, as_dict: bool = False) -> list | dict:
+        """`envs`, or index -> environment."""
+        return dict(enumerate(self.envs)) if as_dict else self.envs
+
+    get_unwrapped = get_sub_environments
+
+    @property
+    def vector_env(self) -> "BaseEnv":
+        """This object, which has `envs`."""
+        return self
+
+    @property
+    def unwrapped(self) -> "BaseEnv":
+        """This object, whose `envs` are not wrapped."""
+        return self
+
+    def try_render(self, env_id: int = 0):
+        """Result of the environment's render()."""
+        return self.envs[env_id].render()
+
+    def render(self):
+        """Result of the first environment's render()."""
+        return self.try_render()
+
+
+class EpisodeHooks:
+    """The events of a worker's environments and episodes as calls of the user's callbacks.
 
     Args:
         callbacks: the user's object.
@@ -34,50 +77,147 @@ class EnvironmentHooks:
 
     Attributes:
         follows_episodes: whether any hook of episodes is defined. If not, steps are not watched and cost nothing.
+        remembers: whether hooks read all steps of an episode.
     """
 
-    def __init__(self, callbacks: DefaultCallbacks, worker: Worker, in_evaluation: bool = False):
+    def __init__(self, callbacks: DefaultCallbacks, worker: Worker, *, in_evaluation: bool = False):
         self._callbacks, self._worker, self._in_evaluation = callbacks, worker, in_evaluation
         self._arguments = {"worker": worker, "base_env": BaseEnv(worker.stream), "policies": worker.policy_map}
         self._hears_steps = hears(callbacks, "on_episode_step")
-        self._hears_parts = hears(callbacks, "on_postprocess_trajectory")
+        self.hears_parts = hears(callbacks, "on_postprocess_trajectory")
         self.follows_episodes = any(hears(callbacks, hook) for hook in EPISODE_HOOKS)
+        self.remembers = remembers_episodes(callbacks)
+        self.start_over()
 
-    def report_environments(self) -> bool:
-        """Reports the environments that there are; returns whether later ones have to be reported as well."""
+    def start_over(self) -> None:
+        """Forgets the episodes that were not reported, and their rows."""
+        self._finished: list[tuple[RunningEpisode, Episode]] = []
+        self._parts: list[tuple[RunningEpisode, list[tuple[AgentSlot, int]]]] = []
+
+    # ------------------------------------------------------------------ environments
+
+    def report_environments(self, observer: Any) -> None:
+        """Reports the environments that there are; the stream tells the observer of later ones, if a hook wants it."""
         created = hears(self._callbacks, "on_environment_created")
         if not (self.follows_episodes or created or hears(self._callbacks, "on_sub_environment_created")):
-            return False
+            return
         if created:
-            self._all_made()
+            env, context = self._arguments["base_env"], self._context(0)
+            self._callbacks.on_environment_created(env_runner=self._worker, env=env, env_context=context)
         for index, env in enumerate(self._worker.stream.environments):
             self.environment_made(index, env)
-        return True
+        self._worker.stream.watch(observer)
 
     def environment_made(self, index: int, env) -> None:
         """Calls `on_sub_environment_created` for a new environment."""
         context = self._context(index)
         self._callbacks.on_sub_environment_created(worker=self._worker, sub_environment=env, env_context=context)
 
-    def _all_made(self) -> None:
-        """Calls `on_environment_created`, once for all environments of the worker."""
-        env, context = self._arguments["base_env"], self._context(0)
-        self._callbacks.on_environment_created(env_runner=self._worker, env=env, env_context=context)
-
     def _context(self, index: int) -> EnvContext:
         """The EnvContext that the environment with this index was made with."""
         settings, worker = self._worker.settings, self._worker
-        place = worker.worker_index, index, settings.num_workers, worker.stream.num_envs
-        return EnvContext(settings.env_config, *place, in_evaluation=self._in_evaluation)
+        position = worker.worker_index, index, settings.num_workers, worker.stream.num_envs
+        return EnvContext(settings.env_config, *position, in_evaluation=self._in_evaluation)
+
+    # ------------------------------------------------------------------ episodes
+
+    def created(self, episode: RunningEpisode) -> None:
+        """Calls `on_episode_created`: the environment is about to be reset."""
+        self._callbacks.on_episode_created(**self._arguments, env_index=episode.env_id, episode=episode)
+
+    def started(self, episode: RunningEpisode) -> None:
+        """Calls `on_episode_start`: the environment has been reset, and the episode knows the results."""
+        self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=episode.env_id)
+
+    def stepped(self, episode: RunningEpisode) -> None:
+        """Calls `on_episode_step`: the episode knows the step, and agents that have appeared have their slots."""
+        if self._hears_steps:
+            self._callbacks.on_episode_step(**self._arguments, episode=episode, env_index=episode.env_id)
+
+    def ended(self, episode: RunningEpisode, result: Episode | None = None) -> None:
+        """Calls `on_episode_end`; a reset, if there is one, follows.
+
+        Args:
+            episode: that is over.
+            result: the finished episode that `report` writes metrics into; None: the caller does.
+        """
+        self._note_part(episode)
+        if result is not None:
+            self._finished.append((episode, result))
+        self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=episode.env_id)
+
+    def failed(self, episode: RunningEpisode) -> None:
+        """Keeps the rows of a void episode, which are learned from."""
+        self._note_part(episode)
+
+    def report(self) -> None:
+        """Copies the metrics that hooks have reported into the episodes that have ended since the last call."""
+        finished, self._finished = self._finished, []
+        for episode, result in finished:
+            add_metrics(episode, result)
+
+    # ------------------------------------------------------------------ parts of episodes in full fragments
+
+    def _note_part(self, episode: RunningEpisode) -> None:
+        if self.hears_parts:
+            counts = [(slot, slot.num_rows - slot.first_row) for slot in episode.slots.values()]
+            part = [(slot, count) for slot, count in counts if count and slot.lane.records]
+            if part:
+                self._parts.append((episode, part))
+
+    def postprocess(self, fragments: Mapping[str, Fragment], running: Iterable[RunningEpisode]) -> None:
+        """Calls `on_postprocess_trajectory` for each agent's part of an episode in full fragments.
+
+        Args:
+            fragments: policy id -> its packed fragment, which gets the changes that the hook makes to the batches.
+            running: episodes that are cut by the fragment's end.
+        """
+        if not self.hears_parts:
+            return
+        for episode in running:
+            self._note_part(episode)
+        noted, self._parts = self._parts, []
+        rows_before: Counter[tuple[str, int]] = Counter()
+        known = self._worker.settings.policies
+        for episode, counts in noted:
+            parts = []
+            for slot, count in counts:
+                fragment, key = fragments[slot.policy_id], (slot.policy_id, slot.slot)
+                first = rows_before[key] + (0 if fragment.starts is None else int(fragment.starts[slot.slot]))
+                rows_before[key] += count
+                if slot.policy_id in known:  # else it was removed, and nothing learns from its rows
+                    columns = {name: column[:, slot.slot] for name, column in fragment.columns.items()}
+                    parts.append((slot, columns, slice(first, first + count)))
+            self.postprocess_parts(episode, parts)
+
+    def postprocess_parts(self, episode: RunningEpisode, parts: Sequence[Part]) -> None:
+        """Calls `on_postprocess_trajectory` for agents of an episode; their columns get the changes to the batches."""
+        policies, settings = self._worker.policy_map, self._worker.settings.policies
+        original_batches = {}
+        for slot, columns, rows in parts:
+            computed = {column.name for column in settings[slot.policy_id].postprocess.columns}
+            given = {name: column[rows].copy() for name, column in columns.items() if name not in computed}
+            original_batches[slot.agent] = slot.policy_id, policies[slot.policy_id], SampleBatch(given)
+        for slot, columns, rows in parts:
+            batch = SampleBatch({name: column[rows] for name, column in columns.items()})
+            self._callbacks.on_postprocess_trajectory(
+                worker=self._worker,
+                episode=episode,
+                agent_id=slot.agent,
+                policy_id=slot.policy_id,
+                policies=policies,
+                postprocessed_batch=batch,
+                original_batches=original_batches,
+            )
+            for name, column in columns.items():
+                column[rows] = batch[name]
 
 
-class EpisodeHooks(EnvironmentHooks):
-    """An observer of a stream's episodes that calls the user's callbacks.
+class StreamEpisodes:
+    """The episodes of environments with one agent, which their stream reports by index (EpisodeObserver), for hooks.
 
     Args:
-        callbacks: the user's object.
-        worker: argument of the hooks; its stream is watched if a hook needs that.
-        in_evaluation: value of in_evaluation in the EnvContext.
+        callbacks, worker, in_evaluation: as for EpisodeHooks; the worker's stream is watched if a hook needs that.
         first_env: index in the run of the worker's first environment.
         wants: (environment, length of the episode that it has just ended, or 0) -> whether hooks get the next episode.
     """
@@ -91,13 +231,12 @@ class EpisodeHooks(EnvironmentHooks):
         first_env: int = 0,
         wants: Callable[[int, int], bool] = lambda index, length: True,
     ):
-        super().__init__(callbacks, worker, in_evaluation)
-        self._wants, self._first_env = wants, first_env
-        self._episode_class = RememberedEpisode if remembers_episodes(callbacks) else RunningEpisode
+        self._hooks = hooks = EpisodeHooks(callbacks, worker, in_evaluation=in_evaluation)
+        self._worker, self._first_env, self._wants = worker, first_env, wants
+        self.follows_episodes, self.environment_made = hooks.follows_episodes, hooks.environment_made
         self._numbers = [itertools.count() for _ in range(worker.stream.num_envs)]
         self.start_over()
-        if self.report_environments():
-            worker.stream.watch(self)
+        hooks.report_environments(self)
 
     def start_over(self) -> None:
         """Forgets the running episodes, and the finished ones that were not reported."""
@@ -107,8 +246,8 @@ class EpisodeHooks(EnvironmentHooks):
         self._just_ended = [0] * count  # length of the episode that an environment has ended, until the next is created
 
     def _new_episode(self, index: int) -> RunningEpisode:
-        number = (self._first_env + index) << 32 | next(self._numbers[index])
-        return self._episode_class(self._worker, index, number)
+        number = next(self._numbers[index])
+        return RunningEpisode(self._worker, index, number, self._first_env, remembers=self._hooks.remembers)
 
     # ------------------------------------------------------------------ called by the stream
 
@@ -116,25 +255,23 @@ class EpisodeHooks(EnvironmentHooks):
         """Creates the episode of an environment that is about to be reset."""
         self._running[index] = None
         length, self._just_ended[index] = self._just_ended[index], 0
-        if not self.follows_episodes or not self._wants(index, length):
-            return
-        episode = self._running[index] = self._new_episode(index)
-        self._callbacks.on_episode_created(**self._arguments, env_index=index, episode=episode)
+        if self.follows_episodes and self._wants(index, length):
+            self._running[index] = self._new_episode(index)
+            self._hooks.created(self._running[index])
 
     def started(self, index: int, observation, info: dict) -> None:
         """Passes on the result of an environment's reset."""
         episode = self._running[index]
         if episode is not None:
-            episode.begin(observation, info)
-            self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=index)
+            episode.begin_alone(observation, info)
+            self._hooks.started(episode)
 
     def stepped(self, index: int, action, result: tuple) -> None:
         """Passes on the result of an environment's step."""
         episode = self._running[index]
         if episode is not None:
-            episode.stepped(action, result)
-            if self._hears_steps:
-                self._callbacks.on_episode_step(**self._arguments, episode=episode, env_index=index)
+            episode.stepped_alone(action, result)
+            self._hooks.stepped(episode)
 
     def ended(self, index: int) -> None:
         """Ends the episode of an environment, before its next one begins."""
@@ -146,7 +283,7 @@ class EpisodeHooks(EnvironmentHooks):
             if not (episode.game_goes_on or self._worker.stream.has_gaps):
                 self._just_ended[index] = episode.length
             self._finished[index].append(episode)
-            self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)
+            self._hooks.ended(episode)
 
     def failed(self, index: int) -> None:
         """Drops the episode of an environment that has raised."""
@@ -158,14 +295,13 @@ class EpisodeHooks(EnvironmentHooks):
 
     # ------------------------------------------------------------------ called by the worker
 
-    def postprocess(self, fragment: Fragment, computed: Sequence[str]) -> None:
+    def postprocess(self, fragment: Fragment) -> None:
         """Calls `on_postprocess_trajectory` for each part of an episode in a full fragment.
 
         Args:
             fragment: gets the changes that the hook makes to the batches.
-            computed: names of the columns that the algorithm has computed from the others.
         """
-        if not self._hears_parts:
+        if not self._hooks.hears_parts:
             return
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         for index in range(fragment.num_envs):
@@ -179,27 +315,16 @@ class EpisodeHooks(EnvironmentHooks):
                     # Steps of a void episode are learned from, but the episode is gone.
                     is_void = (t, index) in fragment.cuts
                     episode = self._new_episode(index) if is_void else next(episodes)
-                    self._postprocess(fragment, computed, index, slice(start, t + 1), episode)
+                    self._postprocess(fragment, index, slice(start, t + 1), episode)
                     start = t + 1
 
-    def _postprocess(self, fragment: Fragment, computed, index: int, steps: slice, episode) -> None:
-        valid = slice(None) if fragment.valid is None else fragment.valid[steps, index]
-        columns = {name: column[: fragment.num_steps][steps, index] for name, column in fragment.columns.items()}
-        batch = SampleBatch({name: column[valid] for name, column in columns.items()})
-        if not batch.count or episode is None:
+    def _postprocess(self, fragment: Fragment, index: int, steps: slice, episode: RunningEpisode | None) -> None:
+        rows = slice(None) if fragment.valid is None else fragment.valid[steps, index]
+        if episode is None or (fragment.valid is not None and not rows.any()):
             return
-        original = SampleBatch({name: column.copy() for name, column in batch.items() if name not in computed})
-        self._callbacks.on_postprocess_trajectory(
-            worker=self._worker,
-            episode=episode,
-            agent_id=AGENT,
-            policy_id=DEFAULT_POLICY,
-            policies=self._worker.policy_map,
-            postprocessed_batch=batch,
-            original_batches={AGENT: (DEFAULT_POLICY, self._worker.policy, original)},
-        )
-        for name, column in columns.items():
-            column[valid] = batch[name]
+        columns = {name: column[: fragment.num_steps][steps, index] for name, column in fragment.columns.items()}
+        slot = AgentSlot(AGENT, DEFAULT_POLICY, None, index)
+        self._hooks.postprocess_parts(episode, [(slot, columns, rows)])
 
     def report(self, episode: Episode, index: int) -> None:
         """Copies the metrics that hooks have reported into a finished episode.
@@ -212,12 +337,11 @@ class EpisodeHooks(EnvironmentHooks):
         while goes_on:
             running = self._finished[index].popleft()
             goes_on = running.game_goes_on
-            if running.is_faulty:
-                continue
-            add_metrics(running, episode)
+            if not running.is_faulty:
+                add_metrics(running, episode)
 
 
-def add_metrics(running, episode: Episode) -> None:
+def add_metrics(running: RunningEpisode, episode: Episode) -> None:
     """Adds what hooks have put into a running episode to the finished one, of which it is the whole or a life."""
     for name, value in running.custom_metrics.items():
         earlier = episode.custom_metrics.get(name)

@@ -14,7 +14,7 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
-from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
 from rllib.models.observations.masks import no_choice
@@ -141,7 +141,7 @@ class EvaluationWorker(Worker):
         self, budget: Budget, patience: Patience, indices: range, round_index: int, explore: bool
     ) -> list[Episode]:
         """Plays episodes in the environments of `stream`, whose indices in the run are given."""
-        hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True, first_env=indices[0], wants=budget.goes_on)
+        hooks = StreamEpisodes(self.callbacks, self, in_evaluation=True, first_env=indices[0], wants=budget.goes_on)
         rng = None
         if explore:
             rng = seeding.generator(self.settings.seed, seeding.EVALUATION_ACTIONS, self.worker_index, round_index)

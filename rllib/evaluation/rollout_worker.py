@@ -18,7 +18,7 @@ from rllib.env.streams.base import StepBuffers
 from rllib.env.traffic import Traffic
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
-from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.episode_ids import EpisodeIds
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.patience import Patience
@@ -133,7 +133,7 @@ class RolloutWorker(Worker):
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self.policy.observation_space = self.stream.observation_space
         self.policy.action_space = self.stream.action_space
-        self._hooks = EpisodeHooks(self.callbacks, self, first_env=first)
+        self._hooks = StreamEpisodes(self.callbacks, self, first_env=first)
         self.episodes = EpisodeTracker(settings.num_envs)
         self.lane = Lane(
             self.policy,
@@ -375,7 +375,7 @@ class RolloutWorker(Worker):
         self.lane.finish(fragment)
         if self.recorder is not None:
             self.recorder.write(fragment)
-        self._hooks.postprocess(fragment, [column.name for column in self.policy_settings.postprocess.columns])
+        self._hooks.postprocess(fragment)
 
     def _costs_of(self, fragment: Fragment) -> np.ndarray | None:
         """The costs [T, N] of a fragment, 0 in rows that are no steps; None where the environment gives none."""

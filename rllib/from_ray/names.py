@@ -205,7 +205,7 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.rllib.env.wrappers.pettingzoo_env": {"rllib.env": "PettingZooEnv ParallelPettingZooEnv"},
     "ray.rllib.env.wrappers.unity3d_env": {"rllib.env.engines.unity": "Unity3DEnv"},
     "ray.rllib.evaluation": {"rllib": "RolloutWorker SampleBatch MultiAgentBatch"},
-    "ray.rllib.evaluation.episode": {"rllib.evaluation.episode_hooks": "Episode=RunningEpisode"},
+    "ray.rllib.evaluation.episode": {"rllib.evaluation.running_episode": "Episode=RunningEpisode"},
     "ray.rllib.evaluation.rollout_worker": {"rllib": "RolloutWorker"},
     "ray.rllib.evaluation.sample_batch_builder": {"rllib.evaluation.sample_batch_builder": "SampleBatchBuilder"},
     "ray.rllib.evaluation.worker_set": {"rllib.evaluation.worker_set": "WorkerSet"},

@@ -30,13 +30,13 @@ from rllib.evaluation.external.worker import ExternalWorker
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent import lanes
 from rllib.evaluation.multi_agent.dense import DenseSteps
-from rllib.evaluation.multi_agent.episode import AgentEpisode
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess import advantages, cost_advantages, sequences, transitions
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.evaluation.running_episode import RunningEpisode
 from rllib.losses import vtrace
 from rllib.models.observations import filters
 from rllib.policy import Policy
@@ -272,7 +272,7 @@ def rewards_of_two_agents_swapped(store, slots):
     store(slots)
 
 
-@mutates(AgentEpisode, "policy_for", "policies")
+@mutates(RunningEpisode, "policy_for", "policies")
 def rows_of_an_agent_for_another_policy(choose, episode, agent):
     return {"even": "odd", "odd": "even"}[choose(episode, agent)] if agent == 2 else choose(episode, agent)
 
@@ -297,7 +297,7 @@ def late_reward_lost(add, seats, rewards):
 
 @mutates(EnvironmentSeats, "_add_rewards", "several agents")
 def reward_before_the_first_observation_lost(add, seats, rewards):
-    add(seats, {agent: reward for agent, reward in rewards.items() if agent in seats.episode.seats})
+    add(seats, {agent: reward for agent, reward in rewards.items() if agent in seats.episode.slots})
 
 
 @mutates(EnvironmentSeats, "_close_last", "several agents")

@@ -16,7 +16,7 @@ import numpy as np
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
-from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.evolution.noise_table import NoiseTable
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
@@ -100,7 +100,7 @@ class PerturbationWorker(Worker):
         except BaseException:
             self.stream.close()
             raise
-        self._hooks = EpisodeHooks(self.callbacks, self)
+        self._hooks = StreamEpisodes(self.callbacks, self)
 
     def play(self, trials: Sequence[Trial], snapshots: Snapshots) -> list[Outcome]:
         """One episode for each trial.

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.evaluation.multi_agent.episode import Seat
 from rllib.evaluation.multi_agent.lanes import Slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
+from rllib.evaluation.running_episode import AgentSlot
 
 
 class ExternalSeats(EnvironmentSeats):
@@ -64,7 +64,7 @@ class ExternalSeats(EnvironmentSeats):
         elif self._dropped:
             self._dropped.difference_update(seat.agent for seat in self._acting)
 
-    def _keeps(self, seat: Seat) -> bool:
+    def _keeps(self, seat: AgentSlot) -> bool:
         """Whether the open row of a seat is learned from when it closes."""
         return self.trains and not self.is_void and seat.agent not in self._dropped
 
@@ -95,7 +95,7 @@ class ExternalSeats(EnvironmentSeats):
         """Whether the rows of an only agent follow one another for as long as it acts: none is left out."""
         return len(self._acting) == 1 and self._acting[0].is_open and self._keeps(self._acting[0])
 
-    def run(self, rewards: Sequence[float]) -> Seat:
+    def run(self, rewards: Sequence[float]) -> AgentSlot:
         """Counts steps of the only agent, which acts after each of them; returns its seat.
 
         Args:
@@ -124,7 +124,7 @@ class ExternalSeats(EnvironmentSeats):
         Raises:
             AgentRefused, OutOfSlotsError: if not.
         """
-        seated = self.episode.seats
+        seated = self.episode.slots
         if observations.keys() <= seated.keys():
             return
         wanted = Counter(self._policy_for(agent) for agent in observations if agent not in seated)
@@ -155,7 +155,7 @@ class ExternalSeats(EnvironmentSeats):
 
     @property
     def _own_rows(self) -> int:
-        return sum(seat.num_rows - seat.first_row for seat in self.episode.seats.values())
+        return sum(seat.num_rows - seat.first_row for seat in self.episode.slots.values())
 
     def begin_fragment(self) -> None:
         """Counts rows and steps from here on, with those of the episode that goes on with all of them."""
@@ -173,7 +173,7 @@ class ExternalSeats(EnvironmentSeats):
     def carried_rows(self, lane: Slots) -> Counter[int]:
         """Number of closed rows by slot of a lane that go on in the next fragment."""
         counts: Counter[int] = Counter()
-        for seat in self.episode.seats.values() if self.is_carried else ():
+        for seat in self.episode.slots.values() if self.is_carried else ():
             if seat.lane is lane:  # agents that have ended may have had the slot of another one
                 counts[seat.slot] += seat.num_rows - seat.first_row
         return counts
@@ -185,11 +185,11 @@ class ExternalSeats(EnvironmentSeats):
     # ------------------------------------------------------------------ rows
 
     @property
-    def acting(self) -> list[Seat]:
+    def acting(self) -> list[AgentSlot]:
         """Seats of the agents that act next."""
         return self._acting
 
-    def _close(self, seat: Seat, terminated: bool = False, truncated: bool = False) -> None:
+    def _close(self, seat: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
         if self._keeps(seat):
             super()._close(seat, terminated, truncated)
             return
@@ -197,7 +197,7 @@ class ExternalSeats(EnvironmentSeats):
             self._drop(seat)
         seat.is_open = False
 
-    def _close_last(self, seat: Seat, observations: Mapping, terminated: bool, truncated: bool) -> None:
+    def _close_last(self, seat: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
         if self._keeps(seat):
             super()._close_last(seat, observations, terminated, truncated)
         else:

@@ -9,8 +9,8 @@ import numpy as np
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.evaluator import Budget, Duration, EvaluationWorker
-from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
 from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, Slots
 from rllib.evaluation.multi_agent.seating import Seating, double_slots
 from rllib.evaluation.multi_agent.seats import OutOfSlotsError
@@ -70,7 +70,8 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
     def _play(
         self, budget: Budget, patience: Patience, indices: range, round_index: int, explore: bool
     ) -> list[Episode]:
-        hooks = AgentEpisodeHooks(self.callbacks, self, in_evaluation=True)
+        hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True)
+        hooks.report_environments(hooks.environment_made)
 
         def make_slots(policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
             settings, agents = self.settings, self.settings.agents
@@ -85,8 +86,8 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
             return ChoosingSlots(policy, *spaces, count, mapper, **how)
 
         key = round_index, seeding.EVALUATION_ENVIRONMENTS
-        events = hooks if hooks.follows_episodes else None
-        seating = Seating(self, self.stream, indices, self._num_slots, make_slots, episode_key=key, events=events)
+        heard = hooks if hooks.follows_episodes else None
+        seating = Seating(self, self.stream, indices, self._num_slots, make_slots, episode_key=key, hooks=heard)
         finished = self._play_all(seating, budget, patience)
         hooks.report()
         return finished

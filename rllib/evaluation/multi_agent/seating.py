@@ -10,9 +10,10 @@ from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation import seeding
-from rllib.evaluation.multi_agent.episode import AgentEpisode
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.multi_agent.lanes import Slots
-from rllib.evaluation.multi_agent.seats import EnvironmentSeats, EpisodeEvents
+from rllib.evaluation.multi_agent.seats import EnvironmentSeats
+from rllib.evaluation.running_episode import RunningEpisode
 from rllib.evaluation.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Seating:
         make_slots: function of (policy id, number of the policy, slots in all environments, place), which makes a lane;
             `place` gives a slot in words, for messages.
         episode_key: what tells the random streams of these episodes from others with their numbers.
-        events: receives the events of the episodes.
+        hooks: get the episodes; None: there are none.
         seats_class: of the seats of an environment.
 
     Attributes:
@@ -58,11 +59,11 @@ class Seating:
         make_slots: Callable[[str, int, int, Callable[[int], str]], Slots],
         *,
         episode_key: tuple[int, ...],
-        events: EpisodeEvents | None = None,
+        hooks: EpisodeHooks | None = None,
         seats_class: type[EnvironmentSeats] = EnvironmentSeats,
     ):
         self._worker, self._make_slots, self._key = worker, make_slots, episode_key
-        self._make_seats = partial(seats_class, stream=stream, new_episode=self._new_episode, events=events)
+        self._make_seats = partial(seats_class, stream=stream, new_episode=self._new_episode, hooks=hooks)
         self._indices = indices
         self.seats = [self._make_seats(index) for index in range(len(indices))]
         self.place(num_slots)
@@ -149,14 +150,16 @@ class Seating:
 
     # ------------------------------------------------------------------ episodes
 
-    def _new_episode(self, env_id: int, number: int) -> AgentEpisode:
-        return AgentEpisode(number, env_id, self._indices[0], self._worker, self._policy_of, self._rng)
+    def _new_episode(self, env_id: int, number: int) -> RunningEpisode:
+        return RunningEpisode(
+            self._worker, env_id, number, self._indices[0], choose=self._policy_of, make_rng=self._rng
+        )
 
     def _rng(self, env_id: int, number: int) -> np.random.Generator:
         key = self._indices[env_id], *self._key, number
         return seeding.generator(self._worker.settings.seed, seeding.AGENT_EPISODES, *key)
 
-    def _policy_of(self, agent: AgentID, episode: AgentEpisode) -> str:
+    def _policy_of(self, agent: AgentID, episode: RunningEpisode) -> str:
         """The id of an agent's policy, from the user's mapping.
 
         Raises:

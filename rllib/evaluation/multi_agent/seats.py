@@ -7,36 +7,18 @@ agent from the step of its action on. Rewards outside of any row count in the ag
 
 from collections import Counter
 from collections.abc import Callable, KeysView, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.stream import AgentStep, MultiAgentStream
-from rllib.evaluation.multi_agent.episode import AgentEpisode, Seat
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.multi_agent.lanes import Slots
+from rllib.evaluation.running_episode import AgentSlot, RunningEpisode
 
 
 class OutOfSlotsError(Exception):
     """More agents of a policy are in one environment than it has slots for; the argument is the policy's id."""
-
-
-class EpisodeEvents(Protocol):
-    """Receives the events of the episodes of a worker's environments."""
-
-    def created(self, episode: AgentEpisode) -> None:
-        """The environment is about to be reset."""
-
-    def started(self, episode: AgentEpisode, observations: Mapping, infos: Mapping) -> None:
-        """It has been reset, with these results."""
-
-    def stepped(self, episode: AgentEpisode, actions: Mapping, step: AgentStep) -> None:
-        """It has been stepped; agents that have appeared have their seats, and returns contain the step's rewards."""
-
-    def ended(self, episode: AgentEpisode, result: Episode) -> None:
-        """The episode is over; a reset, if there is one, follows this call."""
-
-    def failed(self, episode: AgentEpisode) -> None:
-        """The environment has raised, and the episode is void."""
 
 
 class Bench(NamedTuple):
@@ -48,7 +30,7 @@ class Bench(NamedTuple):
     """
 
     lane: Slots
-    seats: list[Seat]
+    seats: list[AgentSlot]
     slots: list[int]
 
 
@@ -59,7 +41,7 @@ class EnvironmentSeats:
         index: of the environment in its worker.
         stream: steps it.
         new_episode: function of (index of the environment in the worker, number of the episode in it).
-        events: receives the events of the episodes; None: nobody does.
+        hooks: get the episodes; None: there are none.
 
     Attributes:
         number: of the episode in this environment, counted from 0.
@@ -79,10 +61,10 @@ class EnvironmentSeats:
         self,
         index: int,
         stream: MultiAgentStream,
-        new_episode: Callable[[int, int], AgentEpisode],
-        events: EpisodeEvents | None = None,
+        new_episode: Callable[[int, int], RunningEpisode],
+        hooks: EpisodeHooks | None = None,
     ):
-        self.index, self._stream, self._new_episode, self._events = index, stream, new_episode, events
+        self.index, self._stream, self._new_episode, self._hooks = index, stream, new_episode, hooks
         self.number, self.num_seated = -1, 0
         self.num_closed = 0
         self._closed: Counter[tuple[AgentID, str]] = Counter()
@@ -114,7 +96,7 @@ class EnvironmentSeats:
         """
         taken = set()
         living = {seat.agent for seat in self.living}
-        for seat in self.episode.seats.values() if self.episode is not None else ():
+        for seat in self.episode.slots.values() if self.episode is not None else ():
             if seat.lane is before:
                 seat.lane, seat.slot = self._lanes[policy_id], moved[seat.slot]
                 if seat.agent in living:
@@ -126,9 +108,9 @@ class EnvironmentSeats:
 
     def forget(self) -> None:
         """Drops the running episode."""
-        self.episode: AgentEpisode | None = None
-        self.living: list[Seat] = []
-        self._acting: list[Seat] = []
+        self.episode: RunningEpisode | None = None
+        self.living: list[AgentSlot] = []
+        self._acting: list[AgentSlot] = []
         # The seats that act, by policy; None: not sorted yet.
         self._benches: list[Bench] | None = None
         # Free slots of the policies that act in this episode; of hundreds, few do.
@@ -158,18 +140,19 @@ class EnvironmentSeats:
             self.forget()
             self.number += 1
             self.episode = episode = self._new_episode(self.index, self.number)
-            if self._events is not None:
-                self._events.created(episode)
+            if self._hooks is not None:
+                self._hooks.created(episode)
             first = self._stream.reset(self.index)
             if first is None:
                 self._fail()
-        if self._events is not None:
-            self._events.started(episode, *first)
+        if self._hooks is not None:
+            episode.begin(*first)
+            self._hooks.started(episode)
         observations, _ = first
         self._take_seats(observations)
         self._let_act(self.living, observations)
 
-    def _let_act(self, acting: list[Seat], observations: Mapping) -> None:
+    def _let_act(self, acting: list[AgentSlot], observations: Mapping) -> None:
         """Notes who acts in the next step, and on which observations."""
         self._acting, self._benches = acting, None
         for seat in acting:
@@ -178,7 +161,7 @@ class EnvironmentSeats:
     def _take_seats(self, observations: Mapping) -> None:
         """Seats the agents that are new, in the stream's order."""
         episode, position = self.episode, self._stream.order(self.index)
-        new = [agent for agent in observations if agent not in episode.seats]
+        new = [agent for agent in observations if agent not in episode.slots]
         position.meet(new)
         for agent in position.sorted(new) if len(new) > 1 else new:
             policy_id = episode.policy_for(agent)
@@ -187,9 +170,9 @@ class EnvironmentSeats:
                 free = self._free[policy_id] = list(reversed(self._places[policy_id]))
             if not free:
                 raise OutOfSlotsError(policy_id)
-            seat = Seat(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
+            seat = AgentSlot(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
             seat.lane.begin_episode(seat.slot)
-            episode.seats[agent] = seat
+            episode.slots[agent] = seat
             self.living.append(seat)
         self.num_seated += len(new)
         if len(new) < len(self.living):
@@ -204,10 +187,14 @@ class EnvironmentSeats:
         actions = self.actions()
         step = self._stream.step(self.index, actions)
         if step is not None and not step.has_ends and self._go_on_alike(actions.keys(), step):
-            if self._events is not None:
-                self._events.stepped(self.episode, actions, step)
+            if self._hooks is not None:
+                self._tell_hooks(actions, step)
             return False
         return self.take_in(actions, step)
+
+    def _tell_hooks(self, actions: Mapping[AgentID, Any], step: AgentStep) -> None:
+        self.episode.stepped(actions, step)
+        self._hooks.stepped(self.episode)
 
     def actions(self) -> dict[AgentID, Any]:
         """The newest actions of the agents that act."""
@@ -227,8 +214,8 @@ class EnvironmentSeats:
         ended = self._close_rows(step)
         if not step.is_over:
             self._go_on(step.observations, ended)
-        if self._events is not None:
-            self._events.stepped(episode, actions, step)
+        if self._hooks is not None:
+            self._tell_hooks(actions, step)
         if step.is_over:
             self.result = self._end()
         return step.is_over
@@ -263,7 +250,7 @@ class EnvironmentSeats:
         return True
 
     def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
-        seats, loose = self.episode.seats, self.episode.loose
+        seats, loose = self.episode.slots, self.episode.loose
         for agent, reward in rewards.items():
             seat = seats.get(agent)
             if seat is not None:
@@ -273,7 +260,7 @@ class EnvironmentSeats:
             elif reward:
                 loose[agent] = loose.get(agent, 0.0) + float(reward)
 
-    def _close_rows(self, step: AgentStep) -> list[Seat]:
+    def _close_rows(self, step: AgentStep) -> list[AgentSlot]:
         """Closes the rows that are complete after a step; returns the agents that have ended with it."""
         observations, terminateds, truncateds = step.observations, step.terminateds, step.truncateds
         if not step.has_ends:
@@ -282,7 +269,7 @@ class EnvironmentSeats:
                     self._close(seat)
             return []
         all_terminated, all_truncated = bool(terminateds[ALL]), bool(truncateds[ALL])
-        ended: list[Seat] = []
+        ended: list[AgentSlot] = []
         for seat in self.living:
             agent = seat.agent
             terminated = all_terminated or bool(terminateds.get(agent))
@@ -295,14 +282,14 @@ class EnvironmentSeats:
                 self._close(seat)
         return ended
 
-    def _close(self, seat: Seat, terminated: bool = False, truncated: bool = False) -> None:
+    def _close(self, seat: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
         seat.is_open = False
         seat.num_rows += 1
         self.num_closed += 1
         if seat.lane.records:
             seat.lane.close(seat.slot, seat.reward, terminated, truncated)
 
-    def _close_last(self, seat: Seat, observations: Mapping, terminated: bool, truncated: bool) -> None:
+    def _close_last(self, seat: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
         """Closes the last row of an agent, or drops it where nothing says what followed a truncation."""
         lane, is_seen = seat.lane, seat.agent in observations
         if lane.records and not is_seen and not terminated:
@@ -314,24 +301,24 @@ class EnvironmentSeats:
         self._close(seat, terminated, truncated)
 
     @staticmethod
-    def _drop(seat: Seat) -> None:
+    def _drop(seat: AgentSlot) -> None:
         seat.is_open = False
         has_row_here, has_row_earlier = seat.num_rows > seat.first_row, seat.first_row > 0
         seat.lane.drop(seat.slot, has_row_here=has_row_here, has_row_earlier=has_row_earlier)
 
-    def _go_on(self, observations: Mapping, ended: list[Seat]) -> None:
+    def _go_on(self, observations: Mapping, ended: list[AgentSlot]) -> None:
         """Frees the slots of agents that have ended, seats new agents, and notes who acts next."""
         for seat in ended:
             self.living.remove(seat)
             self._free[seat.policy_id].append(seat.slot)
             self._free[seat.policy_id].sort(reverse=True)
-        if not observations.keys() <= self.episode.seats.keys():
+        if not observations.keys() <= self.episode.slots.keys():
             self._take_seats(observations)
         self._let_act([seat for seat in self.living if seat.agent in observations], observations)
 
     def _end(self) -> Episode:
         episode = self.episode
-        lengths = {(seat.agent, seat.policy_id): seat.num_rows for seat in episode.seats.values()}
+        lengths = {(seat.agent, seat.policy_id): seat.num_rows for seat in episode.slots.values()}
         result = Episode(
             episode.total_reward,
             episode.length,
@@ -339,8 +326,8 @@ class EnvironmentSeats:
             agent_returns=episode.agent_rewards,
             agent_lengths=lengths,
         )
-        if self._events is not None:
-            self._events.ended(episode, result)
+        if self._hooks is not None:
+            self._hooks.ended(episode, result)
         self._count_rows()
         self.forget()
         return result
@@ -356,19 +343,19 @@ class EnvironmentSeats:
 
     def _fail(self) -> None:
         self.episode.is_faulty = True
-        if self._events is not None:
-            self._events.failed(self.episode)
+        if self._hooks is not None:
+            self._hooks.failed(self.episode)
 
     # ------------------------------------------------------------------ a fragment
 
     def begin_fragment(self) -> None:
         """Counts rows from here on: which rows of the episode are in earlier fragments is noted."""
         self.num_closed, self._closed = 0, Counter()
-        for seat in self.episode.seats.values() if self.episode is not None else ():
+        for seat in self.episode.slots.values() if self.episode is not None else ():
             seat.first_row = seat.num_rows
 
     def _count_rows(self) -> None:
-        for seat in self.episode.seats.values() if self.episode is not None else ():
+        for seat in self.episode.slots.values() if self.episode is not None else ():
             if seat.num_rows > seat.first_row:
                 self._closed[seat.agent, seat.policy_id] += seat.num_rows - seat.first_row
 
@@ -378,7 +365,7 @@ class EnvironmentSeats:
         return self._closed
 
 
-def _by_policy(seats: list[Seat]) -> list[Bench]:
+def _by_policy(seats: list[AgentSlot]) -> list[Bench]:
     """The seats on benches of their policies, in order."""
     benches: dict[str, Bench] = {}
     for seat in seats:

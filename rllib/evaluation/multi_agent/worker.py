@@ -14,9 +14,9 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.env.streams.base import successor_seed
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent.dense import DenseSteps, can_be_dense
-from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
 from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, RecordingSlots, Slots, stored_columns
 from rllib.evaluation.multi_agent.seating import Seating, double_slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
@@ -60,7 +60,8 @@ class MultiAgentWorker(Worker):
         self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
         # What tells the random streams of the episodes from those before a restore.
         self._episode_key = (incarnation,)
-        self._hooks = AgentEpisodeHooks(self.callbacks, self)
+        self._hooks = EpisodeHooks(self.callbacks, self)
+        self._hooks.report_environments(self._hooks.environment_made)
         self._seat()
 
     def _places(self, count: int) -> range:
@@ -87,7 +88,7 @@ class MultiAgentWorker(Worker):
             self._num_slots,
             self._make_slots,
             episode_key=self._episode_key,
-            events=self._hooks if self._hooks.follows_episodes else None,
+            hooks=self._hooks if self._hooks.follows_episodes else None,
             seats_class=self.seats_class,
         )
         self._seats = self._seating.seats

@@ -18,7 +18,7 @@ from rllib.env.tensors.spaces import tensor_action_mapper
 from rllib.env.tensors.stream import TensorStepBuffers, TensorStream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
-from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
@@ -64,7 +64,7 @@ class TensorRolloutWorker(Worker):
         self._module, self._device, self._fetch_weights = _acting(learner)
         self._indices = range(settings.num_envs)
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation, tensors=True)
-        self._hooks = EpisodeHooks(self.callbacks, self)
+        self._hooks = StreamEpisodes(self.callbacks, self)
         self.episodes = TensorEpisodes(settings.num_envs, self._device)
         mapping = settings.normalize_actions, settings.clip_actions
         self._to_env = tensor_action_mapper(

@@ -1,0 +1,375 @@
+"""The running episode of an environment, as hooks and `policy_mapping_fn` get it, and the slots of its agents."""
+
+import copy
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rllib.env.spaces.actions import zero_action
+from rllib.sample_batch import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from rllib.env.multi_agent.stream import AgentStep
+    from rllib.evaluation.worker import Worker
+
+AGENT = "agent0"  # the agent of environments with one agent
+_ALL = "__all__"  # stands for the whole episode in the flags of several agents
+
+
+class AgentSlot:
+    """An agent of an episode, and its slot in the lane of its policy.
+
+    Attributes:
+        agent, policy_id: the agent, and the policy that acts for it.
+        lane, slot: where it acts; with one agent there is no lane, and the slot is the environment's index.
+        reward: sum of its rewards since it has acted.
+        total: sum of all its rewards in the episode.
+        num_rows: number of its closed rows in the episode.
+        first_row: number of those that were closed in earlier fragments.
+        is_open: whether it has acted and waits for what follows.
+    """
+
+    __slots__ = ("agent", "first_row", "is_open", "lane", "num_rows", "policy_id", "reward", "slot", "total")
+
+    def __init__(self, agent: Hashable, policy_id: str, lane: Any, slot: int, total: float = 0.0):
+        self.agent, self.policy_id, self.lane, self.slot = agent, policy_id, lane, slot
+        self.reward, self.total = 0.0, total
+        self.num_rows = self.first_row = 0
+        self.is_open = False
+
+
+class _Newest:
+    """Newest values of an agent, of "__all__" or of "__common__"; None where there is none yet."""
+
+    __slots__ = ("action", "action_before", "info", "observation", "reward", "reward_before", "terminated", "truncated")
+
+    def __init__(self, action: Any = None):
+        self.observation = self.info = None
+        self.action = self.action_before = action
+        self.reward = self.reward_before = 0.0
+        self.terminated = self.truncated = False
+
+
+_NOTHING = _Newest()
+
+
+class RunningEpisode:
+    """An episode of an environment, from before its reset on.
+
+    With one agent the agent id of the `..._for` methods is optional, and may be any. The methods `last_..._for`,
+    `prev_..._for` and `get_...` return what was recorded; a worker without callbacks for episodes records nothing.
+
+    Args:
+        worker: the worker that has the environment.
+        env_id: index of the environment within the worker.
+        number: of the episode in its environment, from 0.
+        first_env: index in the run of the worker's first environment.
+        choose: function of (agent, this episode) that returns the id of the agent's policy, and is called once an
+            agent. None: there is one agent.
+        make_rng: makes the random stream of the episode, of (env_id, number); with several agents.
+        remembers: whether all steps of an only agent are kept, for hooks of RLlib's new API stack.
+
+    Attributes:
+        episode_id: index of the environment in the run << 32 | number; so it does not depend on the number of workers.
+        env_id, worker: see the arguments.
+        started: whether the environment has been reset; False in on_episode_created.
+        length: steps of the environment so far.
+        slots: agent -> its slot, of all agents that have had an observation.
+        loose: rewards of agents that have not had one.
+        user_data: a dict for the user's code.
+        custom_metrics: name -> number; the results have name_mean, name_min and name_max.
+        hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
+        media: name -> any object; listed in the results' `episode_media`.
+        is_faulty: whether the environment raised, so that the episode is void.
+        game_goes_on: whether the episode has ended with a life of a game whose next life is the next episode.
+    """
+
+    def __init__(
+        self,
+        worker: "Worker",
+        env_id: int,
+        number: int,
+        first_env: int = 0,
+        *,
+        choose: Callable[[Hashable, "RunningEpisode"], str] | None = None,
+        make_rng: Callable[[int, int], np.random.Generator] | None = None,
+        remembers: bool = False,
+    ):
+        self.worker, self.env_id, self.number = worker, env_id, number
+        self.episode_id = (first_env + env_id) << 32 | number
+        self._choose, self._make_rng = choose, make_rng
+        self.started = False
+        self.length = 0
+        self.slots: dict[Hashable, AgentSlot] = {}
+        self.loose: dict[Hashable, float] = {}
+        self.user_data: dict[str, Any] = {}
+        self.custom_metrics: dict[str, float] = {}
+        self.hist_data: dict[str, list[float]] = {}
+        self.media: dict[str, Any] = {}
+        self.is_faulty = False
+        self.game_goes_on = False
+        self._policies: dict[Hashable, str] = {}
+        self._newest: dict[Hashable, _Newest] = {}
+        self._alone: _Newest | None = None
+        # Method -> values from the reset on; None: the newest alone are kept.
+        self._history: dict[str, list] | None = None
+        if choose is None:
+            self._alone = _Newest(zero_action(worker.stream.action_space))
+            self._own = self.slots[AGENT] = AgentSlot(AGENT, DEFAULT_POLICY, None, env_id)
+            if remembers:
+                self._history = {name: [] for name in ("observations", "infos", "actions", "rewards")}
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """A random stream of this episode, for a mapping that draws opponents and the like.
+
+        Numbers from it do not depend on the number of workers, as those of `numpy.random` do.
+
+        Raises:
+            AttributeError: with one agent, for which no mapping is asked.
+        """
+        if self._make_rng is None:
+            raise AttributeError("the episode of an only agent has no random stream: no policy is chosen in it")
+        return self._make_rng(self.env_id, self.number)
+
+    # ------------------------------------------------------------------ agents and policies
+
+    def policy_for(self, agent_id: Hashable = None) -> str:
+        """Id of the policy that acts for an agent in the whole episode; the mapping is asked once."""
+        if self._alone is not None:
+            return DEFAULT_POLICY
+        policy_id = self._policies.get(agent_id)
+        if policy_id is None:
+            # A mapping that asks for other agents may have mapped this one meanwhile.
+            policy_id = self._policies.setdefault(agent_id, self._choose(agent_id, self))
+        return policy_id
+
+    def get_agents(self) -> list[Hashable]:
+        """The agents that have had an observation, in the order in which they have appeared."""
+        return list(self.slots)
+
+    def agent_index(self, agent_id: Hashable) -> int:
+        """Position of an agent in `get_agents`.
+
+        Raises:
+            ValueError: if it has not had an observation.
+        """
+        return self.get_agents().index(agent_id)
+
+    @property
+    def agent_rewards(self) -> dict[tuple[Hashable, str], float]:
+        """Total reward by (agent, policy), of the agents that have had an observation."""
+        return {(slot.agent, slot.policy_id): slot.total for slot in self.slots.values()}
+
+    @property
+    def total_reward(self) -> float:
+        """Sum of the raw rewards of all agents so far."""
+        return sum(self.agent_rewards.values()) + sum(self.loose.values())
+
+    # ------------------------------------------------------------------ records for callbacks
+
+    def begin(self, observations: Mapping, infos: Mapping) -> None:
+        """Records the result of reset() by agent."""
+        self.started = True
+        for agent, observation in observations.items():
+            self._record_of(agent).observation = observation
+        for agent, info in infos.items():
+            self._record_of(agent).info = info
+
+    def stepped(self, actions: Mapping, step: "AgentStep") -> None:
+        """Records a step of the environment with these actions by agent."""
+        for agent, action in actions.items():
+            record = self._record_of(agent)
+            record.action_before, record.action = record.action, action
+        for agent, observation in step.observations.items():
+            self._record_of(agent).observation = observation
+        for agent, info in step.infos.items():
+            self._record_of(agent).info = info
+        for agent, reward in step.rewards.items():
+            record = self._record_of(agent)
+            record.reward_before, record.reward = record.reward, float(reward or 0.0)
+        for agent, flag in step.terminateds.items():
+            if flag:
+                self._record_of(agent).terminated = True
+        for agent, flag in step.truncateds.items():
+            if flag:
+                self._record_of(agent).truncated = True
+
+    def _record_of(self, agent: Hashable) -> _Newest:
+        record = self._newest.get(agent)
+        if record is None:
+            record = self._newest[agent] = _Newest()
+        return record
+
+    def begin_alone(self, observation: Any, info: dict) -> None:
+        """Records the result of reset() of an environment with one agent."""
+        self.started = True
+        self._alone.observation, self._alone.info = observation, info
+        if self._history is not None:
+            self._history["observations"].append(copy.deepcopy(observation))
+            self._history["infos"].append(info)
+
+    def stepped_alone(self, action: Any, result: tuple) -> None:
+        """Records the result of step(action) of an environment with one agent."""
+        record, own = self._alone, self._own
+        observation, reward, record.terminated, record.truncated, info = result
+        self.length += 1
+        own.total += float(reward)
+        record.observation, record.info = observation, info
+        record.action_before, record.action = record.action, action
+        record.reward_before, record.reward = record.reward, reward
+        if self._history is not None:
+            # Environments may write into an array that they returned.
+            newest = copy.deepcopy(observation), info, copy.copy(action), float(reward)
+            for values, value in zip(self._history.values(), newest):
+                values.append(value)
+
+    def ended(self) -> None:
+        """Records the end of an only agent's episode; if the environment has not reported it, a limit has ended it."""
+        self._alone.truncated = bool(self._alone.truncated) or not self._alone.terminated
+
+    def _of(self, agent_id: Hashable) -> _Newest:
+        if self._alone is not None:
+            return self._alone
+        if agent_id is None:
+            raise TypeError("several agents act in this episode: give the id of one, as last_reward_for(agent_id)")
+        return self._newest.get(agent_id, _NOTHING)
+
+    def last_observation_for(self, agent_id: Hashable = None) -> Any:
+        """The newest observation of an agent, as returned by the environment; None before the first."""
+        return self._of(agent_id).observation
+
+    last_raw_obs_for = last_observation_for
+
+    def last_info_for(self, agent_id: Hashable = None) -> Any:
+        """The newest info of an agent, or of "__common__"; None where there is none."""
+        return self._of(agent_id).info
+
+    def last_action_for(self, agent_id: Hashable = None) -> Any:
+        """The newest action of an agent, in the environment's units; zeros before its first."""
+        return self._or_zeros(self._of(agent_id).action, agent_id)
+
+    def prev_action_for(self, agent_id: Hashable = None) -> Any:
+        """The action before that; zeros where there is none."""
+        return self._or_zeros(self._of(agent_id).action_before, agent_id)
+
+    def _or_zeros(self, action: Any, agent_id: Hashable) -> Any:
+        if action is None:
+            return zero_action(self.worker.stream.spaces(self.env_id).action(agent_id))
+        return action
+
+    def last_reward_for(self, agent_id: Hashable = None) -> float:
+        """The newest reward that the environment gave to an agent; 0 before the first."""
+        return float(self._of(agent_id).reward)
+
+    def prev_reward_for(self, agent_id: Hashable = None) -> float:
+        """The reward before that; 0 where there is none."""
+        return float(self._of(agent_id).reward_before)
+
+    def last_terminated_for(self, agent_id: Hashable = None) -> bool:
+        """Whether an agent, or the whole episode, was terminated."""
+        return bool(self._of(agent_id).terminated or self._of(_ALL).terminated)
+
+    def last_truncated_for(self, agent_id: Hashable = None) -> bool:
+        """Whether an agent, or the whole episode, was truncated; a time limit is known from `on_episode_end` on."""
+        return bool(self._of(agent_id).truncated or self._of(_ALL).truncated)
+
+    # ------------------------------------------------------------------ names of RLlib's new API stack
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return True  # of length 0 as well
+
+    @property
+    def id_(self) -> str:
+        """`episode_id` as a string."""
+        return str(self.episode_id)
+
+    @property
+    def custom_data(self) -> dict[str, Any]:
+        """The same dict as `user_data`."""
+        return self.user_data
+
+    def env_steps(self) -> int:
+        """Steps of the environment so far."""
+        return self.length
+
+    def agent_steps(self) -> int:
+        """Steps of all agents so far; of several, those whose rewards are complete."""
+        return self.length if self._alone is not None else sum(slot.num_rows for slot in self.slots.values())
+
+    def get_return(self) -> float:
+        """Sum of the raw rewards of all agents so far."""
+        return self.total_reward
+
+    def module_for(self, agent_id: Hashable = None) -> str:
+        """`policy_for`."""
+        return self.policy_for(agent_id)
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the episode was terminated as a whole."""
+        return self.last_terminated_for(_ALL)
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the episode was truncated as a whole."""
+        return self.last_truncated_for(_ALL)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode has ended."""
+        return self.is_terminated or self.is_truncated
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether there is a first observation."""
+        return self.started
+
+    def get_observations(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+        """Observations of an only agent as the environment returned them, that of the reset first.
+
+        Args:
+            indices: one, or several; negative ones count from the end. None: all, as a list.
+
+        Raises:
+            RuntimeError: for others than the newest, where the episode keeps that alone; if several agents act.
+        """
+        return self._kept("observations", indices, self.last_observation_for)
+
+    def get_infos(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+        """The infos of the observations; arguments and errors as for `get_observations`."""
+        return self._kept("infos", indices, self.last_info_for)
+
+    def get_actions(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+        """Actions in the environment's units; arguments and errors as for `get_observations`."""
+        return self._kept("actions", indices, self.last_action_for)
+
+    def get_rewards(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+        """Raw rewards; arguments and errors as for `get_observations`."""
+        return self._kept("rewards", indices, self.last_reward_for)
+
+    def _kept(self, name: str, indices: Any, newest: Callable[[], Any]) -> Any:
+        if self._alone is None:
+            raise RuntimeError(
+                f"episode.get_{name}() is of episodes with one agent. The newest values of each of several agents are "
+                "last_observation_for(agent_id), last_action_for, last_reward_for and last_info_for."
+            )
+        if self._history is None and indices == -1:
+            return newest()
+        if self._history is None:
+            raise RuntimeError(
+                f"episode.get_{name}({'' if indices is None else indices}) needs all steps, but this episode keeps the "
+                "newest alone, since its hooks are those of RLlib 2.6. Name an argument of the later ones: "
+                "def on_episode_end(self, *, episode, env_runner, **kwargs)."
+            )
+        history = self._history[name]
+        if indices is None:
+            return list(history)
+        if isinstance(indices, int | np.integer | slice):
+            return history[indices]
+        return [history[index] for index in indices]

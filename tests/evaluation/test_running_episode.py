@@ -1,0 +1,89 @@
+"""The episode that hooks get: the same for an environment with one agent and for its agent among several."""
+
+import numpy as np
+import pytest
+
+from rllib import DefaultCallbacks, PPOConfig
+from rllib.env.multi_agent import make_multi_agent
+from tests.envs import CountingEnv
+
+OF_AGENT = (
+    "last_observation_for", "last_raw_obs_for", "last_info_for", "last_action_for", "prev_action_for",
+    "last_reward_for", "prev_reward_for", "last_terminated_for", "last_truncated_for",
+)  # fmt: skip
+OF_EPISODE = (
+    "episode_id", "id_", "env_id", "length", "started", "total_reward", "is_terminated", "is_done", "is_reset",
+    "is_faulty",
+)  # fmt: skip
+CALLED = ("env_steps", "agent_steps", "get_return", "__len__", "__bool__")
+
+
+class Facts(DefaultCallbacks):
+    """Writes down what the episode says in each hook."""
+
+    facts: list = []  # noqa: RUF012
+
+    def note(self, hook, episode):
+        agents = episode.get_agents() or [0]
+        assert agents == [0] or agents == ["agent0"]
+        values = {name: getattr(episode, name)(agents[0]) for name in OF_AGENT}
+        if "agent0" in agents:
+            assert values == {name: getattr(episode, name)() for name in OF_AGENT}, "the agent's id is optional"
+        values |= {name: getattr(episode, name) for name in OF_EPISODE}
+        values |= {name: getattr(episode, name)() for name in CALLED}
+        values |= {"rewards of agents": list(episode.agent_rewards.values()) or [0.0]}
+        self.facts.append((hook, {name: np.array(value, object).tolist() for name, value in values.items()}))
+
+    def on_episode_created(self, *, episode, **kwargs):
+        self.note("created", episode)
+
+    def on_episode_start(self, *, episode, **kwargs):
+        self.note("start", episode)
+
+    def on_episode_step(self, *, episode, **kwargs):
+        self.note("step", episode)
+
+    def on_episode_end(self, *, episode, **kwargs):
+        self.note("end", episode)
+        self.last = episode
+
+
+def config(env) -> PPOConfig:
+    config = PPOConfig().environment(env, env_config={"lengths": [4, 6]}).callbacks(Facts)
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=2).debugging(seed=3)
+    return config.training(train_batch_size=32, sgd_minibatch_size=32, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+
+
+def facts_of(config: PPOConfig) -> tuple[list, Facts]:
+    Facts.facts = []
+    with config.build() as algo:
+        algo.sample(32)
+        return Facts.facts, algo.workers.local_worker().callbacks
+
+
+@pytest.mark.parametrize("max_episode_steps", [None, 3], ids=["own end", "limit"])
+def test_one_agent_is_told_as_the_only_one_of_several(max_episode_steps):
+    limit = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    alone, _ = facts_of(config(CountingEnv).environment(env_config={"lengths": [4, 6], **limit}))
+    several = config(make_multi_agent(CountingEnv)).environment(env_config={"lengths": [4, 6], **limit})
+    several, _ = facts_of(several)
+    assert [hook for hook, _ in alone].count("end") >= 4
+    by_environment = [
+        [fact for fact in facts if fact[1]["env_id"] == index] for facts in (alone, several) for index in (0, 1)
+    ]
+    for of_alone, of_several in zip(by_environment[:2], by_environment[2:]):
+        assert len(of_alone) == len(of_several)
+        for (hook, one), (other_hook, other) in zip(of_alone, of_several):
+            assert hook == other_hook
+            differing = {name: (one[name], other[name]) for name in one if one[name] != other[name]}
+            assert not differing, (hook, differing)
+
+
+def test_of_several_agents_one_has_to_be_named():
+    _, callbacks = facts_of(config(make_multi_agent(CountingEnv)))
+    episode = callbacks.last
+    for name in OF_AGENT:
+        with pytest.raises(TypeError, match="several agents"):
+            getattr(episode, name)()
+    with pytest.raises(RuntimeError, match="last_observation_for"):
+        episode.get_observations(-1)

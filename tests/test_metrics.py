@@ -4,7 +4,7 @@ import json
 import math
 
 from rllib.env.episodes import Episode
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.metrics import Metrics, episode_statistics
 from rllib.result import Result
 

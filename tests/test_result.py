@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from rllib.env.episodes import Episode
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.metrics import Metrics
 from rllib.result import LATER_RESULT_KEYS, ByAllNames, Result, as_result, stored_names
 from rllib.runs.entries import encode, flatten, lookup

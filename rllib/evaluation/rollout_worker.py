@@ -5,74 +5,27 @@ A worker is a plain object: it is given its allocator and knows no runtime, so t
 """
 
 import itertools
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.env.episodes import Episode, EpisodeTracker
+from rllib.env.episodes import EpisodeTracker
 from rllib.env.streams.base import StepBuffers
-from rllib.env.traffic import Traffic
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.episode_ids import EpisodeIds
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker import Worker
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import span, stopwatch
-
-
-@dataclass
-class SampleReport:
-    """Statistics that a worker sends with its batch, in the same message.
-
-    Attributes:
-        episodes: the ones that ended in this fragment.
-        num_faulty_episodes: those in which an environment failed and was replaced.
-        longest_running: steps of the longest episode still going on.
-        env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
-        rows: steps that were made, including those that are no transitions, by which a train batch fills: in
-            complete_episodes mode more than were asked for.
-        env_time_s, inference_time_s: seconds spent in the environments and in the policy.
-        filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
-            without a filter.
-        return_deltas: the same for discounted returns; empty where rewards are not scaled by them.
-        agent_steps: policy id -> steps of its agents; empty where there is one agent.
-        agent_steps_by_agent: agent -> its steps; empty where there is one.
-        policy_numbers: policy id -> number of the policy that acted under it (AgentSettings.numbers); empty where there
-            is one agent.
-        untrained_episodes: episodes of external environments with training_enabled=False.
-        rows_too_old: steps of clients that were dropped, since the weights that acted are too old; None where no client
-            acts by itself.
-        traffic: of an environment that drives its own loop; None for others.
-        logged: values that the user's hooks have logged (hooks/arguments.py); None without any.
-    """
-
-    episodes: Sequence[Episode] = field(default_factory=list)
-    num_faulty_episodes: int = 0
-    longest_running: int = 0
-    env_steps: int = 0
-    rows: int = 0
-    env_time_s: float = 0.0
-    inference_time_s: float = 0.0
-    filter_deltas: dict[str, Any] = field(default_factory=dict)
-    return_deltas: dict[str, Any] = field(default_factory=dict)
-    agent_steps: dict[str, int] = field(default_factory=dict)
-    agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
-    policy_numbers: dict[str, int] = field(default_factory=dict)
-    untrained_episodes: list[Episode] = field(default_factory=list)
-    rows_too_old: int | None = None
-    traffic: Traffic | None = None
-    logged: list | None = None
 
 
 @dataclass
@@ -92,7 +45,7 @@ class Gradient:
     policy_version: int
 
 
-class RolloutWorker(Worker):
+class RolloutWorker(SamplingWorker):
     """N environments, a policy, and the loop between them.
 
     Args:
@@ -190,16 +143,13 @@ class RolloutWorker(Worker):
         """Version of the weights that act."""
         return self.lane.policy_version
 
+    @property
+    def lanes(self) -> dict[str, Lane]:
+        return {DEFAULT_POLICY: self.lane}
+
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
         self.lane.load_snapshot(snapshot)
-
-    def take_in(self, report: SampleReport) -> None:
-        """Merges what a worker's observation filter and return scale have counted, as a driver does with every report.
-
-        For loops of your own; with one worker it is its own report.
-        """
-        self.lane.merge(report.filter_deltas.get(DEFAULT_POLICY), report.return_deltas.get(DEFAULT_POLICY))
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
@@ -209,51 +159,14 @@ class RolloutWorker(Worker):
         """Restores the state that `get_state` returned."""
         self.lane.set_state(state)
 
-    def start_over(self, incarnation: int | None = None) -> None:
-        """Drops the running episodes; the next sample starts new ones.
-
-        Args:
-            incarnation: seeds the environments and the process's global generators anew; by default they continue.
-        """
+    def _drop_episodes(self) -> None:
         self.episodes.reset()
         self._hooks.start_over()
         self.lane.start_over()
         if self.recorder is not None:
             self.recorder.start_over()
-        if incarnation is not None:
-            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
-
-    def sample(self) -> tuple[SampleBatch, SampleReport]:
-        """One fragment of every environment, as rows, and its report.
-
-        Returns:
-            fragment_length * num_envs rows in truncate_episodes mode; in complete_episodes mode at least as many, each
-            episode whole.
-        """
-        report = SampleReport()
-        fragment = self._collect(self.settings.fragment_length, report)
-        if self.settings.complete_episodes:
-            fragment = self._complete(fragment, report)
-        started = time.perf_counter()
-        with span("finish"):
-            self._finish(fragment)
-        report.inference_time_s += time.perf_counter() - started
-        with span("make rows"):
-            batch = self.lane.to_batch(fragment, self.settings.complete_episodes or self.stream.has_gaps)
-        report.env_steps = fragment.num_transitions
-        report.episodes = self.episodes.pop_finished()
-        report.num_faulty_episodes = len(fragment.failures)
-        report.longest_running = self.episodes.longest_running
-        seen, returned = self.lane.pop_deltas()
-        report.filter_deltas = {} if seen is None else {DEFAULT_POLICY: seen}
-        report.return_deltas = {} if returned is None else {DEFAULT_POLICY: returned}
-        for episode in report.episodes:
-            self._hooks.report(episode, episode.env_index)
-        self.callbacks.on_sample_end(worker=self, samples=batch)
-        report.logged = pop_logged(self.callbacks)
-        return batch, report
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
         """The loss's gradient over one fragment; an empty one where no step of the fragment is a transition.
@@ -268,7 +181,13 @@ class RolloutWorker(Worker):
             flat, stats = self.lane.compute_gradient(batch, **settings)
         return Gradient(flat, stats, batch.count, self.policy_version), report
 
-    def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
+    def _collect(self) -> tuple[Fragment, SampleReport]:
+        report = SampleReport()
+        fragment = self._steps(self.settings.fragment_length, report)
+        return self._complete(fragment, report) if self.settings.complete_episodes else fragment, report
+
+    def _steps(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
+        """The next steps, of the active environments alone where some are not."""
         fragment = self.lane.new_fragment(num_steps)
         if not self.lane.start(fragment):
             self._reset(fragment)
@@ -354,13 +273,12 @@ class RolloutWorker(Worker):
         while not ended.all():
             patience.check(~ended, len(parts))
             active = [not over for over in ended.tolist()]
-            part = self._collect(1, report, active)
+            part = self._steps(1, report, active)
             ended = ended | part[sb.TERMINATEDS][0] | part[sb.TRUNCATEDS][0]
             parts.append(part)
         return self.lane.joined(parts)
 
-    def _finish(self, fragment: Fragment) -> None:
-        """Counts the episodes, and computes for the whole fragment at once."""
+    def _finish(self, fragment: Fragment, report: SampleReport) -> None:
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         self.episodes.add_fragment(
             fragment[sb.REWARDS],
@@ -376,6 +294,15 @@ class RolloutWorker(Worker):
         if self.recorder is not None:
             self.recorder.write(fragment)
         self._hooks.postprocess(fragment)
+        report.episodes = self.episodes.pop_finished()
+        report.num_faulty_episodes = len(fragment.failures)
+        report.longest_running = self.episodes.longest_running
+        for episode in report.episodes:
+            self._hooks.report(episode, episode.env_index)
+
+    def _make_rows(self, fragment: Fragment, report: SampleReport) -> SampleBatch:
+        report.env_steps = fragment.num_transitions
+        return self.lane.to_batch(fragment, self.settings.complete_episodes or self.stream.has_gaps)
 
     def _costs_of(self, fragment: Fragment) -> np.ndarray | None:
         """The costs [T, N] of a fragment, 0 in rows that are no steps; None where the environment gives none."""

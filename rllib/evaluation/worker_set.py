@@ -17,7 +17,8 @@ from rllib.evaluation import seeding
 from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
-from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
+from rllib.evaluation.rollout_worker import Gradient, RolloutWorker
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.policy import Snapshots

@@ -21,7 +21,7 @@ from rllib.env.tasks.connect_four import ConnectFour
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.hand_written import RandomPolicy
 from rllib.metrics import Metrics

@@ -6,7 +6,7 @@ import pytest
 from rllib.algorithms.base import sources
 from rllib.algorithms.base.sources import NoWorkers, make_source, source_kind
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 
 
 class Recorded:

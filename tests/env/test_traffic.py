@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rllib.env.traffic import RunTraffic, Traffic, TrafficCounter
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.metrics import Metrics
 
 

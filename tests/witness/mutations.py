@@ -391,10 +391,10 @@ def rows_lost_when_another_client_arrives(begin, worker, turn, begins):
     return place
 
 
-@mutates(ExternalWorker, "_make_batches", "loops outside")
-def step_of_a_client_twice(make, worker, report):
-    batches = make(worker, report)
-    return {name: batch.rows(np.append(np.arange(len(batch)), 0)) for name, batch in batches.items()}
+@mutates(ExternalWorker, "_joined", "loops outside")
+def step_of_a_client_twice(join, worker, batches, report):
+    twice = {name: batch.rows(np.append(np.arange(len(batch)), 0)) for name, batch in batches.items()}
+    return join(worker, twice, report)
 
 
 @mutates(ExternalSeats, "begin", "loops outside")

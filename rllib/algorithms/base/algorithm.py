@@ -58,7 +58,7 @@ from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_wor
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.postprocess.base import Postprocess
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 

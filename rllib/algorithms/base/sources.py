@@ -19,7 +19,7 @@ from rllib.config.conflicts import Mistake
 from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.offline.recorder import Output
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource, StreamedSource
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner

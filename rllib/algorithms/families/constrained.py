@@ -23,7 +23,7 @@ from rllib.algorithms.base.feature import Feature
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import at_least, between, only_with, section
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.sample_batch import Column
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from rllib.errors import LearnerError
 from rllib.evaluation import seeding
 from rllib.evaluation.evolution.noise_table import NoiseTable
 from rllib.evaluation.evolution.perturbations import Outcome, PerturbationWorker, Trial
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec

@@ -36,7 +36,7 @@ from rllib.evaluation.multi_agent.seats import OutOfSlotsError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess.fragment import Fragment
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
@@ -212,7 +212,7 @@ class ExternalWorker(MultiAgentWorker):
 
     def _step_through(self, report: SampleReport) -> None:
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
-        self._collect(report)
+        self._take_turns(report)
         limit = time.monotonic() + self.settings.sample_timeout_s
         while not self._num_closed:  # it has ended for want of places, or nothing is learned from
             if any(each.is_carried for each in self._seats):  # rows come when these episodes end
@@ -225,9 +225,9 @@ class ExternalWorker(MultiAgentWorker):
                 )
             for lane in self._recording.values():
                 self._end_fragment(lane)
-            self._collect(report)
+            self._take_turns(report)
 
-    def _collect(self, report: SampleReport) -> None:
+    def _take_turns(self, report: SampleReport) -> None:
         """The hot loop: until enough rows are closed, and in complete_episodes mode until their episodes are over.
 
         Turns are answered in the threads that hand them over, one at a time. In complete_episodes mode new episodes
@@ -413,15 +413,15 @@ class ExternalWorker(MultiAgentWorker):
             self._seating.widen(self._indices, self._num_slots)
         self._crowded.clear()
 
-    def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
-        batches, counted, self._counted = super()._make_batches(report), self._counted, {}
+    def _pop_deltas(self, report: SampleReport) -> None:
+        super()._pop_deltas(report)
+        counted, self._counted = self._counted, {}
         for policy_id, deltas in counted.items():
             if policy_id in report.filter_deltas:
                 deltas.append(report.filter_deltas[policy_id])
             report.filter_deltas[policy_id] = {
                 name: np.concatenate([each[name] for each in deltas]) for name in deltas[0]
             }
-        return batches
 
     def _take_runs(self, turns: list[Turn], most: int) -> int:
         """Takes in, as arrays, turns of clients that have acted themselves, up to the first that needs to be looked at.

@@ -1,6 +1,5 @@
 """Samples with several agents: steps N environments, whose agents act in the lanes of their policies."""
 
-import time
 from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,7 +12,6 @@ from rllib.env.multi_agent.vector_stream import VectorAgentsStream
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.streams.base import successor_seed
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent.dense import DenseSteps, can_be_dense
@@ -23,16 +21,15 @@ from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.postprocess.fragment import Fragment
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker import Worker
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.policy import Snapshots
 from rllib.sample_batch import WAITED, Column, MultiAgentBatch, SampleBatch
-from rllib.spans import span, stopwatch
+from rllib.spans import stopwatch
 
 
-class MultiAgentWorker(Worker):
+class MultiAgentWorker(SamplingWorker):
     """N environments with several agents, the policies, and the loop between them.
 
     Arguments as for RolloutWorker; the settings have `agents`.
@@ -274,10 +271,9 @@ class MultiAgentWorker(Worker):
             elif policy_id in self.policies:
                 self.policies[policy_id].load_snapshot(snapshot)
 
-    def take_in(self, report: SampleReport) -> None:
-        """Merges what a report counts of observations and returns, as a driver does; for loops of your own."""
-        for policy_id, lane in self._recording.items():
-            lane.lane.merge(report.filter_deltas.get(policy_id), report.return_deltas.get(policy_id))
+    @property
+    def lanes(self) -> dict[str, Lane]:
+        return {policy_id: lane.lane for policy_id, lane in self._recording.items()}
 
     def get_state(self) -> list[dict]:
         """Random stream and exploration of each slot, policy by policy, and the newest episode of each environment.
@@ -314,78 +310,60 @@ class MultiAgentWorker(Worker):
         is_of_slots = isinstance(state, list) and all(isinstance(each, dict) for each in state)
         return is_of_slots and all("policy" in each or "episode" in each for each in state)
 
-    def start_over(self, incarnation: int | None = None) -> None:
-        """Drops the running episodes; arguments as for RolloutWorker."""
+    def _drop_episodes(self) -> None:
         self._seating.start_over()
         self._hooks.start_over()
         if self._dense is not None:
             self._dense.forget()
         self._drop_removed()
-        if incarnation is not None:
-            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
-            self._episode_key = (incarnation,)
-            self._seating.number_anew(self._episode_key)
+
+    def _begin_life(self, incarnation: int) -> None:
+        self._episode_key = (incarnation,)
+        self._seating.number_anew(self._episode_key)
 
     # ------------------------------------------------------------------ sampling
 
-    def sample(self) -> tuple[MultiAgentBatch, SampleReport]:
-        """One fragment of every environment, as rows of each trained policy, and its report."""
-        report = SampleReport()
+    def _collect(self) -> tuple[dict[str, Fragment], SampleReport]:
         self._drop_removed()
         while True:
+            report = SampleReport()
             try:
                 self._step_through(report)
                 break
             except OutOfSlotsError as error:
                 self._grow(*error.args)
-                report = SampleReport()
             except BaseException as error:
                 # The environments have gone on without the rows: the next sample starts new episodes.
                 for lane in self._recording.values():
                     lane.lane.note_rows_without_choice(error, lane.acting)
                 self.start_over()
                 raise
-        started = time.perf_counter()
-        batches = self._make_batches(report)
-        report.inference_time_s += time.perf_counter() - started
+        fragments = {policy_id: self._end_fragment(lane) for policy_id, lane in self._recording.items()}
+        return {policy_id: fragment for policy_id, fragment in fragments.items() if fragment.num_steps}, report
+
+    def _finish(self, fragments: dict[str, Fragment], report: SampleReport) -> None:
+        for policy_id, fragment in fragments.items():
+            self._recording[policy_id].lane.finish(fragment)
+        cut = [seats.episode for seats in self._seats if seats.is_running and not seats.is_carried]
+        self._hooks.postprocess(fragments, cut)
         longest_running = max(seats.length for seats in self._seats)
         report.longest_running = longest_running if self._dense is None else self._dense.longest_running
-        self._hooks.report()
-        samples = self._joined(batches, report)
-        self.callbacks.on_sample_end(worker=self, samples=samples)
-        report.logged = pop_logged(self.callbacks)
         report.policy_numbers = dict(self._seating.numbers)
-        return samples, report
+        self._hooks.report()
 
-    def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:
-        """The rows of all policies as the algorithm gets them."""
-        return MultiAgentBatch(batches, report.env_steps)
-
-    def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
-        """The rows of each lane that has closed any; what was counted goes into the report."""
-        with span("finish"):
-            fragments = {policy_id: self._end_fragment(lane) for policy_id, lane in self._recording.items()}
-            fragments = {policy_id: fragment for policy_id, fragment in fragments.items() if fragment.num_steps}
-            for policy_id, fragment in fragments.items():
-                self._recording[policy_id].lane.finish(fragment)
-            cut = [seats.episode for seats in self._seats if seats.is_running and not seats.is_carried]
-            self._hooks.postprocess(fragments, cut)
+    def _make_rows(self, fragments: dict[str, Fragment], report: SampleReport) -> SampleBatch | MultiAgentBatch:
         batches = {}
-        with span("make rows"):
-            for policy_id, fragment in fragments.items():
-                if policy_id not in self.settings.agents.trained:  # it was removed, and its episode is not over
-                    continue
+        for policy_id, fragment in fragments.items():
+            if policy_id in self.settings.agents.trained:  # else it was removed, and its episode is not over
                 lane = self._recording[policy_id]
                 has_gaps = not fragment.is_in_lockstep(self.settings.fragment_length)
                 batches[policy_id] = lane.lane.to_batch(fragment, has_gaps)
                 batches[policy_id].policy_version = lane.oldest_version
-        for policy_id, lane in self._recording.items():
-            seen, returned = lane.lane.pop_deltas()
-            if seen is not None:
-                report.filter_deltas[policy_id] = seen
-            if returned is not None:
-                report.return_deltas[policy_id] = returned
-        return batches
+        return self._joined(batches, report)
+
+    def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> SampleBatch | MultiAgentBatch:
+        """The rows of all policies as the algorithm gets them."""
+        return MultiAgentBatch(batches, report.env_steps)
 
     def _end_fragment(self, lane: RecordingSlots) -> Fragment:
         return lane.end(*self._open_and_free(lane))

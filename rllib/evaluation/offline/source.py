@@ -7,7 +7,7 @@ import numpy as np
 
 from rllib.evaluation import seeding
 from rllib.evaluation.asked_workers import AskedWorkers
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import RecordedStream

@@ -4,7 +4,6 @@ Nothing in the loop over the steps waits for the device. The host reads ended ep
 and the rows that are transitions once per fragment.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,17 +16,16 @@ from rllib.env.episodes import Episode
 from rllib.env.tensors.spaces import tensor_action_mapper
 from rllib.env.tensors.stream import TensorStepBuffers, TensorStream
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.lane import Lane
+from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker import Worker
 from rllib.models.observations.in_torch import TensorFilter
 from rllib.models.observations.masks import no_choice
 from rllib.models.tensors import encoded, noise, sample, without_choice
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
-from rllib.spans import span, stopwatch
+from rllib.spans import stopwatch
 
 if TYPE_CHECKING:
     from rllib.learners.learner import Learner
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 VALID, FINALS = "valid", "final_obs"  # columns of a fragment that no batch has
 
 
-class TensorRolloutWorker(Worker):
+class TensorRolloutWorker(SamplingWorker):
     """The only worker of a run whose environments return tensors; it is in the learner's process.
 
     Args:
@@ -103,20 +101,27 @@ class TensorRolloutWorker(Worker):
         """Restores the state that `get_state` returned."""
         self._incarnation, self._num_fragments = state[0]["incarnation"], state[0]["num_fragments"]
 
-    def start_over(self, incarnation: int | None = None) -> None:
-        """Drops the running episodes; arguments as for RolloutWorker."""
+    @property
+    def lanes(self) -> dict[str, Lane]:
+        """None: rows are tensors, which this worker writes itself."""
+        return {}
+
+    def _drop_episodes(self) -> None:
         self._newest = None
         self.episodes.reset()
         self._hooks.start_over()
-        if incarnation is not None:
-            self._incarnation, self._num_fragments = incarnation, 0
-            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
+
+    def _begin_life(self, incarnation: int) -> None:
+        self._incarnation, self._num_fragments = incarnation, 0
 
     # ------------------------------------------------------------------ sampling
 
     @torch.no_grad()
     def sample(self) -> tuple[SampleBatch, SampleReport]:
         """One fragment of every environment, as rows of tensors, and its report."""
+        return super().sample()
+
+    def _collect(self) -> tuple[tuple[dict[str, Tensor], Tensor], SampleReport]:
         report = SampleReport()
         columns, raw = self._new_columns()
         try:
@@ -125,19 +130,7 @@ class TensorRolloutWorker(Worker):
             self.start_over()  # the environments have stepped past the columns
             raise
         self._newest = raw[-1].clone()
-        started = time.perf_counter()
-        with span("finish"):
-            self._finish(columns, raw)
-        report.inference_time_s += time.perf_counter() - started
-        with span("make rows"):
-            batch = self._to_batch(columns)
-        report.env_steps, report.rows = batch.count, self.settings.fragment_length * self.settings.num_envs
-        report.episodes, report.longest_running = self.episodes.pop_finished(), self.episodes.longest_running
-        if self._filter is not None:
-            report.filter_deltas = {DEFAULT_POLICY: self._filter.pop_delta()}
-        self.callbacks.on_sample_end(worker=self, samples=batch)
-        report.logged = pop_logged(self.callbacks)
-        return batch, report
+        return (columns, raw), report
 
     def _new_columns(self) -> tuple[dict[str, Tensor], Tensor]:
         """Memory for a fragment: its columns [T, N, ...], and the unfiltered observations [T + 1, N, ...].
@@ -219,8 +212,8 @@ class TensorRolloutWorker(Worker):
 
     # ------------------------------------------------------------------ the end of a fragment
 
-    def _finish(self, columns: dict[str, Tensor], raw: Tensor) -> None:
-        """Counts the episodes, checks the numbers, and computes the columns that the loop has not written."""
+    def _finish(self, fragment: tuple[dict[str, Tensor], Tensor], report: SampleReport) -> None:
+        columns, raw = fragment
         rewards, ended = columns[sb.REWARDS], columns[sb.TERMINATEDS] | columns[sb.TRUNCATEDS]
         self.episodes.add_fragment(rewards, ended, columns.get(VALID))
         self._check(columns, raw)
@@ -233,6 +226,7 @@ class TensorRolloutWorker(Worker):
         logp = self.policy.distribution.torch_at(dist_inputs.flatten(0, 1)).log_prob(actions.flatten(0, 1))
         columns[sb.ACTION_LOGP] = logp.view_as(rewards)
         self.policy_settings.postprocess.of_tensors(columns, self._next_values(columns))
+        report.episodes, report.longest_running = self.episodes.pop_finished(), self.episodes.longest_running
 
     def _next_values(self, columns: dict[str, Tensor]) -> Tensor:
         """V(o_{t+1}), [T, N]; after an episode that was truncated, of its final observation."""
@@ -290,13 +284,21 @@ class TensorRolloutWorker(Worker):
         without = without_choice(mask, self.policy.distribution).view(seen.shape[:2])
         return without & columns[VALID] if VALID in columns else without
 
-    def _to_batch(self, columns: dict[str, Tensor]) -> SampleBatch:
+    def _make_rows(self, fragment: tuple[dict[str, Tensor], Tensor], report: SampleReport) -> SampleBatch:
         """The transitions, ordered by step."""
+        columns, _ = fragment
         num_steps = self.settings.fragment_length
         kept = [name for name in columns if name not in (VALID, FINALS)]
         rows = {name: columns[name][:num_steps].flatten(0, 1) for name in kept}
         batch = SampleBatch(rows, policy_version=self.policy_version, num_steps=num_steps)
-        return batch.rows(torch.nonzero(columns[VALID].flatten())[:, 0]) if VALID in columns else batch
+        if VALID in columns:
+            batch = batch.rows(torch.nonzero(columns[VALID].flatten())[:, 0])
+        report.env_steps, report.rows = batch.count, num_steps * self.settings.num_envs
+        return batch
+
+    def _pop_deltas(self, report: SampleReport) -> None:
+        if self._filter is not None:
+            report.filter_deltas = {DEFAULT_POLICY: self._filter.pop_delta()}
 
 
 def _acting(learner: "Learner") -> tuple:

@@ -182,11 +182,11 @@ class EpisodeHooks:
         for episode, counts in noted:
             parts = []
             for slot, count in counts:
-                fragment, key = fragments[slot.policy_id], (slot.policy_id, slot.slot)
-                first = rows_before[key] + (0 if fragment.starts is None else int(fragment.starts[slot.slot]))
+                fragment, key = fragments[slot.policy_id], (slot.policy_id, slot.index)
+                first = rows_before[key] + (0 if fragment.starts is None else int(fragment.starts[slot.index]))
                 rows_before[key] += count
                 if slot.policy_id in known:  # else it was removed, and nothing learns from its rows
-                    columns = {name: column[:, slot.slot] for name, column in fragment.columns.items()}
+                    columns = {name: column[:, slot.index] for name, column in fragment.columns.items()}
                     parts.append((slot, columns, slice(first, first + count)))
             self.postprocess_parts(episode, parts)
 

@@ -1,8 +1,8 @@
 """Lane: one policy's side of a rollout worker.
 
-A lane chooses the actions of a policy in its slots, keeps the columns that result, and makes rows of them. A slot is a
-place in which the policy acts: an environment where there is one agent, else an agent of an environment. The worker
-steps the environments and tells its lanes what followed.
+A lane chooses the actions of a policy in its slots, keeps the columns that result, and makes rows of them. A slot is
+what the policy acts for: an environment where there is one agent, else an agent of an environment. The worker steps the
+environments and tells its lanes what followed.
 """
 
 import itertools
@@ -36,7 +36,7 @@ class Lane:
         rngs: random stream of each slot.
         worker_index, incarnation: of the worker.
         stream: the environments, for a postprocess that asks them (hindsight).
-        place: a slot in words, for messages, such as "environment 0 of rollout worker 2".
+        describe: gives a slot in words, for messages, such as "environment 0 of rollout worker 2".
         allocate: `allocate(shape, dtype)` returns memory for the columns.
         by_slot: whether the bits of a slot's rows must not depend on the number of slots.
 
@@ -62,13 +62,13 @@ class Lane:
         worker_index: int,
         incarnation: int,
         stream: Any,
-        place: Callable[[int], str],
+        describe: Callable[[int], str],
         allocate: Callable[..., np.ndarray] = np.empty,
         by_slot: bool = False,
     ):
         self.policy, self.own, self.settings, self._stream = policy, own, settings, stream
         self.policy_version = self.timesteps = 0
-        self.rngs, self._place, self._allocate, self._by_slot = rngs, place, allocate, by_slot
+        self.rngs, self._describe, self._allocate, self._by_slot = rngs, describe, allocate, by_slot
         self.filters, self.remembers = policy.filters_observations, policy.state_size > 0
         self.stores_raw = self.filters and own.postprocess.stores_raw_observations
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
@@ -339,7 +339,7 @@ class Lane:
         if without.any():
             t, i = np.argwhere(without)[0]
             raise ValueError(
-                f"{self._place(i)} had no legal action at step {t} of the fragment: "
+                f"{self._describe(i)} had no legal action at step {t} of the fragment: "
                 f"{no_choice(self.policy.spec.encoder.mask(seen[t, i][None])[0])}"
             )
 
@@ -353,7 +353,7 @@ class Lane:
         for i in self.policy.acted_without_choice() if self.policy.is_masked else ():
             if acting is not None and i not in acting:
                 continue
-            error.add_note(f"{self._place(i)} had no legal action at that step")
+            error.add_note(f"{self._describe(i)} had no legal action at that step")
 
     def _check_finite(self, fragment: Fragment) -> None:
         """Raises an error for a NaN or an infinity here, near its cause."""
@@ -367,5 +367,5 @@ class Lane:
             cause = "the environment gave it" if name == sb.OBS else network
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
             raise ValueError(
-                f"{name} of {self._place(i)} is not finite at step {t} of the fragment: {column[t, i]}; {cause}"
+                f"{name} of {self._describe(i)} is not finite at step {t} of the fragment: {column[t, i]}; {cause}"
             )

@@ -98,7 +98,7 @@ class RolloutWorker(SamplingWorker):
             worker_index=worker_index,
             incarnation=incarnation,
             stream=self.stream,
-            place=lambda i: f"environment {i} of rollout worker {worker_index}",
+            describe=lambda i: f"environment {i} of rollout worker {worker_index}",
             allocate=allocate,
             by_slot=is_alike,
         )

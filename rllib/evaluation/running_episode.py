@@ -23,7 +23,7 @@ class AgentSlot:
 
     Attributes:
         agent, policy_id: the agent, and the policy that acts for it.
-        lane, slot: where it acts; with one agent there is no lane, and the slot is the environment's index.
+        lane, index: where it acts; with one agent there is no lane, and the index is that of the environment.
         reward: sum of its rewards since it has acted.
         total: sum of all its rewards in the episode.
         num_rows: number of its closed rows in the episode.
@@ -31,10 +31,10 @@ class AgentSlot:
         is_open: whether it has acted and waits for what follows.
     """
 
-    __slots__ = ("agent", "first_row", "is_open", "lane", "num_rows", "policy_id", "reward", "slot", "total")
+    __slots__ = ("agent", "first_row", "index", "is_open", "lane", "num_rows", "policy_id", "reward", "total")
 
-    def __init__(self, agent: Hashable, policy_id: str, lane: Any, slot: int, total: float = 0.0):
-        self.agent, self.policy_id, self.lane, self.slot = agent, policy_id, lane, slot
+    def __init__(self, agent: Hashable, policy_id: str, lane: Any, index: int, total: float = 0.0):
+        self.agent, self.policy_id, self.lane, self.index = agent, policy_id, lane, index
         self.reward, self.total = 0.0, total
         self.num_rows = self.first_row = 0
         self.is_open = False

@@ -462,10 +462,10 @@ class TestUnknownAgents:
         worker.load_snapshots({"p0": worker.policies["p0"].snapshot(version=7, timesteps=1000)})
         for size in (1, 3, 9, 1):
             crowd.size = size
-            lane = worker._recording["p0"].lane
+            lane = worker.lanes["p0"]
             before = lane._return_scale.variance, lane.timesteps
             batch, report = worker.sample()
-            lane = worker._recording["p0"].lane
+            lane = worker.lanes["p0"]
             assert batch["p0"].policy_version == 7 and lane.timesteps == before[1] + 20
             assert lane._return_scale.variance == before[0]
             assert report.filter_deltas and report.return_deltas

@@ -268,11 +268,11 @@ def test_a_loop_that_waits_is_told_when_sampling_fails():
     with build(length=10, fragment=20, loops=2) as algorithm:
         worker = algorithm.workers.local_worker()
         algorithm.sample(20)
-        act = worker._seating.act
-        worker._seating.act = lambda step: act(step) if len(worker._place_of) < 1 else fails(worker, step)
+        act = worker._lane_set.act
+        worker._lane_set.act = lambda step: act(step) if len(worker._env_of) < 1 else fails(worker, step)
         with pytest.raises(KeyError, match="sampling"):
             algorithm.sample(20)
-        del worker._seating.act
+        del worker._lane_set.act
         algorithm.sample(20)
         assert any(isinstance(error, EpisodeLost) for error in environment(algorithm).errors)
 

@@ -8,7 +8,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
-from rllib.evaluation.multi_agent.lanes import ChoosingSlots
+from rllib.evaluation.multi_agent.agent_lane import ChoosingLane
 from rllib.models.model_settings import ModelSettings
 from rllib.policy import Policy
 
@@ -28,13 +28,13 @@ def sampled(num_frozen: int) -> tuple[Counter, list]:
                        policies_to_train=["main"])  # fmt: skip
     with config.build() as algo, pytest.MonkeyPatch.context() as patch:
         for name in ("receive", "act"):
-            method = getattr(ChoosingSlots, name)
+            method = getattr(ChoosingLane, name)
 
             def counted(self, *args, name=name, method=method):
                 calls[name] += 1
                 return method(self, *args)
 
-            patch.setattr(ChoosingSlots, name, counted)
+            patch.setattr(ChoosingLane, name, counted)
         rows = [algo.workers.local_worker().sample()[0].policy_batches["main"] for _ in range(3)]
     return calls, rows
 

@@ -25,12 +25,14 @@ from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, Petting
 from rllib.env.spaces.actions import ActionMapper
 from rllib.env.streams.legacy import LegacyEnvironment
 from rllib.env.streams.vector import VectorEnvStream
-from rllib.evaluation.external.seats import ExternalSeats
+from rllib.evaluation.external.episode import ExternalEpisode
 from rllib.evaluation.external.worker import ExternalWorker
 from rllib.evaluation.lane import Lane
-from rllib.evaluation.multi_agent import lanes
+from rllib.evaluation.multi_agent import recording_lane
+from rllib.evaluation.multi_agent.agent_lane import NetworkLane
 from rllib.evaluation.multi_agent.dense import DenseSteps
-from rllib.evaluation.multi_agent.seats import EnvironmentSeats
+from rllib.evaluation.multi_agent.environment_episode import EnvironmentEpisode
+from rllib.evaluation.multi_agent.recording_lane import RecordingLane
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess import advantages, cost_advantages, sequences, transitions
 from rllib.evaluation.postprocess.fragment import Fragment
@@ -265,7 +267,7 @@ def costs_discounted_like_rewards(complete, rows, fragment):
 # ------------------------------------------------------------------ several agents
 
 
-@mutates(lanes.RecordingSlots, "_store_closed", "several agents")
+@mutates(RecordingLane, "_store_closed", "several agents")
 def rewards_of_two_agents_swapped(store, slots):
     rows, own, rewards = slots._closed
     slots._closed = rows, own, rewards[::-1]
@@ -277,38 +279,38 @@ def rows_of_an_agent_for_another_policy(choose, episode, agent):
     return {"even": "odd", "odd": "even"}[choose(episode, agent)] if agent == 2 else choose(episode, agent)
 
 
-@mutates(lanes.RecordingSlots, "_carry", "several agents")
+@mutates(RecordingLane, "_carry", "several agents")
 def step_of_a_waiting_agent_lost(_carry, _slots, _is_carried, _open_slots):
-    return lanes._NOTHING
+    return recording_lane._NOTHING
 
 
-@mutates(EnvironmentSeats, "_close_last", "several agents")
-def reward_of_a_death_lost(close, seats, seat, observations, terminated, truncated):
+@mutates(EnvironmentEpisode, "_close_last", "several agents")
+def reward_of_a_death_lost(close, episode, slot, observations, terminated, truncated):
     if terminated:
-        seat.reward = 0.0
-    close(seats, seat, observations, terminated, truncated)
+        slot.reward = 0.0
+    close(episode, slot, observations, terminated, truncated)
 
 
-@mutates(EnvironmentSeats, "_add_rewards", "several agents")
-def late_reward_lost(add, seats, rewards):
-    acting = {seat.agent for seat in seats._acting}
-    add(seats, {agent: reward for agent, reward in rewards.items() if agent in acting})
+@mutates(EnvironmentEpisode, "_add_rewards", "several agents")
+def late_reward_lost(add, episode, rewards):
+    acting = {slot.agent for slot in episode._acting}
+    add(episode, {agent: reward for agent, reward in rewards.items() if agent in acting})
 
 
-@mutates(EnvironmentSeats, "_add_rewards", "several agents")
-def reward_before_the_first_observation_lost(add, seats, rewards):
-    add(seats, {agent: reward for agent, reward in rewards.items() if agent in seats.episode.slots})
+@mutates(EnvironmentEpisode, "_add_rewards", "several agents")
+def reward_before_the_first_observation_lost(add, episode, rewards):
+    add(episode, {agent: reward for agent, reward in rewards.items() if agent in episode.running.slots})
 
 
-@mutates(EnvironmentSeats, "_close_last", "several agents")
-def row_of_an_agent_that_saw_no_end(close, seats, seat, observations, terminated, truncated):
-    close(seats, seat, {seat.agent: np.zeros(10, np.float32)} | dict(observations), terminated, truncated)
+@mutates(EnvironmentEpisode, "_close_last", "several agents")
+def row_of_an_agent_that_saw_no_end(close, episode, slot, observations, terminated, truncated):
+    close(episode, slot, {slot.agent: np.zeros(10, np.float32)} | dict(observations), terminated, truncated)
 
 
-@mutates(EnvironmentSeats, "_close_last", "several agents")
-def death_written_as_truncation(close, seats, seat, observations, terminated, truncated):
-    is_alone = terminated and len(seats.living) > 1 and seat.agent in observations
-    close(seats, seat, observations, terminated and not is_alone, truncated or is_alone)
+@mutates(EnvironmentEpisode, "_close_last", "several agents")
+def death_written_as_truncation(close, episode, slot, observations, terminated, truncated):
+    is_alone = terminated and len(episode.living) > 1 and slot.agent in observations
+    close(episode, slot, observations, terminated and not is_alone, truncated or is_alone)
 
 
 @mutates(MultiAgentWorker, "_report_steps", "policies")
@@ -334,7 +336,7 @@ def newest_observation_of_another_slot(keep, fragment, is_row, newest):
     keep(fragment, is_row, newest | {sb.OBS: np.roll(newest[sb.OBS], 1, axis=0)})
 
 
-@mutates(lanes.RecordingSlots, "keep_final", "several agents")
+@mutates(RecordingLane, "keep_final", "several agents")
 def final_observation_of_an_agent_lost(_keep, _slots, _slot, _observation): ...
 
 
@@ -386,7 +388,7 @@ def return_goes_on_in_the_next_episode(end, steps, index):
 def rows_lost_when_another_client_arrives(begin, worker, turn, begins):
     place = begin(worker, turn, begins)
     if place is not None:
-        for lane in worker._recording.values():
+        for lane in worker.lanes.values():
             lane._closed = tuple(column[:1] for column in lane._closed)
     return place
 
@@ -397,23 +399,23 @@ def step_of_a_client_twice(join, worker, batches, report):
     return join(worker, twice, report)
 
 
-@mutates(ExternalSeats, "begin", "loops outside")
-def episode_that_is_not_to_be_learned_from(begin, seats, trains, rewards):
-    begin(seats, True, rewards)
+@mutates(ExternalEpisode, "begin", "loops outside")
+def episode_that_is_not_to_be_learned_from(begin, episode, trains, rewards):
+    begin(episode, True, rewards)
 
 
-@mutates(ExternalSeats, "acted", "loops outside")
-def step_of_somebody_else_learned_from(acted, seats, given, drops):
-    acted(seats, given, False)
+@mutates(ExternalEpisode, "acted", "loops outside")
+def step_of_somebody_else_learned_from(acted, episode, given, drops):
+    acted(episode, given, False)
 
 
 @mutates(ExternalWorker, "_log", "loops outside with a replay")
 def own_action_written_for_a_logged_one(_log, *_given): ...
 
 
-@mutates(ExternalSeats, "begin", "loops outside")
-def reward_before_the_first_action_lost(begin, seats, trains, rewards):
-    begin(seats, trains, {})
+@mutates(ExternalEpisode, "begin", "loops outside")
+def reward_before_the_first_action_lost(begin, episode, trains, rewards):
+    begin(episode, trains, {})
 
 
 @mutates(external_env.ExternalEnv, "_add_rewards", "loops outside")
@@ -427,8 +429,8 @@ def end_of_a_client_told_as_termination(end, env, episode_id, observations, trun
     end(env, episode_id, observations, False)
 
 
-@mutates(ExternalSeats, "carry", "loops outside, whole episodes")
-def rows_of_a_running_episode_given_away(_carry, _seats): ...
+@mutates(ExternalEpisode, "carry", "loops outside, whole episodes")
+def rows_of_a_running_episode_given_away(_carry, _episode): ...
 
 
 # ------------------------------------------------------------------ sequences and memories
@@ -467,11 +469,11 @@ def mask_shifted(make, fragment, *given, **named):
     return batch
 
 
-@mutates(lanes.ActingSlots, "begin_episode", "gru of several agents")
+@mutates(NetworkLane, "begin_episode", "gru of several agents")
 def state_of_the_agent_before(_begin, _slots, _slot): ...
 
 
-@mutates(lanes.RecordingSlots, "_carry", "gru of several agents")
+@mutates(RecordingLane, "_carry", "gru of several agents")
 def state_of_a_waiting_agent_lost(carry, slots, *given):
     carried = carry(slots, *given)
     return replace(carried, columns={**carried.columns, sb.STATE_IN: 0})
@@ -570,7 +572,7 @@ def observations_of_one_environment_lost(merge, moments, rows):
     merge(moments, {name: column[:-1] for name, column in rows.items()})
 
 
-@mutates(lanes.RecordingSlots, "_filter", "filter of several agents")
+@mutates(RecordingLane, "_filter", "filter of several agents")
 def observations_of_agents_not_counted(_filter, slots, received, out, _slots):
     slots.policy.filter(received, out=out, update=len(received) == slots.num_slots)
 

@@ -1,4 +1,4 @@
-"""The stream of an external environment: its episodes are handed over by its own loop, each in a place of its own."""
+"""The stream of an external environment: its own loop hands over its episodes, several at a time."""
 
 import logging
 import threading
@@ -43,17 +43,17 @@ def _of_agent(space, agent: AgentID):
 
 
 class ExternalStream:
-    """One external environment, whose running episodes stand in places.
+    """One external environment, with several running episodes.
 
     Args:
         env: the environment; its loop starts here.
-        num_places: most episodes at once.
+        num_envs: most episodes at once.
         worker: owner, for messages.
         remake: makes the environment anew; one whose loop raises is then replaced. None: its errors are raised.
     """
 
-    def __init__(self, env: ExternalEnv, num_places: int, worker: str, remake: Callable[[], ExternalEnv] | None = None):
-        self._env, self.num_envs, self._where = env, num_places, f"external environment of {worker}"
+    def __init__(self, env: ExternalEnv, num_envs: int, worker: str, remake: Callable[[], ExternalEnv] | None = None):
+        self._env, self.num_envs, self._where = env, num_envs, f"external environment of {worker}"
         self._remake, self._num_failures = remake, 0
         self._environment_made: Callable[[int, ExternalEnv], None] | None = None
         self._first: dict[int, tuple[Mapping, Mapping]] = {}
@@ -84,7 +84,7 @@ class ExternalStream:
         return self._env.action_space
 
     def spaces(self, index: int) -> ExternalSpaces:
-        """Spaces of the agents, in each place the same."""
+        """Spaces of the agents, in each environment the same."""
         return ExternalSpaces(self._env)
 
     def watch(self, environment_made: Callable[[int, ExternalEnv], None]) -> None:
@@ -113,7 +113,7 @@ class ExternalStream:
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
-            EnvironmentReplaced: in place of the exception, where environments are replaced.
+            EnvironmentReplaced: instead of the exception, where environments are replaced.
         """
 
         def counted(turns: list[Turn]) -> bool:
@@ -169,8 +169,8 @@ class ExternalStream:
             self._environment_made(0, self._env)
         raise EnvironmentReplaced from failure
 
-    def place(self, index: int, turn: Turn) -> None:
-        """Puts the first turn of an episode into a place, whose `reset` gives its observations."""
+    def begin(self, index: int, turn: Turn) -> None:
+        """Begins an episode with its first turn, whose observations the `reset` of this index returns."""
         self._first[index] = turn.step.observations, turn.step.infos
         self._orders[index] = AgentOrder()
 
@@ -179,11 +179,11 @@ class ExternalStream:
         self._num_ended += 1
 
     def order(self, index: int) -> AgentOrder:
-        """Positions of the agents of the episode in a place."""
+        """Positions of the agents of the episode with an index."""
         return self._orders[index]
 
     def reset(self, index: int) -> tuple[Mapping, Mapping]:
-        """Observations and infos of the episode that was put into a place."""
+        """Observations and infos of the episode that has begun."""
         return self._first.pop(index)
 
     def warn_of_dropped_row(self, agent: AgentID) -> None:

@@ -1,9 +1,10 @@
 """Samples from an external environment: answers the turns of its episodes, and makes rows of them.
 
-An episode has a place, as an environment with several agents has its seats (evaluation/multi_agent/seats.py), and its
-rows follow the same rules; where the environment has one agent, its seat is the only one. All turns that wait are
-answered together, with one pass through each network. Clients that act themselves, by copies of the policy, send parts
-of episodes, whose turns follow one another here as if their actions had been asked for (env/external/samples.py).
+An episode is that of one of the worker's environments, of which more are added where episodes wait for one, and its
+rows follow the rules of several agents (evaluation/multi_agent/environment_episode.py); there may be one agent. All
+turns that wait are answered together, with one pass through each network. Clients that act themselves, by copies of the
+policy, send parts of episodes, whose turns follow one another here as if their actions had been asked for
+(env/external/samples.py).
 """
 
 import logging
@@ -28,11 +29,11 @@ from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation import seeding
+from rllib.evaluation.external.episode import ExternalEpisode
 from rllib.evaluation.external.legal_actions import LegalActions
-from rllib.evaluation.external.seats import ExternalSeats
-from rllib.evaluation.multi_agent.lanes import RecordingSlots
-from rllib.evaluation.multi_agent.seating import double_slots
-from rllib.evaluation.multi_agent.seats import OutOfSlotsError
+from rllib.evaluation.multi_agent.environment_episode import OutOfSlotsError
+from rllib.evaluation.multi_agent.lane_set import double_slots
+from rllib.evaluation.multi_agent.recording_lane import RecordingLane
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess.fragment import Fragment
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Places at first; they double between two fragments, of which the first ends when more episodes are under way.
-FIRST_PLACES = 2
+# Environments at first; they double between two fragments, of which the first ends when more episodes are under way.
+FIRST_ENVIRONMENTS = 2
 # A fragment ends after this multiple of the passes that it was made for, and after at least this number.
 _MOST_PASSES, _LEAST_PASSES = 4, 256
-# Places of a worker have numbers of their own in the run, which key their random streams.
-_PLACES_OF_A_WORKER = 1 << 20
+# Environments of a worker have numbers of their own in the run, which key their random streams.
+_ENVIRONMENTS_OF_A_WORKER = 1 << 20
 
 
 def _lone(agent: AgentID, episode, worker) -> str:
@@ -71,14 +72,14 @@ class ExternalWorker(MultiAgentWorker):
     """
 
     if_silent: ClassVar[str] = "does the loop outside ask for actions? It may be silent for sample_timeout_s"
-    seats_class = ExternalSeats
+    episode_class = ExternalEpisode
     stream: ExternalStream
 
     _has_refused = False
 
-    def _places(self, count: int) -> range:
-        first = self.worker_index * _PLACES_OF_A_WORKER
-        return range(first, first + FIRST_PLACES)
+    def _first_indices(self, count: int) -> range:
+        first = self.worker_index * _ENVIRONMENTS_OF_A_WORKER
+        return range(first, first + FIRST_ENVIRONMENTS)
 
     def _open(self) -> ExternalStream:
         self._is_lone = self.settings.agents is None
@@ -105,8 +106,8 @@ class ExternalWorker(MultiAgentWorker):
         where = f"{self.kind} {self.worker_index}"
         return ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
 
-    def _seat(self) -> None:
-        super()._seat()
+    def _make_lanes(self) -> None:
+        super()._make_lanes()
         self._forget_episodes()
 
     def change_settings(self, settings: RolloutSettings) -> None:
@@ -118,13 +119,13 @@ class ExternalWorker(MultiAgentWorker):
         env.mask_problem = legal.problem if legal.reads_masks else None
 
     def _forget_episodes(self) -> None:
-        # Places of the running episodes, by their ids, and the places that are free.
-        self._place_of: dict[str, int] = {}
-        self._free = list(reversed(range(len(self._seats))))
-        # Places whose episodes end before a fragment of whole episodes does: all that began before it had enough rows.
+        # Environments of the running episodes, by their ids, and those that are free.
+        self._env_of: dict[str, int] = {}
+        self._free = list(reversed(range(len(self._episodes))))
+        # Environments whose episodes end before a fragment of whole episodes: all that began before it had enough rows.
         self._awaited: set[int] = set()
         self._is_closing = False  # whether it has enough rows
-        # First turns of episodes that have to wait: for a place, or while the fragment is closing.
+        # First turns of episodes that have to wait: for an environment, or while the fragment is closing.
         self._waiting: list[Turn] = []
         self._lets_begin = False  # whether they begin in the next pass though the fragment is closing
         # Turns of episodes that act already in this pass, or whose agents have to wait for slots.
@@ -156,7 +157,7 @@ class ExternalWorker(MultiAgentWorker):
 
     def _published(self, snapshot: Snapshot, edition: int) -> PublishedPolicy:
         description, refusal = self._description
-        policy, (lane,) = self.policies[DEFAULT_POLICY], self._recording.values()
+        policy, (lane,) = self.policies[DEFAULT_POLICY], self.lanes.values()
         distribution, shape = policy.distribution, policy.action_shape
         choices = tuple(stop - start for start, stop in distribution.choices)
         rows = ActionRows(
@@ -164,7 +165,7 @@ class ExternalWorker(MultiAgentWorker):
             np.dtype(policy.action_dtype),
             choices if len(choices) == math.prod(shape) else (),
             policy.num_dist_inputs if distribution.has_log_prob else 0,
-            lane.lane.mapper,
+            lane.mapper,
             distribution,
         )
         return PublishedPolicy(
@@ -185,9 +186,9 @@ class ExternalWorker(MultiAgentWorker):
         settings, own = self.settings, self.settings.policies[DEFAULT_POLICY]
         acting = ActingSettings(settings.normalize_actions, settings.clip_actions, explore=own.explore)
         spaces = settings.agents.spaces[DEFAULT_POLICY]
-        place = self.worker_index, settings.num_workers
+        of_workers = self.worker_index, settings.num_workers
         try:
-            return SentPolicy(own.spec, *spaces, acting, own.exploration, *place).to_json(), None
+            return SentPolicy(own.spec, *spaces, acting, own.exploration, *of_workers).to_json(), None
         except UserCodeError as error:
             return {}, str(error)
 
@@ -197,7 +198,7 @@ class ExternalWorker(MultiAgentWorker):
         self._newest = None
         self._lose_episodes()
 
-    def _cut_all(self) -> dict[str, RecordingSlots]:
+    def _cut_all(self) -> dict[str, RecordingLane]:
         """The same; loops cannot begin anew by themselves, and get EpisodeLost with the next call."""
         lanes = super()._cut_all()
         self._lose_episodes()
@@ -214,8 +215,8 @@ class ExternalWorker(MultiAgentWorker):
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
         self._take_turns(report)
         limit = time.monotonic() + self.settings.sample_timeout_s
-        while not self._num_closed:  # it has ended for want of places, or nothing is learned from
-            if any(each.is_carried for each in self._seats):  # rows come when these episodes end
+        while not self._num_closed:  # it has ended for want of environments, or nothing is learned from
+            if any(each.is_carried for each in self._episodes):  # rows come when these episodes end
                 limit = time.monotonic() + self.settings.sample_timeout_s
             if time.monotonic() > limit:
                 raise SampleTimeoutError(
@@ -223,7 +224,7 @@ class ExternalWorker(MultiAgentWorker):
                     "not learned from alone: of episodes with training_enabled=False, with actions of others, or of "
                     f"clients with weights that are older than max_lag_updates={self.settings.max_lag_updates}"
                 )
-            for lane in self._recording.values():
+            for lane in self.lanes.values():
                 self._end_fragment(lane)
             self._take_turns(report)
 
@@ -235,9 +236,9 @@ class ExternalWorker(MultiAgentWorker):
         fragment's end goes on in the next one, with all its rows.
         """
         settings = self.settings
-        self._make_places()
+        self._add_environments()
         wanted, is_complete = settings.fragment_length * settings.num_envs, settings.complete_episodes
-        steps_at_once = -(-wanted // max(len(self._place_of), 1))
+        steps_at_once = -(-wanted // max(len(self._env_of), 1))
         most = max(_MOST_PASSES * steps_at_once, _LEAST_PASSES)
         self._begin_fragment(steps_at_once)
         clock, made = stopwatch("step", "act"), 0
@@ -261,7 +262,7 @@ class ExternalWorker(MultiAgentWorker):
                     left = min(left, -(-(wanted - self._num_sampled) // len(turns)))
                 count = self._take_runs(turns, left - 1)  # the turns after them are answered, and may be the last
                 made, step = made + count, step + count
-                goes_on = not self._is_closing or any(self._place_of.get(t.episode_id) in self._awaited for t in turns)
+                goes_on = not self._is_closing or any(self._env_of.get(t.episode_id) in self._awaited for t in turns)
                 made += self._answer(turns, step, report, begins)
                 if goes_on and len(self._waiting) - num_waiting < len(turns):  # not all wait to begin
                     self._answered_at = time.monotonic()
@@ -284,16 +285,16 @@ class ExternalWorker(MultiAgentWorker):
         report.env_steps += self._num_closed if self._is_lone else self._num_steps
         self._report_traffic(report)
         if not self._is_lone:
-            self._report_steps(report, [each.closed_rows() for each in self._seats])
+            self._report_steps(report, [each.closed_rows() for each in self._episodes])
 
     def _begin_fragment(self, num_steps: int) -> None:
-        """Begins a fragment, with memory for this number of steps of each place."""
-        for lane in self._recording.values():
+        """Begins a fragment, with memory for this number of steps of each environment."""
+        for lane in self.lanes.values():
             lane.begin(num_steps)
-        for each in self._seats:
+        for each in self._episodes:
             each.begin_fragment()
         self._answered_at = self._let_in_at = time.monotonic()
-        self._awaited, self._is_closing, self._lets_begin = set(self._place_of.values()), False, False
+        self._awaited, self._is_closing, self._lets_begin = set(self._env_of.values()), False, False
 
     def _is_over(self, wanted: int, is_full: bool) -> bool:
         """Whether the fragment ends now; else notes whether it is closing, and whether waiting episodes begin.
@@ -305,12 +306,12 @@ class ExternalWorker(MultiAgentWorker):
         is_complete, is_enough = self.settings.complete_episodes, self._num_sampled >= wanted
         self._is_closing = is_complete and is_enough
         may_begin = not self._is_closing or self._lets_in()
-        if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more places
+        if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more environments
             return True
         if self._is_closing:
             self._lets_begin = may_begin
             return not self._awaited or self._is_silent()
-        self._lets_begin = bool(self._waiting and self._free)  # a place was freed in the pass in which they had to wait
+        self._lets_begin = bool(self._waiting and self._free)  # one was freed in the pass in which they had to wait
         return is_enough or (is_full and not is_complete)
 
     @property
@@ -322,7 +323,7 @@ class ExternalWorker(MultiAgentWorker):
 
     @property
     def _num_steps(self) -> int:
-        return sum(each.num_steps for each in self._seats)
+        return sum(each.num_steps for each in self._episodes)
 
     def _lets_in(self) -> bool:
         """Whether episodes may begin while the fragment is closing: those that it waits for seem to wait for them."""
@@ -330,7 +331,7 @@ class ExternalWorker(MultiAgentWorker):
         if not waiting or not self._awaited:
             return False
         env, now = self.stream.environments[0], time.monotonic()
-        awaited = [episode_id for episode_id, place in self._place_of.items() if place in self._awaited]
+        awaited = [episode_id for episode_id, index in self._env_of.items() if index in self._awaited]
         stands_still = now - max(self._answered_at, self._let_in_at) >= env.standstill_s
         if stands_still or not (self._later or not env.is_blocked(awaited, waiting)):
             self._let_in_at = now
@@ -340,7 +341,7 @@ class ExternalWorker(MultiAgentWorker):
     def _is_silent(self) -> bool:
         """Whether the loops of all episodes that the fragment waits for have been silent for too long."""
         limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
-        are_others_there = self._waiting or len(self._awaited) < len(self._place_of)
+        are_others_there = self._waiting or len(self._awaited) < len(self._env_of)
         if patience_s is not None and are_others_there:
             limit_s = min(patience_s, limit_s)
         return time.monotonic() - self._answered_at >= limit_s
@@ -350,14 +351,14 @@ class ExternalWorker(MultiAgentWorker):
         is_cut = self._is_closing and self._is_silent()
         if is_cut and self._awaited:
             logger.info("the ends of %d silent episodes are left to the next fragment", len(self._awaited))
-        for place in self._place_of.values():
-            if not (is_cut and place in self._awaited):
-                self._seats[place].carry()
+        for index in self._env_of.values():
+            if not (is_cut and index in self._awaited):
+                self._episodes[index].carry()
 
     def _report_traffic(self, report: SampleReport) -> None:
         traffic = self.stream.environments[0].take_traffic()
         traffic.worker_index = self.worker_index
-        traffic.policy_versions = {i: slots.lane.policy_version for i, slots in self._recording.items()}
+        traffic.policy_versions = {i: lane.policy_version for i, lane in self.lanes.items()}
         report.traffic = traffic if report.traffic is None else report.traffic.then(traffic)
 
     def _serve(self, answer: Callable[[list[Turn]], bool], report: SampleReport) -> None:
@@ -387,30 +388,30 @@ class ExternalWorker(MultiAgentWorker):
 
     def _void_all(self, report: SampleReport) -> None:
         """Ends the episodes of an environment that was replaced."""
-        for place in self._place_of.values():
-            self._seats[place].void()
-        report.num_faulty_episodes += len(self._place_of)
+        for index in self._env_of.values():
+            self._episodes[index].void()
+        report.num_faulty_episodes += len(self._env_of)
         fail_all((*self._waiting, *self._later), _lost)
         self._forget_episodes()
         if self._policy_sent is not None:
             self.stream.publish(self._policy_sent)
 
-    def _make_places(self) -> None:
-        """Doubles the places until each episode that waits has one, and the slots of policies that have too few."""
-        count = len(self._seats)
-        while count - len(self._place_of) < len(self._waiting):
+    def _add_environments(self) -> None:
+        """Doubles environments until each episode that waits has one, and the slots of policies that have too few."""
+        count = len(self._episodes)
+        while count - len(self._env_of) < len(self._waiting):
             count *= 2
         for policy_id in self._crowded:
             double_slots(self._num_slots, policy_id)
-        if count > len(self._seats) or self._crowded:
+        if count > len(self._episodes) or self._crowded:
             # A lane that grows counts observations for more slots from now on.
-            for policy_id, lane in self._recording.items():
+            for policy_id, lane in self.lanes.items():
                 if (seen := lane.policy.filter.pop_delta()) is not None:
                     self._counted.setdefault(policy_id, []).append(seen)
-            self._free = list(reversed(range(len(self._seats), count))) + self._free
+            self._free = list(reversed(range(len(self._episodes), count))) + self._free
             self._indices = range(self._indices[0], self._indices[0] + count)
             self.stream.num_envs = count
-            self._seating.widen(self._indices, self._num_slots)
+            self._lane_set.widen(self._indices, self._num_slots)
         self._crowded.clear()
 
     def _pop_deltas(self, report: SampleReport) -> None:
@@ -429,7 +430,7 @@ class ExternalWorker(MultiAgentWorker):
         The rows are those of `_answer` for one turn after the other.
 
         Args:
-            turns: those that follow take their places.
+            turns: those that follow replace them.
             most: number of passes.
 
         Returns:
@@ -438,20 +439,20 @@ class ExternalWorker(MultiAgentWorker):
         count = min(most, *[turn.run_length for turn in turns])
         if count < 1 or not self._is_lone or self._hooks.follows_episodes:
             return 0
-        (lane,) = self._recording.values()
+        (lane,) = self.lanes.values()
         # One step after the other: a memory, and a filter whose statistics each observation changes.
-        if lane.lane.remembers or lane.policy.filters_observations:
+        if lane.remembers or lane.policy.filters_observations:
             return 0
-        places = {self._place_of.get(turn.episode_id) for turn in turns}
-        if len(places) < len(turns) or None in places:
+        indices = {self._env_of.get(turn.episode_id) for turn in turns}
+        if len(indices) < len(turns) or None in indices:
             return 0
-        running = [(turn, self._seats[self._place_of[turn.episode_id]]) for turn in turns]
-        if not all(seats.can_run and not self._is_too_old(turn.acted.version) for turn, seats in running):
+        running = [(turn, self._episodes[self._env_of[turn.episode_id]]) for turn in turns]
+        if not all(episode.can_run and not self._is_too_old(turn.acted.version) for turn, episode in running):
             return 0
         rows = lane.open_run(count)
-        for turn, seats in running:
+        for turn, episode in running:
             run = turn.run(count)
-            lane.put_run(seats.run(run.rewards).slot, rows, **run._asdict())
+            lane.put_run(episode.run(run.rewards).index, rows, **run._asdict())
         return count
 
     def _answer(self, turns: list[Turn], step: int, report: SampleReport, begins: bool) -> bool:
@@ -466,18 +467,18 @@ class ExternalWorker(MultiAgentWorker):
         Returns:
             whether the policies have acted.
         """
-        acting: list[tuple[Turn, ExternalSeats]] = []
+        acting: list[tuple[Turn, ExternalEpisode]] = []
         behind: list[Turn] = []
         held = {turn.episode_id for turn in self._waiting}
         for turn in turns:
             if turn.is_withdrawn:
                 continue
             if turn.episode_id in held:  # its turn before is not over yet
-                (self._waiting if turn.episode_id not in self._place_of else behind).append(turn)
+                (self._waiting if turn.episode_id not in self._env_of else behind).append(turn)
                 continue
             held.add(turn.episode_id)
             try:
-                place = self._take(turn, begins, report)
+                index = self._take(turn, begins, report)
             except AgentRefused as error:
                 self._refuse(turn, error, report)
                 continue
@@ -486,43 +487,43 @@ class ExternalWorker(MultiAgentWorker):
                 turn.put_back()
                 behind.append(turn)
                 continue
-            if place is not None:
-                acting.append((turn, self._seats[place]))
-        self._seating.receive()
+            if index is not None:
+                acting.append((turn, self._episodes[index]))
+        self._lane_set.receive()
         if acting:
             self._act(acting, step)
-        for turn, seats in acting:
-            actions, drops = seats.actions(), False
+        for turn, episode in acting:
+            actions, drops = episode.actions(), False
             if turn.logged is not None:
                 actions, drops = turn.logged, self._drops_logged_rows()
-                self._log(seats, actions)
+                self._log(episode, actions)
             elif turn.acted is not None:
-                drops = self._drops(turn.acted, seats, report)
-            seats.acted(actions, drops)
+                drops = self._drops(turn.acted, episode, report)
+            episode.acted(actions, drops)
             turn.answer(actions)
             self._go_on(turn)
         self._later += behind  # the rest of a part comes before the turn that gives its episode up
         return bool(acting)
 
     def _take(self, turn: Turn, begins: bool, report: SampleReport) -> int | None:
-        """Takes a turn in; returns the place of its episode where it acts next, and None elsewhere.
+        """Takes a turn in; returns the environment of its episode where it acts next, and None elsewhere.
 
         Raises:
             AgentRefused: if an agent has no policy.
             OutOfSlotsError: if a policy has too few slots; the turn is to be taken in with the next fragment.
         """
-        place = self._place_of.get(turn.episode_id)
-        if place is None:
+        index = self._env_of.get(turn.episode_id)
+        if index is None:
             return self._begin(turn, begins)
         if not turn.claim():
             return None
-        seats = self._seats[place]
+        episode = self._episodes[index]
         if turn.is_first:  # its agents had to wait for slots
-            return self._begin_late(turn, place)
-        if seats.follow(turn.step, turn.is_void):
-            self._end(turn, place, report)
+            return self._begin_late(turn, index)
+        if episode.follow(turn.step, turn.is_void):
+            self._end(turn, index, report)
             return None
-        return place
+        return index
 
     def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
         """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
@@ -535,51 +536,51 @@ class ExternalWorker(MultiAgentWorker):
         self._go_on(turn)
 
     def _void(self, episode_id: str) -> None:
-        self._seats[self._place_of[episode_id]].void()
+        self._episodes[self._env_of[episode_id]].void()
         self._leave(episode_id)
 
     def _leave(self, episode_id: str) -> None:
-        """Frees the place of an episode that is over."""
-        place = self._place_of.pop(episode_id)
-        self._awaited.discard(place)
-        self._free.append(place)
+        """Frees the environment of an episode that is over."""
+        index = self._env_of.pop(episode_id)
+        self._awaited.discard(index)
+        self._free.append(index)
 
     def _go_on(self, turn: Turn) -> None:
         """Takes the turn that follows, where it is there already, in the next pass."""
         if (following := turn.following()) is not None:
             self._later.append(following)
 
-    def _act(self, acting: list[tuple[Turn, ExternalSeats]], step: int) -> None:
+    def _act(self, acting: list[tuple[Turn, ExternalEpisode]], step: int) -> None:
         """Chooses the actions of these turns; those of clients that have acted themselves are written down."""
-        acted = [(turn.acted, seats) for turn, seats in acting if turn.acted is not None]
+        acted = [(turn.acted, episode) for turn, episode in acting if turn.acted is not None]
         if not acted:
-            self._seating.act(step)
+            self._lane_set.act(step)
             return
-        (lane,) = self._recording.values()
-        if len(acted) == len(acting) and not lane.lane.remembers:
+        (lane,) = self.lanes.values()
+        if len(acted) == len(acting) and not lane.remembers:
             lane.open_without_choice()
         else:
-            self._seating.act(step)
-        for each, seats in acted:
-            (seat,) = seats.acting
-            lane.put(seat.slot, each.action, each.dist_inputs, each.version)
+            self._lane_set.act(step)
+        for each, episode in acted:
+            (slot,) = episode.acting
+            lane.put(slot.index, each.action, each.dist_inputs, each.version)
         lane.give_put()
 
-    def _drops(self, acted: "Acted", seats: ExternalSeats, report: SampleReport) -> bool:
+    def _drops(self, acted: "Acted", episode: ExternalEpisode, report: SampleReport) -> bool:
         """Whether the row of an action that a client has chosen itself is not learned from."""
         if self._is_too_old(acted.version):
-            report.rows_too_old += seats.trains
+            report.rows_too_old += episode.trains
             return True
         return acted.is_logged and self._drops_logged_rows()
 
     def _is_too_old(self, version: int) -> bool:
         """Whether rows of clients that have acted by weights of this version are not learned from."""
-        limit, (lane,) = self.settings.max_lag_updates, self._recording.values()
+        limit, (lane,) = self.settings.max_lag_updates, self.lanes.values()
         # Weights of a version that is still to come are of the run before it was restored.
-        return limit is not None and not 0 <= lane.lane.policy_version - version <= limit
+        return limit is not None and not 0 <= lane.policy_version - version <= limit
 
     def _begin(self, turn: Turn, begins: bool) -> int | None:
-        """Gives the episode of its first turn a place; None if it has none, or has to wait."""
+        """Gives the episode of its first turn an environment; None if it has none, or has to wait."""
         if not turn.is_first:
             turn.fail(_lost(turn))
             self._go_on(turn)
@@ -589,44 +590,44 @@ class ExternalWorker(MultiAgentWorker):
         elif not begins or not self._free:
             self._waiting.append(turn)
         elif turn.claim():
-            place = self._free.pop()
-            self._place_of[turn.episode_id] = place
+            index = self._free.pop()
+            self._env_of[turn.episode_id] = index
             if not self._is_closing:
-                self._awaited.add(place)
-            self.stream.place(place, turn)
-            self._seats[place].begin(turn.trains, turn.step.rewards)
-            return place
+                self._awaited.add(index)
+            self.stream.begin(index, turn)
+            self._episodes[index].begin(turn.trains, turn.step.rewards)
+            return index
         return None
 
-    def _begin_late(self, turn: Turn, place: int) -> int | None:
-        """Seats the first agents of an episode that has its place already; returns as `_take`."""
+    def _begin_late(self, turn: Turn, index: int) -> int | None:
+        """Gives slots to the first agents of an episode that has its environment already; returns as `_take`."""
         if not turn.step.is_over:
-            self._seats[place].seat_first(turn.step)
-            return place
+            self._episodes[index].begin_late(turn.step)
+            return index
         self._void(turn.episode_id)  # nobody has acted in it
         turn.answer({})
         self._go_on(turn)
         return None
 
-    def _end(self, turn: Turn, place: int, report: SampleReport) -> None:
+    def _end(self, turn: Turn, index: int, report: SampleReport) -> None:
         """Reports the episode that a turn has ended."""
-        seats = self._seats[place]
-        result = seats.result
+        episode = self._episodes[index]
+        result = episode.result
         if self._is_lone:
             result = replace(result, agent_returns={}, agent_lengths={})
         if turn.is_void:
             report.num_faulty_episodes += 1
         else:
-            (report.episodes if seats.trains else report.untrained_episodes).append(result)
+            (report.episodes if episode.trains else report.untrained_episodes).append(result)
         self.stream.episode_ended()
         self._leave(turn.episode_id)
         turn.answer({})
         self._go_on(turn)
 
-    def _log(self, seats: ExternalSeats, actions: Mapping[AgentID, Any]) -> None:
-        for seat in seats.acting:
-            if isinstance(seat.lane, RecordingSlots):
-                seat.lane.log(seat.slot, actions[seat.agent])
+    def _log(self, episode: ExternalEpisode, actions: Mapping[AgentID, Any]) -> None:
+        for slot in episode.acting:
+            if isinstance(slot.lane, RecordingLane):
+                slot.lane.log(slot.index, actions[slot.agent])
 
     def _drops_logged_rows(self) -> bool:
         if self.settings.drops_logged_rows and not self._told_of_dropped_rows:
@@ -637,10 +638,10 @@ class ExternalWorker(MultiAgentWorker):
             )
         return self.settings.drops_logged_rows
 
-    def _end_fragment(self, lane: RecordingSlots) -> Fragment:
+    def _end_fragment(self, lane: RecordingLane) -> Fragment:
         counts = np.zeros(lane.num_slots, np.int64)
-        for seats in self._seats:
-            for slot, count in seats.carried_rows(lane).items():
+        for episode in self._episodes:
+            for slot, count in episode.carried_rows(lane).items():
                 counts[slot] += count
         return lane.end(*self._open_and_free(lane), counts)
 

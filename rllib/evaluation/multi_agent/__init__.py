@@ -1,1 +1,1 @@
-"""Sampling with several agents: seats of agents, lanes of policies, and the worker that steps the environments."""
+"""Sampling with several agents: slots of agents, lanes of policies, and the worker that steps the environments."""

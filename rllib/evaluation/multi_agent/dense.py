@@ -13,7 +13,7 @@ from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.vector_stream import VectorAgentsStream
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
 from rllib.evaluation.episode_hooks import EPISODE_HOOKS
-from rllib.evaluation.multi_agent.lanes import ActingSlots, HandWrittenSlots, Slots
+from rllib.evaluation.multi_agent.agent_lane import AgentLane, NetworkLane
 from rllib.evaluation.settings import RolloutSettings
 
 _HOOKS = (*EPISODE_HOOKS, "on_sub_environment_created")
@@ -42,18 +42,18 @@ class DenseSteps:
     Args:
         stream: the environments.
         fixed: agent -> policy id.
-        lanes: policy id -> its slots, in the order of environments, and of agents within each.
+        lanes: policy id -> its lane, whose slots are in the order of environments, and of agents within each.
     """
 
-    def __init__(self, stream: VectorAgentsStream, fixed: Mapping[AgentID, str], lanes: Mapping[str, Slots]):
+    def __init__(self, stream: VectorAgentsStream, fixed: Mapping[AgentID, str], lanes: Mapping[str, AgentLane]):
         self._stream = stream
         self._keys = [(agent, fixed[agent]) for agent in stream.agents]
         ids = [policy_id for _, policy_id in self._keys]
         # (lane, positions of its agents)
-        self._parts: list[tuple[ActingSlots, list[int]]] = []
+        self._parts: list[tuple[NetworkLane, list[int]]] = []
         for policy_id in dict.fromkeys(ids):
             lane, positions = lanes[policy_id], [at for at, each in enumerate(ids) if each == policy_id]
-            if isinstance(lane, HandWrittenSlots) or lane.num_slots != stream.num_envs * len(positions):
+            if not isinstance(lane, NetworkLane) or lane.num_slots != stream.num_envs * len(positions):
                 raise ValueError(f"the lane of policy {policy_id!r} has other slots than agents of the environments")
             self._parts.append((lane, positions))
         self._returns = np.zeros((stream.num_envs, len(ids)))
@@ -92,7 +92,7 @@ class DenseSteps:
         ended = np.flatnonzero(terminated | truncated) if final is not None else ()
         for lane, positions in self._parts:
             per_env = len(positions)
-            slots = [(index, index * per_env + place) for index in ended for place in range(per_env)]
+            slots = [(index, index * per_env + position) for index in ended for position in range(per_env)]
             if lane.records:
                 for index, slot in slots:
                     if lane.every_final_observation or not terminated[index]:

@@ -11,9 +11,10 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.evaluator import Budget, Duration, EvaluationWorker
-from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, Slots
-from rllib.evaluation.multi_agent.seating import Seating, double_slots
-from rllib.evaluation.multi_agent.seats import OutOfSlotsError
+from rllib.evaluation.multi_agent.agent_lane import AgentLane, ChoosingLane
+from rllib.evaluation.multi_agent.environment_episode import OutOfSlotsError
+from rllib.evaluation.multi_agent.hand_written_lane import HandWrittenLane
+from rllib.evaluation.multi_agent.lane_set import LaneSet, double_slots
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshots
@@ -73,44 +74,44 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
         hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True)
         hooks.report_environments(hooks.environment_made)
 
-        def make_slots(policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
+        def make_lane(policy_id: str, number: int, count: int, describe: Callable[[int], str]) -> AgentLane:
             settings, agents = self.settings, self.settings.agents
             keys = [(index, round_index, number, i) for index in indices for i in range(self._num_slots[policy_id])]
             if policy_id in self._hand_written:
                 chooser, rngs = self._hand_written[policy_id], self._rngs(keys)
-                return HandWrittenSlots(chooser, policy_id, count, place=place, rngs=rngs)
+                return HandWrittenLane(chooser, policy_id, count, describe=describe, rngs=rngs)
             policy, spaces = self.policies[policy_id], agents.spaces[policy_id]
             mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
             rngs = self._rngs(keys) if explore else None
-            how = {"place": place, "rngs": rngs, "exploration": policy.exploration}
-            return ChoosingSlots(policy, *spaces, count, mapper, **how)
+            how = {"describe": describe, "rngs": rngs, "exploration": policy.exploration}
+            return ChoosingLane(policy, *spaces, count, mapper, **how)
 
         key = round_index, seeding.EVALUATION_ENVIRONMENTS
         heard = hooks if hooks.follows_episodes else None
-        seating = Seating(self, self.stream, indices, self._num_slots, make_slots, episode_key=key, hooks=heard)
-        finished = self._play_all(seating, budget, patience)
+        lanes = LaneSet(self, self.stream, indices, self._num_slots, make_lane, episode_key=key, hooks=heard)
+        finished = self._play_all(lanes, budget, patience)
         hooks.report()
         return finished
 
     def _rngs(self, keys: Iterable[tuple[int, ...]]) -> list[np.random.Generator]:
         return [seeding.generator(self.settings.seed, seeding.EVALUATION_ACTIONS, *key) for key in keys]
 
-    def _play_all(self, seating: Seating, budget: Budget, patience: Patience) -> list[Episode]:
+    def _play_all(self, lanes: LaneSet, budget: Budget, patience: Patience) -> list[Episode]:
         """Plays in each environment until its part of the budget is spent."""
         finished: list[Episode] = []
-        playing = [each for each in seating.seats if budget.playing[each.index]]
+        playing = [each for each in lanes.episodes if budget.playing[each.index]]
         steps = 0
-        seating.start(playing)
+        lanes.start(playing)
         while playing:
-            seating.receive()
+            lanes.receive()
             steps += 1
             patience.check(budget.playing, steps)
-            seating.act()
-            over = seating.step(playing)
+            lanes.act()
+            over = lanes.step(playing)
             for each in over:
                 if each.result is not None:
                     finished.append(each.result)
                     budget.spend(each.index, each.result.length)
             playing = [each for each in playing if budget.playing[each.index]]
-            seating.start(each for each in over if budget.playing[each.index])
+            lanes.start(each for each in over if budget.playing[each.index])
         return finished

@@ -1,4 +1,4 @@
-"""The agents of one environment, each in a slot of its policy, and the steps of the environment as rows of its agents.
+"""The agents of one environment, each in a slot of its policy, and steps of the environment as rows of its agents.
 
 Rules of a row (Ray's, docs/guide/multi_agent.md): it opens when its agent acts, and closes with the first later step
 in which the agent has an observation or ends, or the episode ends. Its reward is the sum of all rewards given to the
@@ -7,13 +7,13 @@ agent from the step of its action on. Rewards outside of any row count in the ag
 
 from collections import Counter
 from collections.abc import Callable, KeysView, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.stream import AgentStep, MultiAgentStream
 from rllib.evaluation.episode_hooks import EpisodeHooks
-from rllib.evaluation.multi_agent.lanes import Slots
+from rllib.evaluation.multi_agent.agent_lane import AgentLane
 from rllib.evaluation.running_episode import AgentSlot, RunningEpisode
 
 
@@ -21,21 +21,8 @@ class OutOfSlotsError(Exception):
     """More agents of a policy are in one environment than it has slots for; the argument is the policy's id."""
 
 
-class Bench(NamedTuple):
-    """Agents of one policy that act together in an environment.
-
-    Attributes:
-        lane: in which they act.
-        seats, slots: of each of them.
-    """
-
-    lane: Slots
-    seats: list[AgentSlot]
-    slots: list[int]
-
-
-class EnvironmentSeats:
-    """The seats of one environment.
+class EnvironmentEpisode:
+    """The running episode of one environment, and after it the next one: who acts in which slot, and which rows close.
 
     Args:
         index: of the environment in its worker.
@@ -45,11 +32,11 @@ class EnvironmentSeats:
 
     Attributes:
         number: of the episode in this environment, counted from 0.
-        episode: the running one; None where there is none.
+        running: the running episode; None where there is none.
         result: the episode that the newest step has ended; None where there is none, or it was void.
-        living: seats of the agents that have appeared and have not ended, in the stream's order of agents.
+        living: slots of the agents that have appeared and have not ended, in the stream's order of agents.
         num_closed: rows that were closed since `begin_fragment`.
-        num_seated: seats that were taken so far, in all episodes.
+        num_appeared: agents that have appeared so far, in all episodes.
         is_carried: whether all rows of the running episode go on in the next fragment.
         trains: whether the steps of the running episode become rows.
     """
@@ -65,71 +52,66 @@ class EnvironmentSeats:
         hooks: EpisodeHooks | None = None,
     ):
         self.index, self._stream, self._new_episode, self._hooks = index, stream, new_episode, hooks
-        self.number, self.num_seated = -1, 0
+        self.number, self.num_appeared = -1, 0
         self.num_closed = 0
         self._closed: Counter[tuple[AgentID, str]] = Counter()
         self.result: Episode | None = None
-        self.place({}, {})
+        self.use({})
 
-    def place(self, lanes: Mapping[str, Slots], places: Mapping[str, range]) -> None:
-        """Puts the seats into lanes, and drops the running episode.
-
-        Args:
-            lanes: policy id -> its slots.
-            places: policy id -> slots of this environment in the lane.
-        """
-        self._lanes, self._places = lanes, places
+    def use(self, lanes: Mapping[str, AgentLane]) -> None:
+        """Acts in these lanes (policy id -> lane), of which `add_slots` gives slots, and drops the running episode."""
+        self._lanes, self._slots = lanes, {}
         self.forget()
 
-    def add_places(self, policy_id: str, places: range) -> None:
+    def add_slots(self, policy_id: str, slots: range) -> None:
         """Adds slots of a further policy in this environment."""
-        self._places = {**self._places, policy_id: places}
+        self._slots = {**self._slots, policy_id: slots}
 
-    def move(self, policy_id: str, before: Slots, moved: Sequence[int], places: range) -> None:
-        """Moves the seats of a policy into the lane that replaces its lane; the running episode goes on.
+    def move(self, policy_id: str, before: AgentLane, moved: Sequence[int], slots: range) -> None:
+        """Moves the agents of a policy into the lane that replaces its lane; the running episode goes on.
 
         Args:
             policy_id: of the policy.
             before: its lane so far.
             moved: slot in the new lane, of each slot before.
-            places: slots of this environment in the new lane.
+            slots: of this environment in the new lane.
         """
         taken = set()
-        living = {seat.agent for seat in self.living}
-        for seat in self.episode.slots.values() if self.episode is not None else ():
-            if seat.lane is before:
-                seat.lane, seat.slot = self._lanes[policy_id], moved[seat.slot]
-                if seat.agent in living:
-                    taken.add(seat.slot)
-        self._benches = None
-        self.add_places(policy_id, places)
+        living = {slot.agent for slot in self.living}
+        for slot in self.running.slots.values() if self.running is not None else ():
+            if slot.lane is before:
+                slot.lane, slot.index = self._lanes[policy_id], moved[slot.index]
+                if slot.agent in living:
+                    taken.add(slot.index)
+        self._acting_by_lane = None
+        self.add_slots(policy_id, slots)
         if policy_id in self._free:
-            self._free[policy_id] = [slot for slot in reversed(places) if slot not in taken]
+            self._free[policy_id] = [slot for slot in reversed(slots) if slot not in taken]
 
     def forget(self) -> None:
         """Drops the running episode."""
-        self.episode: RunningEpisode | None = None
+        self.running: RunningEpisode | None = None
         self.living: list[AgentSlot] = []
         self._acting: list[AgentSlot] = []
-        # The seats that act, by policy; None: not sorted yet.
-        self._benches: list[Bench] | None = None
+        # Those that act by lane, each with its slots as numbers; None: not sorted yet.
+        self._acting_by_lane: list[tuple[AgentLane, list[AgentSlot], list[int]]] | None = None
         # Free slots of the policies that act in this episode; of hundreds, few do.
         self._free: dict[str, list[int]] = {}
 
     @property
     def is_running(self) -> bool:
         """Whether there is an episode."""
-        return self.episode is not None
+        return self.running is not None
 
     @property
     def length(self) -> int:
         """Steps of the episode so far; 0 where there is none."""
-        return 0 if self.episode is None else self.episode.length
+        return 0 if self.running is None else self.running.length
 
     @property
     def played(self) -> int:
         """Number of the newest episode with a step; one without any begins anew after a restore."""
-        return self.number - (self.episode is not None and not self.episode.length)
+        return self.number - (self.running is not None and not self.running.length)
 
     # ------------------------------------------------------------------ an episode
 
@@ -139,7 +121,7 @@ class EnvironmentSeats:
         while first is None:
             self.forget()
             self.number += 1
-            self.episode = episode = self._new_episode(self.index, self.number)
+            self.running = episode = self._new_episode(self.index, self.number)
             if self._hooks is not None:
                 self._hooks.created(episode)
             first = self._stream.reset(self.index)
@@ -149,34 +131,34 @@ class EnvironmentSeats:
             episode.begin(*first)
             self._hooks.started(episode)
         observations, _ = first
-        self._take_seats(observations)
+        self._give_slots(observations)
         self._let_act(self.living, observations)
 
     def _let_act(self, acting: list[AgentSlot], observations: Mapping) -> None:
         """Notes who acts in the next step, and on which observations."""
-        self._acting, self._benches = acting, None
-        for seat in acting:
-            seat.lane.see(seat.slot, observations[seat.agent])
+        self._acting, self._acting_by_lane = acting, None
+        for slot in acting:
+            slot.lane.see(slot.index, observations[slot.agent])
 
-    def _take_seats(self, observations: Mapping) -> None:
-        """Seats the agents that are new, in the stream's order."""
-        episode, position = self.episode, self._stream.order(self.index)
+    def _give_slots(self, observations: Mapping) -> None:
+        """Gives the agents that are new their slots, in the stream's order."""
+        episode, position = self.running, self._stream.order(self.index)
         new = [agent for agent in observations if agent not in episode.slots]
         position.meet(new)
         for agent in position.sorted(new) if len(new) > 1 else new:
             policy_id = episode.policy_for(agent)
             free = self._free.get(policy_id)
             if free is None:
-                free = self._free[policy_id] = list(reversed(self._places[policy_id]))
+                free = self._free[policy_id] = list(reversed(self._slots[policy_id]))
             if not free:
                 raise OutOfSlotsError(policy_id)
-            seat = AgentSlot(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
-            seat.lane.begin_episode(seat.slot)
-            episode.slots[agent] = seat
-            self.living.append(seat)
-        self.num_seated += len(new)
+            slot = AgentSlot(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
+            slot.lane.begin_episode(slot.index)
+            episode.slots[agent] = slot
+            self.living.append(slot)
+        self.num_appeared += len(new)
         if len(new) < len(self.living):
-            self.living.sort(key=lambda seat: position[seat.agent])
+            self.living.sort(key=lambda slot: position[slot.agent])
 
     def act_and_step(self) -> bool:
         """Steps the environment with the actions that the lanes have chosen.
@@ -193,22 +175,22 @@ class EnvironmentSeats:
         return self.take_in(actions, step)
 
     def _tell_hooks(self, actions: Mapping[AgentID, Any], step: AgentStep) -> None:
-        self.episode.stepped(actions, step)
-        self._hooks.stepped(self.episode)
+        self.running.stepped(actions, step)
+        self._hooks.stepped(self.running)
 
     def actions(self) -> dict[AgentID, Any]:
         """The newest actions of the agents that act."""
-        return {seat.agent: seat.lane.env_actions[seat.slot] for seat in self._acting}
+        return {slot.agent: slot.lane.env_actions[slot.index] for slot in self._acting}
 
     def take_in(self, actions: Mapping[AgentID, Any], step: AgentStep | None) -> bool:
         """Takes in what has followed these actions; returns what `act_and_step` does."""
-        for seat in self._acting:
-            seat.is_open, seat.reward = True, 0.0
+        for slot in self._acting:
+            slot.is_open, slot.reward = True, 0.0
         if step is None:
             self.result = None
             self._void()
             return True
-        episode = self.episode
+        episode = self.running
         episode.length += 1
         self._add_rewards(step.rewards)
         ended = self._close_rows(step)
@@ -233,16 +215,16 @@ class EnvironmentSeats:
         observations, rewards = step.observations, step.rewards
         if observations.keys() != agents or rewards.keys() != agents:
             return False
-        if self._benches is None:
-            self._benches = _by_policy(self._acting)
-        self.episode.length += 1
-        for lane, seats, slots in self._benches:
+        if self._acting_by_lane is None:
+            self._acting_by_lane = _by_lane(self._acting)
+        self.running.length += 1
+        for lane, acting, slots in self._acting_by_lane:
             given, seen = [], []
-            for seat in seats:
-                agent = seat.agent
+            for slot in acting:
+                agent = slot.agent
                 reward = float(rewards[agent])
-                seat.total += reward
-                seat.num_rows += 1
+                slot.total += reward
+                slot.num_rows += 1
                 given.append(reward)
                 seen.append(observations[agent])
             lane.go_on(slots, given, seen)
@@ -250,13 +232,13 @@ class EnvironmentSeats:
         return True
 
     def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
-        seats, loose = self.episode.slots, self.episode.loose
+        slots, loose = self.running.slots, self.running.loose
         for agent, reward in rewards.items():
-            seat = seats.get(agent)
-            if seat is not None:
+            slot = slots.get(agent)
+            if slot is not None:
                 reward = float(reward or 0.0)
-                seat.reward += reward
-                seat.total += reward
+                slot.reward += reward
+                slot.total += reward
             elif reward:
                 loose[agent] = loose.get(agent, 0.0) + float(reward)
 
@@ -264,61 +246,61 @@ class EnvironmentSeats:
         """Closes the rows that are complete after a step; returns the agents that have ended with it."""
         observations, terminateds, truncateds = step.observations, step.terminateds, step.truncateds
         if not step.has_ends:
-            for seat in self.living:
-                if seat.is_open and seat.agent in observations:
-                    self._close(seat)
+            for slot in self.living:
+                if slot.is_open and slot.agent in observations:
+                    self._close(slot)
             return []
         all_terminated, all_truncated = bool(terminateds[ALL]), bool(truncateds[ALL])
         ended: list[AgentSlot] = []
-        for seat in self.living:
-            agent = seat.agent
+        for slot in self.living:
+            agent = slot.agent
             terminated = all_terminated or bool(terminateds.get(agent))
             truncated = all_truncated or bool(truncateds.get(agent))
             if terminated or truncated:
-                ended.append(seat)
-                if seat.is_open:
-                    self._close_last(seat, observations, terminated, truncated)
-            elif seat.is_open and agent in observations:
-                self._close(seat)
+                ended.append(slot)
+                if slot.is_open:
+                    self._close_last(slot, observations, terminated, truncated)
+            elif slot.is_open and agent in observations:
+                self._close(slot)
         return ended
 
-    def _close(self, seat: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
-        seat.is_open = False
-        seat.num_rows += 1
+    def _close(self, slot: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
+        slot.is_open = False
+        slot.num_rows += 1
         self.num_closed += 1
-        if seat.lane.records:
-            seat.lane.close(seat.slot, seat.reward, terminated, truncated)
+        if slot.lane.records:
+            slot.lane.close(slot.index, slot.reward, terminated, truncated)
 
-    def _close_last(self, seat: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
+    def _close_last(self, slot: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
         """Closes the last row of an agent, or drops it where nothing says what followed a truncation."""
-        lane, is_seen = seat.lane, seat.agent in observations
+        lane, is_seen = slot.lane, slot.agent in observations
         if lane.records and not is_seen and not terminated:
-            self._drop(seat)
-            self._stream.warn_of_dropped_row(seat.agent)
+            self._drop(slot)
+            self._stream.warn_of_dropped_row(slot.agent)
             return
         if lane.records and is_seen and (lane.every_final_observation or not terminated):
-            lane.keep_final(seat.slot, observations[seat.agent])
-        self._close(seat, terminated, truncated)
+            lane.keep_final(slot.index, observations[slot.agent])
+        self._close(slot, terminated, truncated)
 
     @staticmethod
-    def _drop(seat: AgentSlot) -> None:
-        seat.is_open = False
-        has_row_here, has_row_earlier = seat.num_rows > seat.first_row, seat.first_row > 0
-        seat.lane.drop(seat.slot, has_row_here=has_row_here, has_row_earlier=has_row_earlier)
+    def _drop(slot: AgentSlot) -> None:
+        slot.is_open = False
+        has_row_here, has_row_earlier = slot.num_rows > slot.first_row, slot.first_row > 0
+        slot.lane.drop(slot.index, has_row_here=has_row_here, has_row_earlier=has_row_earlier)
 
     def _go_on(self, observations: Mapping, ended: list[AgentSlot]) -> None:
-        """Frees the slots of agents that have ended, seats new agents, and notes who acts next."""
-        for seat in ended:
-            self.living.remove(seat)
-            self._free[seat.policy_id].append(seat.slot)
-            self._free[seat.policy_id].sort(reverse=True)
-        if not observations.keys() <= self.episode.slots.keys():
-            self._take_seats(observations)
-        self._let_act([seat for seat in self.living if seat.agent in observations], observations)
+        """Frees the slots of agents that have ended, gives new agents theirs, and notes who acts next."""
+        for slot in ended:
+            self.living.remove(slot)
+            self._free[slot.policy_id].append(slot.index)
+            self._free[slot.policy_id].sort(reverse=True)
+        if not observations.keys() <= self.running.slots.keys():
+            self._give_slots(observations)
+        self._let_act([slot for slot in self.living if slot.agent in observations], observations)
 
     def _end(self) -> Episode:
-        episode = self.episode
-        lengths = {(seat.agent, seat.policy_id): seat.num_rows for seat in episode.slots.values()}
+        episode = self.running
+        lengths = {(slot.agent, slot.policy_id): slot.num_rows for slot in episode.slots.values()}
         result = Episode(
             episode.total_reward,
             episode.length,
@@ -334,30 +316,30 @@ class EnvironmentSeats:
 
     def _void(self) -> None:
         """Drops the episode of an environment that has raised and was replaced."""
-        for seat in self.living:
-            if seat.is_open and seat.lane.records:
-                self._drop(seat)
+        for slot in self.living:
+            if slot.is_open and slot.lane.records:
+                self._drop(slot)
         self._fail()
         self._count_rows()
         self.forget()
 
     def _fail(self) -> None:
-        self.episode.is_faulty = True
+        self.running.is_faulty = True
         if self._hooks is not None:
-            self._hooks.failed(self.episode)
+            self._hooks.failed(self.running)
 
     # ------------------------------------------------------------------ a fragment
 
     def begin_fragment(self) -> None:
         """Counts rows from here on: which rows of the episode are in earlier fragments is noted."""
         self.num_closed, self._closed = 0, Counter()
-        for seat in self.episode.slots.values() if self.episode is not None else ():
-            seat.first_row = seat.num_rows
+        for slot in self.running.slots.values() if self.running is not None else ():
+            slot.first_row = slot.num_rows
 
     def _count_rows(self) -> None:
-        for seat in self.episode.slots.values() if self.episode is not None else ():
-            if seat.num_rows > seat.first_row:
-                self._closed[seat.agent, seat.policy_id] += seat.num_rows - seat.first_row
+        for slot in self.running.slots.values() if self.running is not None else ():
+            if slot.num_rows > slot.first_row:
+                self._closed[slot.agent, slot.policy_id] += slot.num_rows - slot.first_row
 
     def closed_rows(self) -> Counter[tuple[AgentID, str]]:
         """Number of rows by (agent, policy) that were closed since `begin_fragment`; called at a fragment's end."""
@@ -365,11 +347,11 @@ class EnvironmentSeats:
         return self._closed
 
 
-def _by_policy(seats: list[AgentSlot]) -> list[Bench]:
-    """The seats on benches of their policies, in order."""
-    benches: dict[str, Bench] = {}
-    for seat in seats:
-        bench = benches.setdefault(seat.policy_id, Bench(seat.lane, [], []))
-        bench.seats.append(seat)
-        bench.slots.append(seat.slot)
-    return list(benches.values())
+def _by_lane(acting: list[AgentSlot]) -> list[tuple[AgentLane, list[AgentSlot], list[int]]]:
+    """Agents that act, by lane in order; with their slots as numbers."""
+    found: dict[str, tuple[AgentLane, list[AgentSlot], list[int]]] = {}
+    for each in acting:
+        _, own, slots = found.setdefault(each.policy_id, (each.lane, [], []))
+        own.append(each)
+        slots.append(each.index)
+    return list(found.values())

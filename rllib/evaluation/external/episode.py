@@ -1,4 +1,4 @@
-"""The seats of an external episode."""
+"""An external episode: its agents, and its turns as their rows."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.evaluation.multi_agent.lanes import Slots
-from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
+from rllib.evaluation.multi_agent.agent_lane import AgentLane
+from rllib.evaluation.multi_agent.environment_episode import EnvironmentEpisode, OutOfSlotsError
 from rllib.evaluation.running_episode import AgentSlot
 
 
-class ExternalSeats(EnvironmentSeats):
-    """The seats of an episode whose loop is outside of the worker: it may wait for any time between two turns.
+class ExternalEpisode(EnvironmentEpisode):
+    """An episode whose loop is outside of the worker: it may wait for any time between two turns.
 
     Attributes:
         given: the actions that the episode's loop has got with its newest turn.
@@ -36,16 +36,16 @@ class ExternalSeats(EnvironmentSeats):
 
         Raises:
             AgentRefused: if an agent has no policy. The episode is to be made void.
-            OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `seat_first` goes on.
+            OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `begin_late` goes on.
         """
         self.trains, self.is_void, self.given, self._own_steps = trains, False, {}, 0
         self._dropped.clear()
         self.start()
         self._add_rewards(rewards)
 
-    def seat_first(self, step: AgentStep) -> None:
-        """Seats the first agents of an episode for which `begin` had too few slots; errors as there."""
-        self._take_seats(step.observations)
+    def begin_late(self, step: AgentStep) -> None:
+        """Gives slots to the first agents of an episode for which `begin` had too few slots; errors as there."""
+        self._give_slots(step.observations)
         self._let_act(self.living, step.observations)
         self._add_rewards(step.rewards)
 
@@ -57,16 +57,16 @@ class ExternalSeats(EnvironmentSeats):
             drops: whether these rows are dropped; those of agents that wait are not concerned.
         """
         self.given = given
-        for seat in self._acting:
-            seat.is_open, seat.reward = True, 0.0
+        for slot in self._acting:
+            slot.is_open, slot.reward = True, 0.0
         if drops:
-            self._dropped.update(seat.agent for seat in self._acting)
+            self._dropped.update(slot.agent for slot in self._acting)
         elif self._dropped:
-            self._dropped.difference_update(seat.agent for seat in self._acting)
+            self._dropped.difference_update(slot.agent for slot in self._acting)
 
-    def _keeps(self, seat: AgentSlot) -> bool:
-        """Whether the open row of a seat is learned from when it closes."""
-        return self.trains and not self.is_void and seat.agent not in self._dropped
+    def _keeps(self, slot: AgentSlot) -> bool:
+        """Whether the open row of a slot is learned from when it closes."""
+        return self.trains and not self.is_void and slot.agent not in self._dropped
 
     def follow(self, step: AgentStep, is_void: bool) -> bool:
         """Takes in what has followed the newest actions; returns whether the episode is over.
@@ -96,23 +96,23 @@ class ExternalSeats(EnvironmentSeats):
         return len(self._acting) == 1 and self._acting[0].is_open and self._keeps(self._acting[0])
 
     def run(self, rewards: Sequence[float]) -> AgentSlot:
-        """Counts steps of the only agent, which acts after each of them; returns its seat.
+        """Counts steps of the only agent, which acts after each of them; returns its slot.
 
         Args:
             rewards: of the action before each step.
         """
-        (seat,), count = self._acting, len(rewards)
+        (slot,), count = self._acting, len(rewards)
         for reward in rewards:  # in this order, as `follow` adds them
-            seat.total += reward
-        seat.num_rows += count
+            slot.total += reward
+        slot.num_rows += count
         self.num_closed += count
         self._count_steps(count)
-        self.episode.length += count
-        return seat
+        self.running.length += count
+        return slot
 
-    def _take_seats(self, observations: Mapping) -> None:
+    def _give_slots(self, observations: Mapping) -> None:
         self._check_new(observations)
-        super()._take_seats(observations)
+        super()._give_slots(observations)
 
     def _check_new(self, observations: Mapping, ending: Collection[AgentID] = ()) -> None:
         """Checks that agents who are new have policies, which have slots for them.
@@ -124,19 +124,19 @@ class ExternalSeats(EnvironmentSeats):
         Raises:
             AgentRefused, OutOfSlotsError: if not.
         """
-        seated = self.episode.slots
-        if observations.keys() <= seated.keys():
+        known = self.running.slots
+        if observations.keys() <= known.keys():
             return
-        wanted = Counter(self._policy_for(agent) for agent in observations if agent not in seated)
-        wanted.subtract(seat.policy_id for seat in self.living if seat.agent in ending)
+        wanted = Counter(self._policy_for(agent) for agent in observations if agent not in known)
+        wanted.subtract(slot.policy_id for slot in self.living if slot.agent in ending)
         for policy_id, count in wanted.items():
-            if count > len(self._free.get(policy_id, self._places[policy_id])):
+            if count > len(self._free.get(policy_id, self._slots[policy_id])):
                 raise OutOfSlotsError(policy_id)
 
     def _policy_for(self, agent: AgentID) -> str:
         """The id of a new agent's policy. Its name comes from outside: the mapping may know none for it."""
         try:
-            return self.episode.policy_for(agent)
+            return self.running.policy_for(agent)
         except Exception as error:
             raise AgentRefused(f"the run has no policy for agent {agent!r:.80}: {error!r:.200}") from error
 
@@ -155,7 +155,7 @@ class ExternalSeats(EnvironmentSeats):
 
     @property
     def _own_rows(self) -> int:
-        return sum(seat.num_rows - seat.first_row for seat in self.episode.slots.values())
+        return sum(slot.num_rows - slot.first_row for slot in self.running.slots.values())
 
     def begin_fragment(self) -> None:
         """Counts rows and steps from here on, with those of the episode that goes on with all of them."""
@@ -170,12 +170,12 @@ class ExternalSeats(EnvironmentSeats):
         if not self.is_carried:
             super()._count_rows()
 
-    def carried_rows(self, lane: Slots) -> Counter[int]:
+    def carried_rows(self, lane: AgentLane) -> Counter[int]:
         """Number of closed rows by slot of a lane that go on in the next fragment."""
         counts: Counter[int] = Counter()
-        for seat in self.episode.slots.values() if self.is_carried else ():
-            if seat.lane is lane:  # agents that have ended may have had the slot of another one
-                counts[seat.slot] += seat.num_rows - seat.first_row
+        for slot in self.running.slots.values() if self.is_carried else ():
+            if slot.lane is lane:  # agents that have ended may have had the slot of another one
+                counts[slot.index] += slot.num_rows - slot.first_row
         return counts
 
     def forget(self) -> None:
@@ -186,19 +186,19 @@ class ExternalSeats(EnvironmentSeats):
 
     @property
     def acting(self) -> list[AgentSlot]:
-        """Seats of the agents that act next."""
+        """AgentLane of the agents that act next."""
         return self._acting
 
-    def _close(self, seat: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
-        if self._keeps(seat):
-            super()._close(seat, terminated, truncated)
+    def _close(self, slot: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:
+        if self._keeps(slot):
+            super()._close(slot, terminated, truncated)
             return
-        if self.trains and seat.lane.records:
-            self._drop(seat)
-        seat.is_open = False
+        if self.trains and slot.lane.records:
+            self._drop(slot)
+        slot.is_open = False
 
-    def _close_last(self, seat: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
-        if self._keeps(seat):
-            super()._close_last(seat, observations, terminated, truncated)
+    def _close_last(self, slot: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
+        if self._keeps(slot):
+            super()._close_last(slot, observations, terminated, truncated)
         else:
-            self._close(seat)
+            self._close(slot)

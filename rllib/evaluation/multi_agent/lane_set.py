@@ -1,4 +1,4 @@
-"""The lanes of a worker's policies and the seats of its environments, and a step of all of them."""
+"""The lanes of a worker's policies and the episodes of its environments, and a step of all of them."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
-from rllib.evaluation.multi_agent.lanes import Slots
-from rllib.evaluation.multi_agent.seats import EnvironmentSeats
+from rllib.evaluation.multi_agent.agent_lane import AgentLane
+from rllib.evaluation.multi_agent.environment_episode import EnvironmentEpisode
 from rllib.evaluation.running_episode import RunningEpisode
 from rllib.evaluation.worker import Worker
 
@@ -30,24 +30,24 @@ def double_slots(num_slots: dict[str, int], policy_id: str) -> None:
     num_slots[policy_id] *= 2
 
 
-class Seating:
-    """Lanes and seats of one worker.
+class LaneSet:
+    """Lanes of one worker, and the episodes of its environments.
 
     Args:
         worker: has the environments and the policies; its settings have `agents`.
         stream: the environments.
         indices: of the environments in the run.
         num_slots: policy id -> its slots in one environment.
-        make_slots: function of (policy id, number of the policy, slots in all environments, place), which makes a lane;
-            `place` gives a slot in words, for messages.
+        make_lane: function of (policy id, number of the policy, slots in all environments, describe), which makes a
+            lane; `describe` gives a slot in words, for messages.
         episode_key: what tells the random streams of these episodes from others with their numbers.
         hooks: get the episodes; None: there are none.
-        seats_class: of the seats of an environment.
+        episode_class: of the episodes of an environment.
 
     Attributes:
-        lanes: policy id -> its slots.
+        lanes: policy id -> its lane.
         numbers: policy id -> number of the policy whose lane it is.
-        seats: of each environment.
+        episodes: of each environment, one that changes with each reset.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class Seating:
         stream: MultiAgentStream,
         indices: range,
         num_slots: Mapping[str, int],
-        make_slots: Callable[[str, int, int, Callable[[int], str]], Slots],
+        make_lane: Callable[[str, int, int, Callable[[int], str]], AgentLane],
         *,
         episode_key: tuple[int, ...],
         hooks: EpisodeHooks | None = None,
-        seats_class: type[EnvironmentSeats] = EnvironmentSeats,
+        episode_class: type[EnvironmentEpisode] = EnvironmentEpisode,
     ):
-        self._worker, self._make_slots, self._key = worker, make_slots, episode_key
-        self._make_seats = partial(seats_class, stream=stream, new_episode=self._new_episode, hooks=hooks)
+        self._worker, self._make_lane, self._key = worker, make_lane, episode_key
+        self._make_episode = partial(episode_class, stream=stream, new_episode=self._new_episode, hooks=hooks)
         self._indices = indices
-        self.seats = [self._make_seats(index) for index in range(len(indices))]
-        self.place(num_slots)
+        self.episodes = [self._make_episode(index) for index in range(len(indices))]
+        self.make(num_slots)
 
-    def place(self, num_slots: Mapping[str, int]) -> None:
+    def make(self, num_slots: Mapping[str, int]) -> None:
         """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
-        self.lanes: dict[str, Slots] = {}
+        self.lanes: dict[str, AgentLane] = {}
         self.numbers: dict[str, int] = {}
         # Lanes that have agents: of hundreds of policies, few act at a time.
-        self._active: list[Slots] = []
-        self._num_seated = 0
-        for seats in self.seats:
-            seats.place(self.lanes, {})
+        self._active: list[AgentLane] = []
+        self._num_appeared = 0
+        for episode in self.episodes:
+            episode.use(self.lanes)
         numbers = self._worker.settings.agents.numbers
         for number, (policy_id, slots) in enumerate(sorted(num_slots.items())):
             self.add(policy_id, numbers.get(policy_id, number), slots)
@@ -89,11 +89,11 @@ class Seating:
             number: keys its random streams.
             slots: of the policy in one environment.
         """
-        placer = self._placer(policy_id, slots)
+        describe = self._describer(policy_id, slots)
         self.numbers[policy_id] = number
-        self.lanes[policy_id] = self._make_slots(policy_id, number, slots * len(self._indices), placer)
-        for index, seats in enumerate(self.seats):
-            seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
+        self.lanes[policy_id] = self._make_lane(policy_id, number, slots * len(self._indices), describe)
+        for index, episode in enumerate(self.episodes):
+            episode.add_slots(policy_id, range(index * slots, (index + 1) * slots))
 
     def widen(self, indices: range, num_slots: Mapping[str, int]) -> None:
         """Adds environments behind the present ones, and slots in each of them; running episodes go on.
@@ -103,46 +103,46 @@ class Seating:
             num_slots: policy id -> its slots in one environment, no fewer than before.
         """
         self._indices = indices
-        new = [self._make_seats(index) for index in range(len(self.seats), len(indices))]
+        new = [self._make_episode(index) for index in range(len(self.episodes), len(indices))]
         numbers = self._worker.settings.agents.numbers
         for number, (policy_id, slots) in enumerate(sorted(num_slots.items())):
             if self.lanes[policy_id].num_slots < slots * len(indices):
                 self._widen_lane(policy_id, numbers.get(policy_id, number), slots)
         self._active = []
-        for seats in new:
-            seats.place(self.lanes, {})
+        for episode in new:
+            episode.use(self.lanes)
             for policy_id, slots in num_slots.items():
-                seats.add_places(policy_id, range(seats.index * slots, (seats.index + 1) * slots))
-        self.seats += new
+                episode.add_slots(policy_id, range(episode.index * slots, (episode.index + 1) * slots))
+        self.episodes += new
         self._find_active()
 
     def _widen_lane(self, policy_id: str, number: int, slots: int) -> None:
         """Replaces a policy's lane by one with this number of slots in each environment; arguments as for `add`."""
         before = self.lanes[policy_id]
-        lane = self._make_slots(policy_id, number, slots * len(self._indices), self._placer(policy_id, slots))
-        environments, places = np.divmod(np.arange(before.num_slots), before.num_slots // len(self.seats))
-        moved = environments * slots + places  # slot in the new lane, of each slot before
-        lane.take_over(before, moved)
+        lane = self._make_lane(policy_id, number, slots * len(self._indices), self._describer(policy_id, slots))
+        environments, positions = np.divmod(np.arange(before.num_slots), before.num_slots // len(self.episodes))
+        moved = environments * slots + positions  # slot in the new lane, of each slot before
+        lane.widen(before, moved)
         self.lanes[policy_id] = lane
-        for index, seats in enumerate(self.seats):
-            seats.move(policy_id, before, moved.tolist(), range(index * slots, (index + 1) * slots))
+        for index, episode in enumerate(self.episodes):
+            episode.move(policy_id, before, moved.tolist(), range(index * slots, (index + 1) * slots))
 
     def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
         """Removes the lanes of policies by which no agent acts any more; returns their ids."""
-        used = {seat.policy_id for seats in self.seats for seat in seats.living}
+        used = {slot.policy_id for episode in self.episodes for slot in episode.living}
         unused = [policy_id for policy_id in policy_ids if policy_id not in used]
         for policy_id in unused:
             del self.lanes[policy_id], self.numbers[policy_id]
         return unused
 
-    def _placer(self, policy_id: str, slots: int) -> Callable[[int], str]:
-        def place(slot: int) -> str:
+    def _describer(self, policy_id: str, slots: int) -> Callable[[int], str]:
+        def describe(slot: int) -> str:
             index = slot // slots
-            agents = [s.agent for s in self.seats[index].living if (s.policy_id, s.slot) == (policy_id, slot)]
+            agents = [s.agent for s in self.episodes[index].living if (s.policy_id, s.index) == (policy_id, slot)]
             who = f"agent {agents[0]!r} of " if agents else ""
             return f"{who}environment {index} of {self._owner} (policy {policy_id!r})"
 
-        return place
+        return describe
 
     @property
     def _owner(self) -> str:
@@ -195,30 +195,30 @@ class Seating:
                 lane.act(step)
 
     @staticmethod
-    def step(seats: Sequence[EnvironmentSeats]) -> list[EnvironmentSeats]:
+    def step(episodes: Sequence[EnvironmentEpisode]) -> list[EnvironmentEpisode]:
         """Steps these environments with the actions of `act`; returns those whose episodes are over."""
-        return [each for each in seats if each.act_and_step()]
+        return [each for each in episodes if each.act_and_step()]
 
     @staticmethod
-    def start(seats: Iterable[EnvironmentSeats]) -> None:
+    def start(episodes: Iterable[EnvironmentEpisode]) -> None:
         """Starts an episode in each of these environments that has none."""
-        for each in seats:
+        for each in episodes:
             if not each.is_running:
                 each.start()
 
     def receive(self) -> None:
         """Stores what the agents have seen since the last call; they act in the next step, and no others do."""
-        num_seated = sum([each.num_seated for each in self.seats])
-        if num_seated != self._num_seated:
-            self._num_seated = num_seated
+        num_appeared = sum([each.num_appeared for each in self.episodes])
+        if num_appeared != self._num_appeared:
+            self._num_appeared = num_appeared
             self._find_active()
         for lane in self._active:
             lane.receive()
 
     def _find_active(self) -> None:
-        """Looks which lanes have agents, after some have been seated; the others rest."""
+        """Looks which lanes have agents, after some have appeared; the others rest."""
         before = self._active
-        used = {id(seat.lane): (seat.policy_id, seat.lane) for seats in self.seats for seat in seats.living}
+        used = {id(slot.lane): (slot.policy_id, slot.lane) for episode in self.episodes for slot in episode.living}
         self._active = [lane for _, lane in sorted(used.values(), key=lambda pair: pair[0])]
         for lane in before:
             if id(lane) not in used:
@@ -231,12 +231,12 @@ class Seating:
             key: as `episode_key` of the constructor.
         """
         self._key = key
-        for each in self.seats:
+        for each in self.episodes:
             each.number = -1
 
     def start_over(self) -> None:
         """Drops the running episodes."""
-        for each in self.seats:
+        for each in self.episodes:
             each.forget()
         for lane in self.lanes.values():
             lane.start_over()

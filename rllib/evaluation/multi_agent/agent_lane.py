@@ -1,0 +1,283 @@
+"""Base of the lanes of several agents, and the lane of a policy that acts and does not learn.
+
+A lane is one policy's side of a worker (evaluation/lane.py). Its slots are agents, which keep time of their own: an
+agent acts in some steps of its environment, not in all.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.env.spaces.actions import of_each
+from rllib.env.spaces.observations import observation_column
+from rllib.models.observations.masks import no_choice
+from rllib.policy import Policy
+
+# Actions of a slot for which noise is drawn at once.
+NOISE_STEPS = 64
+
+
+class AgentLane:
+    """Base of the lanes whose slots are agents.
+
+    Args:
+        num_slots: S.
+
+    Attributes:
+        records: whether the steps become rows.
+        env_actions: the newest actions in the environment's units, by slot.
+        acting: slots that act in the next step.
+    """
+
+    records: ClassVar[bool] = False
+
+    def __init__(self, num_slots: int):
+        self.num_slots = num_slots
+        self.env_actions: Sequence[Any] | Mapping[int, Any] = ()
+        self.acting: list[int] = []
+        self._seen_slots: list[int] = []
+        self._seen: list[Any] = []
+
+    def begin_episode(self, slot: int) -> None:
+        """Prepares a slot for an agent that has just appeared."""
+
+    def start_over(self) -> None:
+        """Drops the running episodes."""
+        self._seen_slots, self._seen, self.acting = [], [], []
+
+    def widen(self, other: "AgentLane", slots: np.ndarray) -> None:
+        """Goes on with the running episodes of a lane of the same policy that has fewer slots.
+
+        Args:
+            other: the lane before.
+            slots: int64, slot of this lane for each of its slots.
+        """
+
+    def see(self, slot: int, observation) -> None:
+        """Notes the newest observation of a slot, on which its agent acts in the next step; `receive` stores it."""
+        self._seen_slots.append(slot)
+        self._seen.append(observation)
+
+    def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
+        """Notes rewards and newest observations of slots that have acted and act again in the next step."""
+        self._seen_slots += slots
+        self._seen += observations
+
+    def receive(self) -> None:
+        """Stores the observations that were noted since the last call; their slots are `acting` from now on."""
+
+    def _pop_seen(self) -> list:
+        """The observations that were noted; their slots act next."""
+        seen, self.acting, self._seen_slots, self._seen = self._seen, self._seen_slots, [], []
+        return seen
+
+    def act(self, step: int = 0) -> None:
+        """Chooses the actions of the slots that act.
+
+        Args:
+            step: number of the step since a lane that records was prepared.
+
+        Raises:
+            ValueError: if an observation has no legal action.
+        """
+
+    def get_state(self) -> list[dict]:
+        """Random stream of each slot, JSON-able."""
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned."""
+
+
+def states_of(rngs: Sequence[np.random.Generator]) -> list[dict]:
+    """State of each random stream, JSON-able."""
+    return [{"rng": rng.bit_generator.state} for rng in rngs]
+
+
+def set_states(rngs: Sequence[np.random.Generator], state: Sequence[Mapping[str, Any]]) -> None:
+    """Restores the states that `states_of` returned."""
+    for rng, saved in zip(rngs, state):
+        rng.bit_generator.state = saved["rng"]
+
+
+class NetworkLane(AgentLane):
+    """Base of the lanes of a network: keeps the inputs of its next actions.
+
+    All slots are computed in each step, so that the bits of one do not depend on which others act.
+
+    Args:
+        policy: chooses the actions.
+        observation_space, action_space: of one agent.
+        num_slots: S.
+        mapper: from the policy's actions to the environment's.
+
+    Attributes:
+        observations: [S, *observation], newest one of each slot, as stored.
+        states: float32 [S, state], the memory's state before the next action of each slot.
+        mapped_actions: the newest actions in one array [S, ...]; for Tuple and Dict spaces a list.
+    """
+
+    def __init__(self, policy: Policy, observation_space, action_space, num_slots: int, mapper):
+        AgentLane.__init__(self, num_slots)
+        self.policy, self._mapper = policy, mapper
+        self.column = observation_column(observation_space)
+        self._received = np.zeros((num_slots, *self.column.shape), self.column.dtype)
+        stored = np.float32 if policy.filters_observations else self.column.dtype
+        self.observations = np.full((num_slots, *self.column.shape), self.column.filler, stored)
+        self.states = np.zeros((num_slots, policy.state_size), np.float32)
+        self._next_states = np.zeros_like(self.states)
+        self.mapped_actions: Any = ()
+        self._in_order = list(range(num_slots))
+        # A list of slots as an array, until another one is asked for: most often the same slots act again.
+        self._listed, self._index = self._in_order, np.arange(num_slots)
+        # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
+        if isinstance(action_space, spaces.Discrete):
+            self._one_by_one = np.ndarray.tolist
+        elif isinstance(action_space, spaces.Tuple | spaces.Dict) or not action_space.shape:
+            self._one_by_one = of_each
+        else:
+            self._one_by_one = np.ndarray.copy
+
+    def begin_episode(self, slot):
+        self.states[slot] = 0
+
+    def start_over(self):
+        AgentLane.start_over(self)
+        self.observations[:] = self.column.filler
+        self.states[:] = 0
+
+    def widen(self, other, slots):
+        self.observations[slots], self.states[slots] = other.observations, other.states
+
+    def receive(self):
+        seen = self._pop_seen()
+        slots, count = self.acting, len(seen)
+        if not count:
+            return
+        if slots == self._in_order and not self.policy.filters_observations:
+            self.column.write_rows(seen, self.observations)
+            return
+        received = self._received[:count]
+        self.column.write_rows(seen, received)
+        if slots == self._in_order:
+            self._filter(received, self.observations, None)
+            return
+        slots = self._array(slots)
+        if self.policy.filters_observations:
+            stored = np.empty((count, *self.observations.shape[1:]), self.observations.dtype)
+            self._filter(received, stored, slots)
+            received = stored
+        self.observations[slots] = received
+
+    def _array(self, slots: list[int]) -> np.ndarray:
+        if slots != self._listed:
+            self._listed, self._index = slots, np.array(slots)
+        return self._index
+
+    def see_all(self, observations: np.ndarray) -> None:
+        """Stores the newest observations [S, ...] of all slots, which act in the next step."""
+        self.acting = self._in_order
+        if self.policy.filters_observations:
+            self.column.write_batch(observations, self._received)
+            self._filter(self._received, self.observations, None)
+        else:
+            self.column.write_batch(observations, self.observations)
+
+    def _filter(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
+        """Filters raw observations of these slots; of all, where `slots` is None."""
+        self.policy.filter(received, out=out, update=False)
+
+    def _give(self, actions: np.ndarray) -> None:
+        """Makes the policy's actions [S, ...] those of the environments."""
+        self.mapped_actions = self._mapper.to_env(actions)
+        self.env_actions = self._one_by_one(self.mapped_actions)
+
+
+class ChoosingLane(NetworkLane):
+    """The lane of a policy that acts and does not learn: in evaluation, or because it is not trained.
+
+    Args:
+        policy, observation_space, action_space, num_slots, mapper: as for NetworkLane.
+        describe: gives a slot in words, for messages.
+        rngs: random stream of each slot, which draws its actions; None: the most probable ones.
+        exploration: keyword arguments of the distribution's `noise`.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        observation_space,
+        action_space,
+        num_slots: int,
+        mapper,
+        *,
+        describe: Callable[[int], str],
+        rngs: Sequence[np.random.Generator] | None,
+        exploration: Mapping[str, Any],
+    ):
+        super().__init__(policy, observation_space, action_space, num_slots, mapper)
+        self._describe, self._rngs, self._exploration = describe, rngs, exploration
+        self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
+        self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
+        # Not by policy.noise, which explores as the policy did when it learned, where it explores no more.
+        nothing = np.zeros_like(policy.distribution.noise(np.random.default_rng(), num_slots, **exploration))
+        self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
+        # Number of noises used, of NOISE_STEPS that are drawn for a slot at once, and the stream before they were.
+        self._used = np.full(num_slots, NOISE_STEPS)
+        self._drawn_from: list[Any] = [None] * num_slots
+
+    def act(self, step=0):
+        policy, slots = self.policy, self._array(self.acting)
+        if policy.is_masked:
+            self._check_masks(slots)
+        if self._rngs is None:
+            policy.silence()
+            noise = self._noise[0]
+        else:
+            policy.resample(self._rngs[0])
+            noise = self._drawn(slots)
+        memory = (self.states, self._next_states) if policy.state_size else (None, None)
+        policy.act(self.observations, noise, self._dist_inputs, self._actions, None, *memory)
+        if policy.state_size:
+            self.states[slots] = self._next_states[slots]
+        self._give(self._actions)
+
+    def _drawn(self, slots: np.ndarray) -> np.ndarray:
+        """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
+        for slot in slots[self._used[slots] == NOISE_STEPS].tolist():
+            self._draw(slot)
+            self._used[slot] = 0
+        noise = np.zeros_like(self._noise[0])
+        noise[slots] = self._noise[self._used[slots], slots]
+        self._used[slots] += 1
+        return noise
+
+    def _draw(self, slot: int) -> None:
+        rng = self._rngs[slot]
+        self._drawn_from[slot] = rng.bit_generator.state
+        self._noise[:, slot] = self.policy.distribution.noise(rng, NOISE_STEPS, **self._exploration)
+
+    def get_state(self):
+        """Random stream of each slot, and which of its numbers are used; JSON-able."""
+        state = states_of(self._rngs or [])
+        for each, drawn_from, used in zip(state, self._drawn_from, self._used.tolist()):
+            if used < NOISE_STEPS:
+                each |= {"drawn_from": drawn_from, "used": used}
+        return state
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned, or the streams of a policy that learned."""
+        for slot, (rng, saved) in enumerate(zip(self._rngs or [], state)):
+            self._used[slot] = saved.get("used", NOISE_STEPS)
+            if "used" in saved:
+                rng.bit_generator.state = saved["drawn_from"]
+                self._draw(slot)
+        set_states(self._rngs or [], state)
+
+    def _check_masks(self, slots: np.ndarray) -> None:
+        without = self.policy.without_choice(self.observations[slots])
+        if without.any():
+            slot = int(slots[without.argmax()])
+            mask = self.policy.spec.encoder.mask(self.observations[slot][None])[0]
+            raise ValueError(f"{self._describe(slot)} has no legal action: {no_choice(mask)}")

@@ -18,7 +18,7 @@ from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import FEW_INPUTS, use_one_blas_thread
 from rllib.models.distributions.q_values import QBatch
-from rllib.models.observations.masks import no_choice, without_choice
+from rllib.models.observations.masks import choice_problem
 from rllib.models.policy_spec import PolicySpec, described_spec, description_of
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -599,7 +599,7 @@ class Policy:
                 f"{list(observations.shape)}; one observation alone is observation[None]"
             )
         if not filtered:
-            self._check_masks(observations)
+            self.check_masks(observations, lambda row: f"observation {row} of {len(observations)} has no legal action")
             observations = self.filter(observations)
         rng = np.random.default_rng() if rng is None else rng
         if explore:
@@ -652,15 +652,23 @@ class Policy:
             )
         return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=np.float32)
 
-    def _check_masks(self, observations: np.ndarray) -> None:
-        if self.is_masked and (without := self.without_choice(observations)).any():
-            row = int(without.argmax())
-            mask = self.spec.encoder.mask(observations)[row]
-            raise ValueError(f"observation {row} of {len(observations)} has no legal action: {no_choice(mask)}")
+    def check_masks(
+        self, observations: np.ndarray, where: Callable[[int], str], acting: np.ndarray | None = None
+    ) -> None:
+        """Raises an error for stored observations [B, *shape] whose mask leaves no legal action.
 
-    def without_choice(self, observations: np.ndarray) -> np.ndarray:
-        """Whether the mask of stored observations [B, *shape] leaves no legal action, bool [B]."""
-        return without_choice(self.spec.encoder.mask(observations), self.distribution)
+        Args:
+            observations: that are acted upon.
+            where: function of the row that returns the beginning of the message, "... has no legal action".
+            acting: bool [B], rows that are acted upon; None: all.
+
+        Raises:
+            ValueError: with the first of them.
+        """
+        if self.is_masked:
+            masks = self.spec.encoder.mask(observations)
+            if problem := choice_problem(masks, self.distribution, where, acting):
+                raise ValueError(problem)
 
     def acted_without_choice(self) -> list[int]:
         """Indices of the rows of the last `act` whose masks left no legal action."""

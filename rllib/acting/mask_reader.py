@@ -7,7 +7,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.observations import observation_column
-from rllib.models.observations.masks import no_choice, parts_of_mask
+from rllib.models.observations.masks import choice_problem, parts_of_mask
 from rllib.policy import Policy
 
 
@@ -20,7 +20,7 @@ class MaskReader:
     """
 
     def __init__(self, policy: Policy, observation_space, action_space):
-        self._policy, self._space = policy, action_space
+        self._mask, self._distribution, self._space = policy.spec.encoder.mask, policy.distribution, action_space
         self._column = observation_column(observation_space)
         self._parts = parts_of_mask(policy.distribution)
         self._mapper = action_mapper(action_space, policy.distribution, True, False)
@@ -28,9 +28,9 @@ class MaskReader:
     def problem(self, observation: Any, *logged: Any) -> str | None:
         """Problem of an observation without a legal action, or of an action logged for it; None without one."""
         row = self._column.row(observation)[None]
-        mask = self._policy.spec.encoder.mask(row)[0]
-        if self._policy.without_choice(row)[0]:
-            return f"the observation has no legal action: {no_choice(mask)}"
+        mask = self._mask(row)[0]
+        if problem := choice_problem(mask[None], self._distribution, lambda row: "the observation has no legal action"):
+            return problem
         for action in logged:
             if not self._allows(mask, action):
                 return f"action = {action!r:.80} is not legal: the action mask is {mask.astype(int).tolist()}"

@@ -17,7 +17,6 @@ from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
-from rllib.models.observations.masks import no_choice
 from rllib.policy import Snapshot
 
 _TOGETHER = 8
@@ -164,14 +163,17 @@ class EvaluationWorker(Worker):
         finished: list[Episode] = []
         stream.reset(buffers)
         steps = 0
+
+        def where(index: int) -> str:
+            return f"environment {index} of {self.kind} {self.worker_index} has no legal action after {steps - 1} steps"
+
         resets_next = np.zeros(num_envs, bool)  # whose next action is ignored
         while budget.playing.any():
             check(observations, steps)
             steps += 1
             patience.check(budget.playing, steps)
             seen = policy.filter(observations, update=False) if policy.filters_observations else observations
-            if policy.is_masked:
-                self._check_masks(seen, ~resets_next, steps)
+            policy.check_masks(seen, where, ~resets_next)
             actions = policy.choose(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
             ended = stream.step(to_env(actions), buffers)
             returns += rewards
@@ -201,13 +203,3 @@ class EvaluationWorker(Worker):
         """The costs [N] of a step, 0 in rows that are none."""
         costs, reset_rows = buffers.infos[self.settings.cost_column], self.stream.reset_rows
         return costs if reset_rows is None else np.where(reset_rows, 0, costs)
-
-    def _check_masks(self, observations: np.ndarray, acted_upon: np.ndarray, steps: int) -> None:
-        """Raises an error where an observation that is acted upon has no legal action."""
-        without = self.policy.without_choice(observations) & acted_upon
-        if without.any():
-            index = int(without.argmax())
-            raise ValueError(
-                f"environment {index} of evaluation worker {self.worker_index} has no legal action after "
-                f"{steps - 1} steps: {no_choice(self.policy.spec.encoder.mask(observations[index][None])[0])}"
-            )

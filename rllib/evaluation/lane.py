@@ -19,7 +19,6 @@ from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.exploration.explorers import Explorer, Greedy, WorkerSlot
-from rllib.models.observations.masks import no_choice
 from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 
@@ -272,7 +271,15 @@ class Lane:
     def finish(self, fragment: Fragment) -> None:
         """Computes for the whole fragment at once: checks, scaled rewards, log-probabilities, the postprocess."""
         if self.policy.is_masked:
-            self._check_masks(fragment)
+            seen = fragment.observations[: fragment.num_steps]
+            self.policy.check_masks(
+                seen.reshape(-1, seen.shape[-1]),
+                lambda row: (
+                    f"{self._describe(row % fragment.num_envs)} had no legal action at step "
+                    f"{row // fragment.num_envs} of the fragment"
+                ),
+                None if fragment.valid is None else fragment.valid.reshape(-1),
+            )
         if self.settings.time_limit_ends_episode:
             self._end_at_time_limits(fragment)
         fragment.cut_at_failures()
@@ -329,19 +336,6 @@ class Lane:
     def compute_gradient(self, batch: SampleBatch, **settings) -> tuple[np.ndarray, dict[str, float]]:
         """The loss's gradient over a batch, and its statistics; settings as for Learner.compute_gradient."""
         return self._learner.compute_gradient(batch, **settings)
-
-    def _check_masks(self, fragment: Fragment) -> None:
-        """Raises an error for a transition whose observation had no legal action."""
-        seen = fragment.observations[: fragment.num_steps]
-        without = self.policy.without_choice(seen.reshape(-1, seen.shape[-1])).reshape(seen.shape[:2])
-        if fragment.valid is not None:
-            without &= fragment.valid
-        if without.any():
-            t, i = np.argwhere(without)[0]
-            raise ValueError(
-                f"{self._describe(i)} had no legal action at step {t} of the fragment: "
-                f"{no_choice(self.policy.spec.encoder.mask(seen[t, i][None])[0])}"
-            )
 
     def note_rows_without_choice(self, error: BaseException, acting: Container[int] | None = None) -> None:
         """Adds to an error of the environments which slots had no legal action when they acted last.

@@ -16,7 +16,7 @@ from rllib.models.catalog.catalog import PolicySpec, policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.standard import Categorical, MultiCategorical
 from rllib.models.observations.encoders import BoxEncoder, MaskedEncoder, encoder_from_json
-from rllib.models.observations.masks import LOWEST, MaskedOutputs
+from rllib.models.observations.masks import LOWEST, MaskedOutputs, choice_problem
 from rllib.models.tensors import encoded as encoded_tensor
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -382,3 +382,22 @@ def test_what_is_no_mask_is_refused(space, action_space, message):
 def test_no_key_no_mask():
     for space, key in ((masked_space(), None), (masked_space(), "mask"), (BOX, "action_mask")):
         assert not isinstance(policy_spec(space, Discrete(3), action_mask_key=key).encoder, MaskedEncoder)
+
+
+@pytest.mark.parametrize(
+    ("masks", "acting", "row"),
+    [
+        ([[1, 0, 1, 0, 0], [0, 1, 0, 1, 1]], None, None),
+        ([[1, 0, 1, 0, 0], [0, 0, 0, 1, 1]], None, 1),  # the first part has no choice
+        ([[1, 0, 0, 0, 0], [0, 0, 0, 1, 1]], None, 0),  # the second part
+        ([[1, 0, 0, 0, 0], [0, 0, 0, 1, 1]], [False, True], 1),
+        ([[1, 0, 0, 0, 0], [0, 0, 0, 1, 1]], [False, False], None),
+    ],
+)
+def test_the_first_row_without_a_choice_is_named(masks, acting, row):
+    acting = None if acting is None else np.array(acting)
+    problem = choice_problem(np.array(masks, bool), MultiCategorical([2, 3]), lambda row: f"row {row} is stuck", acting)
+    if row is None:
+        assert problem is None
+    else:
+        assert problem.startswith(f"row {row} is stuck: the action mask is {masks[row]}, ")

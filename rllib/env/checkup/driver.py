@@ -24,7 +24,7 @@ from rllib.env.streams.base import EnvironmentStream, StepBuffers
 from rllib.env.streams.process import EnvironmentProcess
 from rllib.env.streams.sync import close_all
 from rllib.models.distributions.choose import distribution_for
-from rllib.models.observations.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
+from rllib.models.observations.masks import MaskedOutputs, choice_problem, has_key, masked_columns
 from rllib.sample_batch import Column
 
 if TYPE_CHECKING:
@@ -167,12 +167,15 @@ def _legal_actions(stream: EnvironmentStream, name: str, key: str | None) -> Cal
     to_env = action_mapper(stream.action_space, distribution, True, False).to_env
     inputs = np.zeros((stream.num_envs, distribution.num_inputs), np.float32)
 
+    def where(row: int) -> str:
+        return f"{name} gives an observation without a legal action"
+
     def draw(observations: np.ndarray, resetting: list[int]) -> np.ndarray:
         mask = observations[:, columns]
-        without = without_choice(mask, distribution)
-        without[resetting] = False
-        if without.any():
-            raise ValueError(f"{name} gives an observation without a legal action: {no_choice(mask[without.argmax()])}")
+        acting = np.ones(len(mask), bool)
+        acting[resetting] = False
+        if problem := choice_problem(mask, distribution, where, acting):
+            raise ValueError(problem)
         masked = inputs.copy()
         masks.write(masked, masks.illegal(mask))
         return to_env(distribution.sample(masked, distribution.noise(rng, stream.num_envs)))

@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.observations import observation_column
-from rllib.models.observations.masks import no_choice
 from rllib.policy import Policy
 
 # Actions of a slot for which noise is drawn at once.
@@ -230,7 +229,8 @@ class ChoosingLane(NetworkLane):
     def act(self, step=0):
         policy, slots = self.policy, self._array(self.acting)
         if policy.is_masked:
-            self._check_masks(slots)
+            where = lambda row: f"{self._describe(int(slots[row]))} has no legal action"  # noqa: E731
+            policy.check_masks(self.observations[slots], where)
         if self._rngs is None:
             policy.silence()
             noise = self._noise[0]
@@ -274,10 +274,3 @@ class ChoosingLane(NetworkLane):
                 rng.bit_generator.state = saved["drawn_from"]
                 self._draw(slot)
         set_states(self._rngs or [], state)
-
-    def _check_masks(self, slots: np.ndarray) -> None:
-        without = self.policy.without_choice(self.observations[slots])
-        if without.any():
-            slot = int(slots[without.argmax()])
-            mask = self.policy.spec.encoder.mask(self.observations[slot][None])[0]
-            raise ValueError(f"{self._describe(slot)} has no legal action: {no_choice(mask)}")

@@ -21,7 +21,6 @@ from rllib.evaluation.lane import Lane
 from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.observations.in_torch import TensorFilter
-from rllib.models.observations.masks import no_choice
 from rllib.models.tensors import encoded, noise, sample, without_choice
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
@@ -273,9 +272,12 @@ class TensorRolloutWorker(SamplingWorker):
                     f"{name} of environment {i} are not finite at step {t} of the fragment: {column[t, i].tolist()}; "
                     + ("the environment gave them" if name in ("observations", "rewards") else by_network)
                 )
-        t, i = torch.nonzero(self._without_choice(columns))[0].tolist()
-        mask = self.policy.spec.encoder.mask(columns[sb.OBS][t, i][None])[0]
-        raise ValueError(f"environment {i} had no legal action at step {t} of the fragment: {no_choice(mask.cpu())}")
+        num_envs = self.settings.num_envs
+        self.policy.check_masks(
+            columns[sb.OBS][:-1].flatten(0, 1).cpu().numpy(),
+            lambda row: f"environment {row % num_envs} had no legal action at step {row // num_envs} of the fragment",
+            columns[VALID].flatten().cpu().numpy() if VALID in columns else None,
+        )
 
     def _without_choice(self, columns: dict[str, Tensor]) -> Tensor:
         """Transitions whose observation had no legal action, bool [T, N]."""

@@ -14,6 +14,8 @@ A row without any legal choice is computed as if all were legal: the last observ
 mask, and no action is taken there. `without_choice` finds rows in which one is.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from gymnasium import spaces
 
@@ -101,11 +103,26 @@ def without_choice(mask: np.ndarray, distribution) -> np.ndarray:
     return np.logical_or.reduce(none)
 
 
-def no_choice(mask: np.ndarray) -> str:
-    """Message about a mask [num_choices] without a legal action, and what to do."""
+def choice_problem(
+    masks: np.ndarray, distribution, where: Callable[[int], str], acting: np.ndarray | None = None
+) -> str | None:
+    """Message about the first mask that leaves no legal action, and what to do; None if all leave one.
+
+    Args:
+        masks: [B, num_choices].
+        distribution: of the actions.
+        where: function of the row that returns the beginning of the message.
+        acting: bool [B], rows that are acted upon; None: all. The others may have any mask.
+    """
+    without = without_choice(masks, distribution)
+    if acting is not None:
+        without &= acting
+    if not without.any():
+        return None
+    row = int(without.argmax())
     return (
-        f"the action mask is {np.asarray(mask).astype(int).tolist()}, and each part of an action needs a choice that "
-        "is not 0. Let the environment end the episode where nothing can be done."
+        f"{where(row)}: the action mask is {masks[row].astype(int).tolist()}, and each part of an action needs a "
+        "choice that is not 0. Let the environment end the episode where nothing can be done."
     )
 
 

@@ -9,16 +9,16 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.acting.mask_reader import MaskReader
 from rllib.acting.sent_policy import SentPolicy
-from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.env.spaces.actions import action_mapper, one_by_one
+from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
 from rllib.env.spaces.supported import LARGEST, SQUARES, logged_action, mismatch, too_large
 from rllib.policy import FILTER_PREFIX, Policy
@@ -44,8 +44,8 @@ def _num_rows(message: dict[str, list]) -> int:
     return message["$array"][1][0]
 
 
-class Place:
-    """A place in which one episode after the other is acted in: buffers of the part that was not sent, and the noise.
+class LocalEpisode:
+    """The running episode of a client, and after it another one: buffers of the part that was not sent, and the noise.
 
     Args:
         copy: the policy.
@@ -93,8 +93,7 @@ class Place:
 
     def log(self, observation: Any, reward: float, info: Any, action: Any) -> None:
         """Writes down an action that somebody else has chosen, in the environment's units."""
-        space = self._copy.sent.action_space
-        batch = concatenate(space, [action], create_empty_array(space, 1))
+        batch = batch_of(self._copy.sent.action_space, [action])
         self._chosen(observation, reward, info)[:] = self._copy.mapper.to_policy(batch)
         self._logged.append(self.num_steps - 1)
 
@@ -197,7 +196,7 @@ class PolicyCopy:
         self.mapper = action_mapper(space, self.policy.distribution, *how)
         self.column = observation_column(self.sent.observation_space)
         self.is_array = isinstance(self.column, ArrayColumn)
-        self.one_by_one = np.ndarray.tolist if isinstance(space, spaces.Discrete) else _copies(space)
+        self.one_by_one = one_by_one(space)
         self._masks = MaskReader(self.policy, self.sent.observation_space, space) if self.policy.is_masked else None
         self.load(message)
 
@@ -267,8 +266,8 @@ class LocalActing:
         self._requests, self._lost_error, self._interval, self._size = requests, lost, update_interval, fragment_length
         self._seeds = np.random.SeedSequence(seed)
         self._copy: PolicyCopy | None = None
-        self._places: dict[str, Place] = {}
-        self._free: list[Place] = []
+        self._running: dict[str, LocalEpisode] = {}
+        self._free: list[LocalEpisode] = []
         self._outbox: list[dict[str, Any]] = []
         self._lost: dict[str, str] = {}
         self._num_kept = 0  # steps that were not sent
@@ -291,21 +290,21 @@ class LocalActing:
         Raises:
             ValueError: if an episode has this id.
         """
-        if episode_id in self._places:
+        if episode_id in self._running:
             raise ValueError(f"Episode {episode_id} is already started")
         if self._copy is None:
             self._copy = PolicyCopy(self._requests.get("/v1/weights"))
             self._looked = time.monotonic()
         elif self._interval is not None and time.monotonic() - self._looked >= self._interval:
             self.refresh()
-        place = self._free.pop() if self._free else self._new_place()
-        place.begin(episode_id, trains)
-        self._places[episode_id] = place
+        episode = self._free.pop() if self._free else self._new_episode()
+        episode.begin(episode_id, trains)
+        self._running[episode_id] = episode
         self._lost.pop(episode_id, None)  # an earlier one with this id, of which nobody has asked
 
-    def _new_place(self) -> Place:
+    def _new_episode(self) -> LocalEpisode:
         (seed,) = self._seeds.spawn(1)
-        return Place(self._copy, np.random.default_rng(seed), self._size)
+        return LocalEpisode(self._copy, np.random.default_rng(seed), self._size)
 
     def act(self, episode_id: str, observation: Any, given: dict[str, Any]) -> Any:
         """The action on an observation.
@@ -315,19 +314,19 @@ class LocalActing:
             observation: of its environment.
             given: the reward and the info since the last action; emptied.
         """
-        place, reward = self._next_of(episode_id, observation, given)
+        episode, reward = self._next_of(episode_id, observation, given)
         info = given.get("info")
         given.clear()
-        return place.act(observation, reward, info)
+        return episode.act(observation, reward, info)
 
     def log(self, episode_id: str, observation: Any, given: dict[str, Any], action: Any) -> None:
         """Writes down an action that somebody else has chosen; arguments as for `act`."""
         if self._copy is not None:
             action = logged_action(self._copy.sent.action_space, action)
-        place, reward = self._next_of(episode_id, observation, given, action)
+        episode, reward = self._next_of(episode_id, observation, given, action)
         info = given.get("info")
         given.clear()
-        place.log(observation, reward, info, action)
+        episode.log(observation, reward, info, action)
 
     def check(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> None:
         """Raises what `act` raises for these arguments, and takes nothing in."""
@@ -336,26 +335,26 @@ class LocalActing:
 
     def has(self, episode_id: str) -> bool:
         """Whether an episode is under way."""
-        return episode_id in self._places
+        return episode_id in self._running
 
     def end(self, episode_id: str, observation: Any, given: dict[str, Any], truncated: bool) -> None:
         """Ends an episode; its last part is sent now, or with the next one.
 
         Whatever is raised once the observation was found to be right, the episode is over.
         """
-        place, reward = self._checked(episode_id, observation, given)
-        self._outbox.append(place.end(observation, reward, given.get("info"), truncated))
-        self._free.append(self._places.pop(episode_id))
+        episode, reward = self._checked(episode_id, observation, given)
+        self._outbox.append(episode.end(observation, reward, given.get("info"), truncated))
+        self._free.append(self._running.pop(episode_id))
         if time.monotonic() - self._sent > _APART_S:
             self._settle(episode_id)
             self._send()
             self._collect()
 
-    def _checked(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
-        """The place of an episode, and the reward since its last action."""
+    def _checked(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[LocalEpisode, float]:
+        """A running episode, and the reward since its last action."""
         if episode_id in self._lost:
             raise self._lost_error(self._lost.pop(episode_id))
-        if episode_id not in self._places:
+        if episode_id not in self._running:
             raise ValueError(f"Episode {episode_id} not found.")
         self._copy.check(observation)
         reward = given.get("reward", 0.0)
@@ -364,11 +363,11 @@ class LocalActing:
                 f"the reward in episode {episode_id} must be a finite number, of at most {LARGEST:g} in size, "
                 f"but is {reward!r:.80}"
             )
-        return self._places[episode_id], reward
+        return self._running[episode_id], reward
 
     def _next_of(
         self, episode_id: str, observation: Any, given: Mapping[str, Any], *logged: Any
-    ) -> tuple[Place, float]:
+    ) -> tuple[LocalEpisode, float]:
         """`_checked`, with room for a further step of the episode, in which this action is logged if there is one."""
         found = self._checked(episode_id, observation, given)
         self._copy.check_legal(observation, *logged)
@@ -425,10 +424,10 @@ class LocalActing:
             have: whether the answer brings newer weights, whenever the last came.
         """
         copy, interval = self._copy, self._interval
-        parts = self._outbox + [place.part() for place in self._places.values() if place.num_steps]
+        parts = self._outbox + [episode.part() for episode in self._running.values() if episode.num_steps]
         self._outbox, self._num_kept = [], 0
-        for place in itertools.chain(self._free, self._places.values()):
-            place.stop_drawing()
+        for episode in itertools.chain(self._free, self._running.values()):
+            episode.stop_drawing()
         if parts:
             body: dict[str, Any] = {"parts": parts}
             self._sent = time.monotonic()
@@ -467,7 +466,7 @@ class LocalActing:
             raise self._lost_error(f"{len(episodes)} episodes are lost: {error}") from error
         except BaseException:  # what is kept will not be sent either
             kept = [part["episode_id"] for part in self._outbox]
-            kept += [episode_id for episode_id, place in self._places.items() if place.num_steps]
+            kept += [episode_id for episode_id, episode in self._running.items() if episode.num_steps]
             self._lose_all(episodes + kept, "its last steps could not be sent. Start a new one.")
             raise
         self._sent = time.monotonic()
@@ -485,15 +484,15 @@ class LocalActing:
 
     def _lose(self, episode_id: str, message: str) -> None:
         """Gives an episode up: its next call raises. Of one that has ended, and was sent, nobody asks."""
-        place, num_parts = self._places.pop(episode_id, None), len(self._outbox)
+        episode, num_parts = self._running.pop(episode_id, None), len(self._outbox)
         self._outbox = [part for part in self._outbox if part["episode_id"] != episode_id]
-        if place is not None:
-            self._free.append(place)
+        if episode is not None:
+            self._free.append(episode)
         elif len(self._outbox) == num_parts:
             return
         # What is kept of it would follow steps that the server does not have.
         self._num_kept = sum(_num_rows(part["actions"]) for part in self._outbox)
-        self._num_kept += sum(each.num_steps for each in self._places.values())
+        self._num_kept += sum(each.num_steps for each in self._running.values())
         self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
         if len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
@@ -508,12 +507,6 @@ class LocalActing:
             raise
         self._send()
         self._collect()
-
-
-def _copies(space) -> Callable:
-    """A function from a batch of one action to the action, in memory of its own."""
-    is_structured = isinstance(space, spaces.Tuple | spaces.Dict)
-    return of_each if is_structured or not space.shape else np.ndarray.copy
 
 
 def _sendable(value: Any) -> Any:

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.observations import observation_column
 from rllib.models.observations.masks import choice_problem, parts_of_mask
 from rllib.policy import Policy
@@ -37,6 +37,5 @@ class MaskReader:
         return None
 
     def _allows(self, mask: np.ndarray, action: Any) -> bool:
-        batch = concatenate(self._space, [action], create_empty_array(self._space, 1))
-        choices = np.ravel(self._mapper.to_policy(batch)[0]).astype(int)
+        choices = np.ravel(self._mapper.to_policy(batch_of(self._space, [action]))[0]).astype(int)
         return all(mask[columns][choice] for (columns, _), choice in zip(self._parts, choices, strict=True))

@@ -10,7 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from rllib import PPOConfig
 from rllib.env import ActionMapper, make_stream, resolve
-from rllib.env.spaces.actions import action_mapper, bounded_within, of_each, zero_action
+from rllib.env.spaces.actions import action_mapper, bounded_within, of_each, one_by_one, zero_action
+from rllib.env.spaces.batches import batch_of
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.distributions.squashed import SquashedGaussian
@@ -278,3 +279,24 @@ def test_an_action_of_zeros_has_the_form_of_the_space():
     np.testing.assert_equal(zero["grip"], (0, np.zeros((2, 1))))
     assert zero.keys() == NESTED.keys() and zero_action(Discrete(3, start=2)) == 0
     np.testing.assert_array_equal(zero_action(Box(1, 2, (2,))), [0, 0])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(3, start=2),
+        MultiDiscrete([2, 3]),
+        MultiBinary(3),
+        Box(-1.0, 1.0, (2,), np.float64),
+        Box(0.0, 1.0, ()),
+        Tuple((Discrete(2), Box(0.0, 1.0, (2,)))),
+    ],
+    ids=str,
+)
+def test_single_actions_are_of_the_space_and_in_memory_of_their_own(space):
+    mapper = action_mapper(space, distribution_for(space), True, False)
+    batch = mapper.to_env(mapper.to_policy(batch_of(space, [space.sample(), space.sample()])))
+    single = one_by_one(space)(batch)
+    assert len(single) == 2 and all(space.contains(action) for action in single)
+    if isinstance(batch, np.ndarray) and space.shape:
+        assert single[0].dtype == space.dtype and not np.shares_memory(single, batch)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.config.conflicts import Unfit
 from rllib.env.agents import is_external, is_multi_agent
@@ -18,6 +17,7 @@ from rllib.env.factories.make import make_environment, stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.wrapped import wrapper_chain
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.goals import Goals, check_computed, require_goals
 from rllib.env.spaces.supported import mismatch
 from rllib.env.streams.base import EnvironmentStream, StepBuffers
@@ -152,7 +152,7 @@ def _any_actions(space, count: int) -> Callable:
     space.seed(0)
 
     def draw(observations: np.ndarray, resetting: list[int]):
-        return concatenate(space, [space.sample() for _ in range(count)], create_empty_array(space, count))
+        return batch_of(space, [space.sample() for _ in range(count)])
 
     return draw
 

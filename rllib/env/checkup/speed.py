@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.checkup.report import Found
 from rllib.env.checkup.subject import SEED, Subject
 from rllib.env.factories.make import stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.vectorized import AsyncFactory
+from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.vector import autoreset_mode
 from rllib.models.observations.flat_spaces import flat_leaves
@@ -144,7 +144,7 @@ def _random_actions(stream) -> Callable[[np.ndarray], Any]:
         legal = [None] * count
         if masks:
             legal = observations[:, masks[0].start : masks[0].stop]
-        return concatenate(space, [legal_action(space, mask) for mask in legal], create_empty_array(space, count))
+        return batch_of(space, [legal_action(space, mask) for mask in legal])
 
     return draw
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,15 @@ def of_each(actions) -> Sequence:
     if actions.ndim == 1 and actions.dtype.kind == "f":  # of a Box of shape (), whose elements are arrays
         return [np.array(action) for action in actions]
     return actions
+
+
+def one_by_one(space: spaces.Space) -> Callable[[Any], Sequence]:
+    """A function from a batch of N actions of an environment to single ones, which environments may keep or change."""
+    if isinstance(space, spaces.Discrete):
+        return np.ndarray.tolist
+    if isinstance(space, spaces.Tuple | spaces.Dict) or not space.shape:
+        return of_each
+    return methodcaller("astype", space.dtype)
 
 
 def zero_action(space: spaces.Space):

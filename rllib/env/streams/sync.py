@@ -3,14 +3,12 @@
 import logging
 import math
 from functools import partial
-from operator import methodcaller
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from rllib.env.agents import STANDARD_WRAPPERS
-from rllib.env.spaces.actions import of_each
+from rllib.env.spaces.actions import one_by_one
 from rllib.env.spaces.supported import check_spaces, mismatch
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, log_exit, successor_seed
 from rllib.env.streams.first_results import RESET_RULE, STEP_RULE, Examiner, env_name, form_error, is_end
@@ -54,13 +52,7 @@ class SyncStream(EnvironmentStream):
         self._given_seeds: list[int] = []
         self.reseed(seeds)
         self._examiners = [Examiner(env, self._checked_steps, self._warns) for env in self._envs]
-        # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
-        if isinstance(first.action_space, spaces.Discrete):
-            self._to_python = np.ndarray.tolist
-        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict) or not first.action_space.shape:
-            self._to_python = of_each
-        else:
-            self._to_python = methodcaller("astype", first.action_space.dtype)
+        self._to_python = one_by_one(first.action_space)
         # Each entry is first `_examined_step`, then the environment's own method.
         self._own_steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
         # Called by position in the hot loop.

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium import spaces
 
-from rllib.env.spaces.actions import of_each
+from rllib.env.spaces.actions import one_by_one
 from rllib.env.spaces.observations import observation_column
 from rllib.policy import Policy
 
@@ -130,13 +129,7 @@ class NetworkLane(AgentLane):
         self._in_order = list(range(num_slots))
         # A list of slots as an array, until another one is asked for: most often the same slots act again.
         self._listed, self._index = self._in_order, np.arange(num_slots)
-        # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
-        if isinstance(action_space, spaces.Discrete):
-            self._one_by_one = np.ndarray.tolist
-        elif isinstance(action_space, spaces.Tuple | spaces.Dict) or not action_space.shape:
-            self._one_by_one = of_each
-        else:
-            self._one_by_one = np.ndarray.copy
+        self._one_by_one = one_by_one(action_space)
 
     def begin_episode(self, slot):
         self.states[slot] = 0

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib import sample_batch as sb
+from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent.agent_lane import NetworkLane, set_states
@@ -382,7 +382,7 @@ class RecordingLane(NetworkLane, Lane):
 
     def log(self, slot: int, action) -> None:
         """Writes the action that a slot has really taken, instead of the newest one, in the environment's units."""
-        batch = concatenate(self._action_space, [action], create_empty_array(self._action_space, 1))
+        batch = batch_of(self._action_space, [action])
         self.fragment[sb.ACTIONS][self._num_rows - 1, slot] = self.mapper.to_policy(batch)[0]
 
     def get_state(self):

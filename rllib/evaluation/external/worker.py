@@ -8,22 +8,16 @@ policy, send parts of episodes, whose turns follow one another here as if their 
 """
 
 import logging
-import math
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rllib.acting.inference import ActingSettings
-from rllib.acting.sent_policy import SentPolicy, UserCodeError
 from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
 from rllib.env.external.external_env import ExternalEnv
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
-from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
@@ -31,6 +25,7 @@ from rllib.errors import SampleTimeoutError
 from rllib.evaluation import seeding
 from rllib.evaluation.external.episode import ExternalEpisode
 from rllib.evaluation.external.legal_actions import LegalActions
+from rllib.evaluation.external.policy_publisher import PolicyPublisher
 from rllib.evaluation.multi_agent.environment_episode import OutOfSlotsError
 from rllib.evaluation.multi_agent.lane_set import double_slots
 from rllib.evaluation.multi_agent.recording_lane import RecordingLane
@@ -39,7 +34,7 @@ from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Policy, Snapshot, Snapshots
+from rllib.policy import Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
 
@@ -94,8 +89,6 @@ class ExternalWorker(MultiAgentWorker):
         self._told_of_dropped_rows = False
         # Policy id -> statistics of observations that lanes have counted before they grew.
         self._counted: dict[str, list[dict[str, np.ndarray]]] = {}
-        self._newest: tuple[int, float] | None = None  # version and count of the filter that were published last
-        self._policy_sent: PublishedPolicy | None = None
 
         def remake() -> ExternalEnv:
             made = make_environment(self.settings.env, context)
@@ -104,7 +97,9 @@ class ExternalWorker(MultiAgentWorker):
 
         self._look_at_masks(env)
         where = f"{self.kind} {self.worker_index}"
-        return ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
+        stream = ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
+        self._publisher = PolicyPublisher(self.settings, self.worker_index, stream)
+        return stream
 
     def _make_lanes(self) -> None:
         super()._make_lanes()
@@ -144,58 +139,14 @@ class ExternalWorker(MultiAgentWorker):
     def load_snapshots(self, snapshots: Snapshots) -> None:
         """Uses these policies from now on, and gives them to loops that act by copies of the policy."""
         super().load_snapshots(snapshots)
-        if not self._is_lone or not self.stream.acts_by_copies:
-            return
-        snapshot, policy = snapshots[DEFAULT_POLICY], self.policies[DEFAULT_POLICY]
-        newest = snapshot.version, policy.filter.count if policy.filters_observations else 0.0
-        if newest != self._newest or self._policy_sent.weights != _as_sent(policy):  # weights may be set by hand
-            # The first number is drawn, so that no client takes the editions of another server for those of this one.
-            before = self._policy_sent.edition if self._policy_sent else secrets.randbits(48)
-            self._policy_sent = self._published(snapshot, before + 1)
-        self._newest, self._policy_sent = newest, replace(self._policy_sent, timesteps=snapshot.timesteps)
-        self.stream.publish(self._policy_sent)
-
-    def _published(self, snapshot: Snapshot, edition: int) -> PublishedPolicy:
-        description, refusal = self._description
-        policy, (lane,) = self.policies[DEFAULT_POLICY], self.lanes.values()
-        distribution, shape = policy.distribution, policy.action_shape
-        choices = tuple(stop - start for start, stop in distribution.choices)
-        rows = ActionRows(
-            shape,
-            np.dtype(policy.action_dtype),
-            choices if len(choices) == math.prod(shape) else (),
-            policy.num_dist_inputs if distribution.has_log_prob else 0,
-            lane.mapper,
-            distribution,
-        )
-        return PublishedPolicy(
-            edition,
-            snapshot.version,
-            snapshot.timesteps,
-            self.settings.max_lag_updates,
-            rows,
-            _as_sent(policy),
-            {name: array_message(array) for name, array in policy.filter.get_state().items()},
-            description,
-            refusal,
-        )
-
-    @cached_property
-    def _description(self) -> tuple[Mapping[str, Any], str | None]:
-        """The policy as data; empty and the reason where it cannot be sent."""
-        settings, own = self.settings, self.settings.policies[DEFAULT_POLICY]
-        acting = ActingSettings(settings.normalize_actions, settings.clip_actions, explore=own.explore)
-        spaces = settings.agents.spaces[DEFAULT_POLICY]
-        of_workers = self.worker_index, settings.num_workers
-        try:
-            return SentPolicy(own.spec, *spaces, acting, own.exploration, *of_workers).to_json(), None
-        except UserCodeError as error:
-            return {}, str(error)
+        if self._is_lone and self.stream.acts_by_copies:
+            (lane,) = self.lanes.values()
+            self._publisher.publish(snapshots[DEFAULT_POLICY], lane)
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
-        self._newest = None
+        self._publisher.start_over()
         self._lose_episodes()
 
     def _cut_all(self) -> dict[str, RecordingLane]:
@@ -393,8 +344,7 @@ class ExternalWorker(MultiAgentWorker):
         report.num_faulty_episodes += len(self._env_of)
         fail_all((*self._waiting, *self._later), _lost)
         self._forget_episodes()
-        if self._policy_sent is not None:
-            self.stream.publish(self._policy_sent)
+        self._publisher.publish_again()
 
     def _add_environments(self) -> None:
         """Doubles environments until each episode that waits has one, and the slots of policies that have too few."""
@@ -647,11 +597,6 @@ class ExternalWorker(MultiAgentWorker):
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:
         return batches[DEFAULT_POLICY] if self._is_lone else super()._joined(batches, report)
-
-
-def _as_sent(policy: Policy) -> bytes:
-    """The weights as clients get them."""
-    return policy.weights.astype("<f4").tobytes()
 
 
 def _lost(turn: Turn) -> EpisodeLost:

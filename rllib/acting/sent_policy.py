@@ -13,7 +13,7 @@ from gymnasium import Space
 
 from rllib.acting.inference import ActingSettings
 from rllib.exploration import action_noise, epsilon, network_noise
-from rllib.exploration.explorers import Exploration, Explorer, Greedy, StochasticSampling, WorkerSlot
+from rllib.exploration.explorers import Exploration, Explorer, Greedy, StochasticSampling, WorkerPosition
 from rllib.exploration.intrinsic.settings import RND, Curiosity
 from rllib.models.policy_spec import PolicySpec, description_of
 from rllib.policy import Policy
@@ -113,6 +113,6 @@ class SentPolicy:
             bounds: least and greatest action in the policy's units; None without bounds.
         """
         low, high = bounds or (None, None)
-        slot = WorkerSlot(self.worker_index, self.num_workers, 1, low, high, shared_rng=rng)
+        position = WorkerPosition(self.worker_index, self.num_workers, 1, low, high, shared_rng=rng)
         kind = self.exploration.explorer if self.settings.explore else Greedy
-        return kind(self.exploration, policy, [rng], slot)
+        return kind(self.exploration, policy, [rng], position)

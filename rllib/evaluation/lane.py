@@ -18,7 +18,7 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
-from rllib.exploration.explorers import Explorer, Greedy, WorkerSlot
+from rllib.exploration.explorers import Explorer, Greedy, WorkerPosition
 from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 
@@ -93,9 +93,9 @@ class Lane:
         settings = self.settings
         low, high = self.mapper.policy_bounds or (None, None)
         shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
-        slot = WorkerSlot(worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
+        position = WorkerPosition(worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
         kind = self.own.exploration.explorer if self.own.explore else Greedy
-        return kind(self.own.exploration, self.policy, self.rngs, slot)
+        return kind(self.own.exploration, self.policy, self.rngs, position)
 
     def _column_table(self, given: Sequence[Column]) -> tuple[Column, ...]:
         """The columns of a fragment: from the environments, the policy and the algorithm."""
@@ -236,7 +236,7 @@ class Lane:
 
     def end_steps(self, num_steps: int) -> None:
         """Moves the clock after the steps that `acting_columns` has prepared."""
-        self.timesteps += num_steps * self.explorer.slot.stride
+        self.timesteps += num_steps * self.explorer.position.stride
         self.explorer.end()
 
     def filtered(self, raw: np.ndarray, out: np.ndarray, active: Sequence[bool] | None = None) -> None:

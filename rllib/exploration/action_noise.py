@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from rllib.config.sections import at_least
 from rllib.exploration.epsilon import RandomValues, worker_epsilon
-from rllib.exploration.explorers import NOT_NEGATIVE, Exploration, Explorer, WorkerSlot, line_between
+from rllib.exploration.explorers import NOT_NEGATIVE, Exploration, Explorer, WorkerPosition, line_between
 
 
 class NoiseExplorer(Explorer):
@@ -24,14 +24,14 @@ class NoiseExplorer(Explorer):
         ValueError: if the actions have no finite bounds.
     """
 
-    def __init__(self, exploration, policy, rngs, slot):
-        super().__init__(exploration, policy, rngs, slot)
-        if slot.low is None or not np.isfinite([slot.low, slot.high]).all():
+    def __init__(self, exploration, policy, rngs, position):
+        super().__init__(exploration, policy, rngs, position)
+        if position.low is None or not np.isfinite([position.low, position.high]).all():
             raise ValueError(
                 f"{type(self.exploration).__name__} needs continuous actions with finite bounds, but they reach from "
-                f"{slot.low} to {slot.high}. Wrap the environment so that its action space has bounds."
+                f"{position.low} to {position.high}. Wrap the environment so that its action space has bounds."
             )
-        self._low, self._high = slot.low.reshape(-1), slot.high.reshape(-1)
+        self._low, self._high = position.low.reshape(-1), position.high.reshape(-1)
         self._shape = self._low.shape
         # The arithmetic of `rng.uniform` without its handling of arrays, which takes five times as long.
         self._lowest, self._span = self._low.astype(np.float64), np.subtract(self._high, self._low, dtype=np.float64)
@@ -39,7 +39,7 @@ class NoiseExplorer(Explorer):
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         """Random actions, or NaN where the policy acts, and noise for the policy's actions: [T, N, 2, size]."""
-        steps = timesteps + self.slot.stride * np.arange(num_steps)
+        steps = timesteps + self.position.stride * np.arange(num_steps)
         noise = np.zeros((num_steps, len(self.rngs), 2, *self._shape), np.float32)
         for i in self._drawing(active):
             rng = self.rngs[i]
@@ -93,20 +93,20 @@ class PerWorkerGaussianNoise(GaussianNoise):
 
     differs_by_worker = True
 
-    def in_worker(self, slot: WorkerSlot) -> Exploration:
-        return GaussianNoise(**_of_worker(self, slot))
+    def in_worker(self, position: WorkerPosition) -> Exploration:
+        return GaussianNoise(**_of_worker(self, position))
 
 
 class OrnsteinUhlenbeckExplorer(NoiseExplorer):
     """Adds a process x that moves by theta * (0 - x) + sigma * normal at each step, from zero in each episode."""
 
-    def __init__(self, exploration, policy, rngs, slot):
-        super().__init__(exploration, policy, rngs, slot)
+    def __init__(self, exploration, policy, rngs, position):
+        super().__init__(exploration, policy, rngs, position)
         self._state = np.zeros((len(rngs), *self._shape), np.float32)
         self._scales = iter(())
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
-        steps = timesteps + self.slot.stride * np.arange(num_steps)
+        steps = timesteps + self.position.stride * np.arange(num_steps)
         self._scales = iter(self.exploration.base_scale(steps).tolist())
         return super().begin(num_steps, timesteps, active)
 
@@ -160,15 +160,15 @@ class PerWorkerOrnsteinUhlenbeckNoise(OrnsteinUhlenbeckNoise):
 
     differs_by_worker = True
 
-    def in_worker(self, slot: WorkerSlot) -> Exploration:
-        return OrnsteinUhlenbeckNoise(**_of_worker(self, slot))
+    def in_worker(self, position: WorkerPosition) -> Exploration:
+        return OrnsteinUhlenbeckNoise(**_of_worker(self, position))
 
 
-def _of_worker(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, slot: WorkerSlot) -> dict[str, Any]:
+def _of_worker(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, position: WorkerPosition) -> dict[str, Any]:
     """The noise settings of one worker, whose scale is the `worker_epsilon` of discrete actions."""
     settings = msgspec.structs.asdict(exploration)
-    if slot.num_workers:
-        scale = worker_epsilon(slot.worker_index, slot.num_workers) if slot.worker_index else 0.0
+    if position.num_workers:
+        scale = worker_epsilon(position.worker_index, position.num_workers) if position.worker_index else 0.0
         settings |= {"initial_scale": scale, "final_scale": scale}
     return settings
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib.exploration.explorers import Exploration, Explorer, Greedy, WorkerSlot, random_choices
+from rllib.exploration.explorers import Exploration, Explorer, Greedy, WorkerPosition, random_choices
 from rllib.policy import Policy
 
 
@@ -38,10 +38,12 @@ class DisturbedExplorer(Explorer):
 
     follows_policy = False
 
-    def __init__(self, exploration: Disturbed, policy: Policy, rngs: Sequence[np.random.Generator], slot: WorkerSlot):
-        super().__init__(exploration, policy, rngs, slot)
+    def __init__(
+        self, exploration: Disturbed, policy: Policy, rngs: Sequence[np.random.Generator], position: WorkerPosition
+    ):
+        super().__init__(exploration, policy, rngs, position)
         kind = exploration.inner.explorer if exploration.explores else Greedy
-        self._inner = kind(exploration.inner, policy, rngs, slot)
+        self._inner = kind(exploration.inner, policy, rngs, position)
 
     @property
     def gives_values(self) -> bool:
@@ -67,7 +69,9 @@ class DisturbedExplorer(Explorer):
         if choices := self.policy.distribution.choices:
             return random_choices(self.policy, observation, rng.random((1, choices[-1][1])))[0]
         size = math.prod(self.policy.action_shape)
-        low, high = (-np.ones(size), np.ones(size)) if self.slot.low is None else (self.slot.low, self.slot.high)
+        low, high = self.position.low, self.position.high
+        if low is None:
+            low, high = -np.ones(size), np.ones(size)
         drawn = rng.uniform(np.maximum(low.reshape(-1), -1), np.minimum(high.reshape(-1), 1))
         return _before_tanh(drawn) if squashed else drawn
 

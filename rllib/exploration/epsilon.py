@@ -8,7 +8,7 @@ import numpy as np
 
 from rllib.config.conflicts import conflict
 from rllib.config.sections import above, at_least, between
-from rllib.exploration.explorers import Exploration, WorkerSlot, line_between
+from rllib.exploration.explorers import Exploration, WorkerPosition, line_between
 
 # Constants of Ape-X (arXiv:1803.00933, section 4.1).
 BASE, EXPONENT = 0.4, 7.0
@@ -57,10 +57,10 @@ class PerWorkerEpsilonGreedy(EpsilonGreedy):
 
     differs_by_worker = True
 
-    def in_worker(self, slot: WorkerSlot) -> Exploration:
-        if not slot.num_workers:
+    def in_worker(self, position: WorkerPosition) -> Exploration:
+        if not position.num_workers:
             return EpsilonGreedy(*msgspec.structs.astuple(self))
-        epsilon = worker_epsilon(slot.worker_index, slot.num_workers) if slot.worker_index else 0.0
+        epsilon = worker_epsilon(position.worker_index, position.num_workers) if position.worker_index else 0.0
         return EpsilonGreedy(epsilon, epsilon, 0)
 
 

@@ -26,7 +26,7 @@ from rllib.policy import Policy
 NOT_NEGATIVE = Range(0, finite=True)
 
 
-class WorkerSlot(msgspec.Struct, frozen=True):
+class WorkerPosition(msgspec.Struct, frozen=True):
     """Position of a worker in the run: its index, its environments, and the bounds of their actions.
 
     Attributes:
@@ -66,7 +66,7 @@ class Explorer:
         exploration: the description.
         policy: the policy that acts.
         rngs: random stream of each environment.
-        slot: the worker's position.
+        position: the worker's position.
 
     Attributes:
         follows_policy: whether actions are drawn from the policy's distribution: their log-probability is known.
@@ -75,12 +75,12 @@ class Explorer:
     follows_policy: ClassVar[bool] = True
 
     def __init__(
-        self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], slot: WorkerSlot
+        self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], position: WorkerPosition
     ):
-        self.exploration = exploration.in_worker(slot)
+        self.exploration = exploration.in_worker(position)
         self.policy = policy
         self.rngs = rngs
-        self.slot = slot
+        self.position = position
 
     @property
     def gives_values(self) -> bool:
@@ -99,7 +99,7 @@ class Explorer:
         Returns:
             noise [T, N, ...], one row for each call of `act`; zeros where nothing was drawn.
         """
-        numbers = self.exploration.numbers(timesteps + self.slot.stride * np.arange(num_steps))
+        numbers = self.exploration.numbers(timesteps + self.position.stride * np.arange(num_steps))
         noise = self.policy.distribution.noise
         drawn = {i: noise(self.rngs[i], num_steps, **numbers) for i in self._drawing(active)}
         if len(drawn) == len(self.rngs) == 1:
@@ -197,7 +197,7 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
         """The exploration that replaces this one for these actions."""
         return self
 
-    def in_worker(self, slot: WorkerSlot) -> "Exploration":
+    def in_worker(self, position: WorkerPosition) -> "Exploration":
         """The exploration that replaces this one in a worker."""
         return self
 
@@ -212,7 +212,7 @@ class RandomStartExplorer(Explorer):
         """[T, N, noise + numbers]: noise for the policy, then what random actions are made of, or NaN where it acts."""
         noise = super().begin(num_steps, timesteps, active)
         drawn = np.full((num_steps, len(self.rngs), self._num_drawn), np.nan, np.float32)
-        steps = timesteps + self.slot.stride * np.arange(num_steps)
+        steps = timesteps + self.position.stride * np.arange(num_steps)
         for i in self._drawing(active):
             # Always drawn: the random streams then do not depend on random_timesteps.
             drawn[:, i] = self._uniform(self.rngs[i], num_steps)

@@ -24,19 +24,19 @@ class NoisyWeightsExplorer(Explorer):
     """
 
     def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
-        self.policy.resample(self.slot.shared_rng)
+        self.policy.resample(self.position.shared_rng)
         self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
     def take_over(self, other: "NoisyWeightsExplorer", environments: np.ndarray) -> None:
-        self.slot.shared_rng.bit_generator.state = other.slot.shared_rng.bit_generator.state
+        self.position.shared_rng.bit_generator.state = other.position.shared_rng.bit_generator.state
 
     def get_state(self) -> list[dict[str, Any]]:
-        return [{"shared_rng": self.slot.shared_rng.bit_generator.state} for _ in self.rngs]
+        return [{"shared_rng": self.position.shared_rng.bit_generator.state} for _ in self.rngs]
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
         # Checkpoints of earlier versions lack it: the first environment's stream drew the noise.
         if "shared_rng" in state[0]:
-            self.slot.shared_rng.bit_generator.state = state[0]["shared_rng"]
+            self.position.shared_rng.bit_generator.state = state[0]["shared_rng"]
 
 
 class NoisyWeights(Exploration):
@@ -54,8 +54,8 @@ class StateDependentNoiseExplorer(Explorer):
     Theta is drawn when a fragment begins, and every `sample_freq` steps if that is positive.
     """
 
-    def __init__(self, exploration, policy, rngs, slot):
-        super().__init__(exploration, policy, rngs, slot)
+    def __init__(self, exploration, policy, rngs, position):
+        super().__init__(exploration, policy, rngs, position)
         self._thetas: np.ndarray | None = None  # [N, width, actions]
         self._steps = 0  # since the fragment began
         self._active: Sequence[int] = range(len(rngs))
@@ -116,8 +116,8 @@ class ParameterNoiseExplorer(Explorer):
     # The perturbed weights compute other values than the policy.
     gives_values = False
 
-    def __init__(self, exploration, policy, rngs, slot):
-        super().__init__(exploration, policy, rngs, slot)
+    def __init__(self, exploration, policy, rngs, position):
+        super().__init__(exploration, policy, rngs, position)
         size = policy.layout.size
         self.scales = np.full(len(rngs), self.exploration.initial_stddev)
         self._directions = np.zeros((len(rngs), size), np.float32)
@@ -137,7 +137,7 @@ class ParameterNoiseExplorer(Explorer):
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         self._observations, self._inputs = [], []
         self._measured[:] = 0
-        steps = timesteps + self.slot.stride * np.arange(num_steps)
+        steps = timesteps + self.position.stride * np.arange(num_steps)
         self._epsilons = self.exploration.numbers(steps)["epsilon"]
         noise = super().begin(num_steps, timesteps, active)
         # The policy's weights may have changed.

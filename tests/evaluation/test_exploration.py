@@ -18,7 +18,7 @@ from rllib.exploration.action_noise import (
     RandomActions,
 )
 from rllib.exploration.epsilon import EpsilonGreedy, PerWorkerEpsilonGreedy, RandomValues, SoftQ
-from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot
+from rllib.exploration.explorers import Exploration, Explorer, WorkerPosition
 from rllib.exploration.network_noise import ADAPTATION, ParameterNoise
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
@@ -97,16 +97,16 @@ def test_parameter_noise_begins_with_the_random_steps_that_it_is_given(random_ti
 
 def test_other_workers_steps_count():
     """Two workers of two environments each make four steps at a time."""
-    slot = WorkerSlot(worker_index=2, num_workers=2, num_envs=2)
-    assert slot.stride == 4
+    position = WorkerPosition(worker_index=2, num_workers=2, num_envs=2)
+    assert position.stride == 4
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
 def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
     found = []
     for index in range(1, num_workers + 1):
-        slot = WorkerSlot(index, num_workers, 1)
-        found.append(float(PerWorkerEpsilonGreedy().in_worker(slot).numbers(10**6)["epsilon"]))
+        position = WorkerPosition(index, num_workers, 1)
+        found.append(float(PerWorkerEpsilonGreedy().in_worker(position).numbers(10**6)["epsilon"]))
     i, n = np.arange(num_workers), num_workers
     np.testing.assert_allclose(found, 0.4 ** (1 + 7 * i / max(n - 1, 1)))
     assert found[0] == 0.4
@@ -123,7 +123,7 @@ def test_per_worker_epsilons_are_acted_by():
 
 
 def test_without_workers_the_schedule_counts():
-    alone = PerWorkerEpsilonGreedy(1.0, 0.0, 100).in_worker(WorkerSlot(0, 0, 1))
+    alone = PerWorkerEpsilonGreedy(1.0, 0.0, 100).in_worker(WorkerPosition(0, 0, 1))
     assert alone.numbers(50)["epsilon"] == 0.5
 
 
@@ -220,8 +220,8 @@ def test_gaussian_noise_shrinks_after_the_random_steps():
 def test_random_actions_are_uniform_within_the_bounds():
     space = Box(np.float32([-1, 0.1]), np.float32([3, 0.7]))
     policy = Policy(policy_spec(Box(-1, 1, (1,)), space, {"fcnet_hiddens": [8]}))
-    slot = WorkerSlot(0, 0, 1, low=space.low, high=space.high)
-    explorer = RandomActions().explorer(RandomActions(), policy, [np.random.default_rng(5)], slot)
+    position = WorkerPosition(0, 0, 1, low=space.low, high=space.high)
+    explorer = RandomActions().explorer(RandomActions(), policy, [np.random.default_rng(5)], position)
     drawn = explorer.begin(1000, 0)[:, 0, 0]
     expected = np.random.default_rng(5).uniform(space.low, space.high, (1000, 2))
     np.testing.assert_array_equal(drawn, expected.astype(np.float32))
@@ -232,11 +232,11 @@ def test_each_worker_has_its_scale_of_noise(kind):
     """That of Ape-X's epsilons for the whole run; without workers the schedule, none in this process beside workers."""
     noise = kind(random_timesteps=0, final_scale=0.5, scale_timesteps=1)
     scale = (lambda each: each.scale) if kind is PerWorkerGaussianNoise else (lambda each: each.base_scale)
-    of_workers = [scale(noise.in_worker(WorkerSlot(i, 3, 1)))(np.array([0, 10**6])) for i in range(4)]
+    of_workers = [scale(noise.in_worker(WorkerPosition(i, 3, 1)))(np.array([0, 10**6])) for i in range(4)]
     expected = 0.1 * np.array([0, 0.4, 0.4**4.5, 0.4**8])
     np.testing.assert_allclose(of_workers, np.stack([expected, expected], axis=1), rtol=1e-6)
     np.testing.assert_allclose(
-        scale(noise.in_worker(WorkerSlot(0, 0, 1)))(np.array([0, 10**6])), [0.1, 0.05], rtol=1e-6
+        scale(noise.in_worker(WorkerPosition(0, 0, 1)))(np.array([0, 10**6])), [0.1, 0.05], rtol=1e-6
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.exploration.explorers import WorkerSlot
+from rllib.exploration.explorers import WorkerPosition
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.catalog.catalog import policy_spec
@@ -163,7 +163,7 @@ def test_a_description_survives_json(model):
 
 def explorer(policy, num_envs, freq=-1):
     rngs = [np.random.default_rng([7, i]) for i in range(num_envs)]
-    return StateDependentNoise(freq).explorer(StateDependentNoise(freq), policy, rngs, WorkerSlot(0, 0, num_envs))
+    return StateDependentNoise(freq).explorer(StateDependentNoise(freq), policy, rngs, WorkerPosition(0, 0, num_envs))
 
 
 def acted(made, observations, num_steps):

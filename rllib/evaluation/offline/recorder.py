@@ -243,7 +243,7 @@ class StepRecorder:
         exploration = lane.explorer.exploration
         if log_probs is None or not isinstance(exploration, StochasticSampling):
             return log_probs
-        steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
+        steps = lane.timesteps - lane.explorer.position.stride * np.arange(fragment.num_steps, 0, -1)
         count = int((steps < exploration.random_timesteps).sum())
         if count:
             log_probs = log_probs.copy()

@@ -17,7 +17,7 @@ from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
-from rllib.policy import Snapshot
+from rllib.policy import Snapshots
 
 _TOGETHER = 8
 
@@ -84,10 +84,12 @@ class EvaluationWorker(Worker):
         "an evaluation shorter"
     )
 
-    def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Uses this policy from now on."""
-        super().load_snapshot(snapshot)
-        self.policy.exploration = self.policy_settings.exploration.numbers_alone(snapshot.timesteps)
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        super().load_snapshots(snapshots)
+        for policy_id, policy in self.policies.items():
+            if policy_id in snapshots:
+                exploration = self.settings.policies[policy_id].exploration
+                policy.exploration = exploration.numbers_alone(snapshots[policy_id].timesteps)
 
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Plays episodes and returns them, statistics of the raw rewards.

@@ -23,7 +23,6 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
-from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import span, stopwatch
 
@@ -146,10 +145,6 @@ class RolloutWorker(SamplingWorker):
     @property
     def lanes(self) -> dict[str, Lane]:
         return {DEFAULT_POLICY: self.lane}
-
-    def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Uses this policy from now on."""
-        self.lane.load_snapshot(snapshot)
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""

@@ -11,6 +11,7 @@ from rllib.env.traffic import Traffic
 from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.worker import Worker
+from rllib.policy import Snapshots
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rllib.spans import span
 
@@ -72,6 +73,13 @@ class SamplingWorker(Worker):
     @abstractmethod
     def lanes(self) -> Mapping[str, Lane]:
         """The lanes of policies whose steps become rows, by policy id."""
+
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        lanes = self.lanes
+        for policy_id, lane in lanes.items():
+            if policy_id in snapshots:
+                lane.load_snapshot(snapshots[policy_id])
+        super().load_snapshots({i: snapshot for i, snapshot in snapshots.items() if i not in lanes})
 
     def take_in(self, report: SampleReport) -> None:
         """Merges what the observation filters and return scales of a worker have counted, as a driver does.

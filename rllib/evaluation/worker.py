@@ -170,12 +170,14 @@ class Worker:
         self.close()
 
     def load_snapshots(self, snapshots: Snapshots) -> None:
-        """Uses these policies from now on."""
-        self.load_snapshot(snapshots[DEFAULT_POLICY])
+        """Uses these versions of the policies from now on."""
+        for policy_id, snapshot in snapshots.items():
+            if policy_id in self.policies:
+                self.policies[policy_id].load_snapshot(snapshot)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on, where the worker has one."""
-        self.policy.load_snapshot(snapshot)
+        self.load_snapshots({DEFAULT_POLICY: snapshot})
 
     # ------------------------------------------------------------------ calls without a state between them
 

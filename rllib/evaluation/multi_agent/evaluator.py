@@ -17,7 +17,6 @@ from rllib.evaluation.multi_agent.hand_written_lane import HandWrittenLane
 from rllib.evaluation.multi_agent.lane_set import LaneSet, double_slots
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Snapshots
 
 
 class MultiAgentEvaluationWorker(EvaluationWorker):
@@ -43,14 +42,6 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
     @property
     def policy_map(self) -> Mapping[str, Any]:
         return ChainMap(self.policies, self._hand_written)
-
-    def load_snapshots(self, snapshots: Snapshots) -> None:
-        """Uses these versions of the policies from now on."""
-        for policy_id, snapshot in snapshots.items():
-            if policy_id in self.policies:
-                policy, exploration = self.policies[policy_id], self.settings.policies[policy_id].exploration
-                policy.load_snapshot(snapshot)
-                policy.exploration = exploration.numbers_alone(snapshot.timesteps)
 
     @property
     def _open_stream(self) -> Callable[..., Any]:

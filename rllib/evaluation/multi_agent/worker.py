@@ -25,7 +25,6 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
-from rllib.policy import Snapshots
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rllib.spans import stopwatch
 
@@ -261,15 +260,6 @@ class MultiAgentWorker(SamplingWorker):
             self._hand_written.pop(policy_id, None)
 
     # ------------------------------------------------------------------ weights and state
-
-    def load_snapshots(self, snapshots: Snapshots) -> None:
-        """Uses these versions of the policies from now on."""
-        for policy_id, snapshot in snapshots.items():
-            lane = self.lanes.get(policy_id)
-            if lane is not None:
-                lane.load_snapshot(snapshot)
-            elif policy_id in self.policies:
-                self.policies[policy_id].load_snapshot(snapshot)
 
     def get_state(self) -> list[dict]:
         """Random stream and exploration of each slot, policy by policy, and the newest episode of each environment.

@@ -22,7 +22,7 @@ from rllib.evaluation.sampling_worker import SampleReport, SamplingWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.observations.in_torch import TensorFilter
 from rllib.models.tensors import encoded, noise, sample, without_choice
-from rllib.policy import Snapshot
+from rllib.policy import Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
 from rllib.spans import stopwatch
 
@@ -85,8 +85,9 @@ class TensorRolloutWorker(SamplingWorker):
 
     # ------------------------------------------------------------------ weights and state
 
-    def load_snapshot(self, snapshot: Snapshot) -> None:
+    def load_snapshots(self, snapshots: Snapshots) -> None:
         """Takes over version and filter statistics. The weights are the learner's already."""
+        snapshot = snapshots[DEFAULT_POLICY]
         self.policy_version = snapshot.version
         self._fetch_weights()
         if self._filter is not None:

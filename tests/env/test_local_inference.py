@@ -791,7 +791,8 @@ def test_a_client_without_rllib_says_what_to_do(tmp_path):
 
 def test_a_restored_run_loses_the_episodes(tmp_path):
     with build(fragment=20) as algorithm:
-        loop = Loop(url_of(algorithm), inference_mode="local", fragment_length=3)
+        # Longer than a fragment and what a client plays ahead: one is under way when the run is restored.
+        loop = Loop(url_of(algorithm), inference_mode="local", fragment_length=3, length=50)
         algorithm.train()
         algorithm.restore(algorithm.save(tmp_path / "checkpoint"))
         for _ in range(3):

@@ -4,9 +4,9 @@
 |--------------------|------------------------|--------------|------------------------------------------------------|
 | obs                | [B, *observation]      | as stored    | what the policy saw before it acted                  |
 | new_obs            | [B, *observation]      | as stored    | what followed; the true final one at an episode end  |
-| actions            | [B, *action]           | int64, float32 | as the policy drew them, before clipping, and      |
-|                    |                        |              | before tanh where it squashes (env/spaces/actions);  |
-|                    |                        |              | of Tuple and Dict one row, all parts in order        |
+| actions            | [B, *action]           | int64, float32 | as the policy drew them, before clipping, in the   |
+|                    |                        |              | unit of its distribution (ActionUnit); of Tuple and  |
+|                    |                        |              | Dict one row, the numbers of the parts in order      |
 | rewards            | [B]                    | float32      | received after the action                            |
 | terminateds        | [B]                    | bool         | the task ended: nothing is bootstrapped past it      |
 | truncateds         | [B]                    | bool         | the episode was cut: its value is bootstrapped       |

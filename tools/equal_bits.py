@@ -76,6 +76,17 @@ class Line(gymnasium.Env):
         return np.array([self.place, np.sin(self.step_count), self.step_count / 20], np.float32)
 
 
+class Seen(Line):
+    """The place as a small image."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def _observation(self):
+        image = np.zeros((8, 8, 1), np.uint8)
+        image[:, int(2 * self.place + 4)] = 10 * self.step_count
+        return image
+
+
 def two_agents():
     """Two agents on lines of their own; the second one acts in every other step."""
     from rllib.env import MultiAgentEnv
@@ -183,6 +194,22 @@ def cases() -> dict[str, Callable]:
         add(f"{name} recorded", name, "Pendulum-v1" if continuous else "CartPole-v1")
     for name in EVOLUTION:
         add(name, name, "CartPole-v1")
+    for learner in LEARNERS:
+        for name in ("IQL", "AWAC", "BC", "CQL", "TD3BC"):
+            more = {"bc_iters": 1} if name == "CQL" else {}
+            add(f"{name} {learner} recorded continuous", name, "Pendulum-v1", learner=learner, **more)
+        add(
+            f"PPO {learner} squashed", "PPO", "Pendulum-v1", learner=learner, kl_target=0.001, kl_coeff=0.5,
+            entropy_coeff=0.01, model={"squash_actions": True},
+        )  # fmt: skip
+        add(f"DQN {learner} noisy", "DQN", "CartPole-v1", learner=learner, noisy=True, num_atoms=5)
+        implicit = {"num_quantiles": 4, "implicit_quantiles": True, "noisy": True}
+        add(f"DQN {learner} implicit", "DQN", "CartPole-v1", learner=learner, **implicit)
+        add(f"PPO {learner} own value layers", "PPO", "CartPole-v1", learner=learner, model={"vf_hiddens": [6, 5]})
+        add(f"PPO {learner} sde", "PPO", "Pendulum-v1", learner=learner, model={"use_sde": True})
+        add(f"TQC {learner} sde", "TQC", "Pendulum-v1", learner=learner, model={"use_sde": True})
+    add("PPO images", "PPO", Seen, model={"conv_filters": [[4, 3, 2]]})
+    add("SAC residual", "SAC", "Pendulum-v1", model={"network": "simba"})
     return found
 
 

@@ -55,16 +55,16 @@ class DisturbedExplorer(Explorer):
     def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         self._inner.act(observations, noise, dist_inputs, actions, values, state, next_state)
         rows = actions.reshape(len(actions), -1)
-        squashed = self.policy.distribution.squashed
+        unit = self.policy.distribution.unit
         for i, rng in enumerate(self.rngs):
             is_random = rng.random() < self.exploration.random_share
             if is_random:
-                rows[i] = self._random(observations[i : i + 1], rng, squashed)
+                rows[i] = self._random(observations[i : i + 1], rng)
             elif self.exploration.noise:
                 added = self.exploration.noise * rng.standard_normal(rows.shape[1])
-                rows[i] = _before_tanh(np.tanh(rows[i]) + added) if squashed else rows[i] + added
+                rows[i] = unit.stored(unit.read(rows[i]) + added)
 
-    def _random(self, observation: np.ndarray, rng: np.random.Generator, squashed: bool) -> np.ndarray:
+    def _random(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A uniformly random action, as a row of numbers."""
         if choices := self.policy.distribution.choices:
             return random_choices(self.policy, observation, rng.random((1, choices[-1][1])))[0]
@@ -73,7 +73,7 @@ class DisturbedExplorer(Explorer):
         if low is None:
             low, high = -np.ones(size), np.ones(size)
         drawn = rng.uniform(np.maximum(low.reshape(-1), -1), np.minimum(high.reshape(-1), 1))
-        return _before_tanh(drawn) if squashed else drawn
+        return self.policy.distribution.unit.stored(drawn)
 
     def episodes_ended(self, environments: Sequence[int]) -> None:
         self._inner.episodes_ended(environments)
@@ -92,8 +92,3 @@ class DisturbedExplorer(Explorer):
 
     def set_state(self, state) -> None:
         self._inner.set_state(state)
-
-
-def _before_tanh(actions: np.ndarray) -> np.ndarray:
-    limit = 1 - np.finfo(np.float32).eps
-    return np.arctanh(np.clip(actions, -limit, limit))

@@ -13,6 +13,7 @@ import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, READ_BY_CRITICS, fit, fit_in_numpy, half_square, half_square_in_numpy
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_ACTIONS, NEXT_OBS, OBS, REWARDS
 
 # A column of noise [B, action size] for the target actions, clipped already.
@@ -39,29 +40,27 @@ def critic_loss(
         import torch
 
         with torch.no_grad():
-            actions = modules["target_policy"](minibatch[NEXT_OBS])[0].tanh()
-            if smooths_target:
-                actions = (actions + minibatch[TARGET_NOISE]).clamp(-1, 1)
+            noise = minibatch[TARGET_NOISE] if smooths_target else None
+            actions = distribution.torch_draw(modules["target_policy"](minibatch[NEXT_OBS])[0], noise).actions
             following = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
             if is_drawn:
-                away = (actions - minibatch[NEXT_ACTIONS].reshape(actions.shape)).square().sum(-1)
+                away = (actions - distribution.for_critics(minibatch[NEXT_ACTIONS])).square().sum(-1)
                 following = following - next_action_weight * away
-            targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * following
-        values = modules["critics"](minibatch[OBS], minibatch[ACTIONS])
+            targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], following)
+        values = modules["critics"](minibatch[OBS], distribution.for_critics(minibatch[ACTIONS]))
         return fit(values, targets, minibatch, of_error, _penalty(modules["critics"], l2))
 
     def compute_in_numpy(distribution, modules, minibatch):
         following = minibatch[NEXT_OBS]
-        actions = np.tanh(modules["target_policy"].forward(following)[0])
-        if smooths_target:
-            actions = np.clip(actions + minibatch[TARGET_NOISE], -1, 1)
+        noise = minibatch[TARGET_NOISE] if smooths_target else None
+        actions = distribution.draw(modules["target_policy"].forward(following)[0], noise).actions
         least = modules["target_critics"].forward(following, actions).min(0)
         if is_drawn:
-            away = np.square(actions - minibatch[NEXT_ACTIONS].reshape(actions.shape)).sum(-1)
+            away = np.square(actions - distribution.for_critics(minibatch[NEXT_ACTIONS])).sum(-1)
             least = least - np.float32(next_action_weight) * away
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], least)
         critics = modules["critics"]
-        values = critics.forward(minibatch[OBS], minibatch[ACTIONS])
+        values = critics.forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS]))
         (loss, *others), of_rows, gradient = fit_in_numpy(values, targets, minibatch, in_numpy)
         critics.backward(gradient)
         return (loss + _penalise(critics.gradient, critics.weights, l2), *others), of_rows
@@ -84,23 +83,24 @@ def cloning_actor_loss(l2: float) -> LossOverModules:
     """
 
     def compute(distribution, modules, minibatch, *, alpha):
-        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        actions = distribution.torch_draw(modules["policy"](minibatch[OBS])[0]).actions
         values = modules["critics"](minibatch[OBS], actions)[0]
         scale = alpha / values.detach().abs().mean().clamp(min=_LEAST_VALUE)
-        cloning = (actions - minibatch[ACTIONS].reshape(actions.shape)).square().mean()
+        cloning = (actions - distribution.for_critics(minibatch[ACTIONS])).square().mean()
         loss = cloning - scale * values.mean() + _penalty(modules["policy"], l2)
         return loss, (loss, cloning)
 
     def compute_in_numpy(distribution, modules, minibatch, *, alpha):
         policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
-        actions = np.tanh(policy.forward(observations)[0])
-        values = modules["critics"].forward(observations, actions)
+        drawn = distribution.draw(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, drawn.actions)
         scale = np.float32(alpha) / max(np.abs(values[0]).mean(), np.float32(_LEAST_VALUE))
         gradient = np.zeros_like(values)
         gradient[0] = -scale / rows
-        differences = actions - minibatch[ACTIONS].reshape(actions.shape)
-        d_actions = modules["critics"].input_gradient(gradient, "action") + np.float32(2 / actions.size) * differences
-        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
+        differences = drawn.actions - distribution.for_critics(minibatch[ACTIONS])
+        d_actions = modules["critics"].input_gradient(gradient, "action")
+        d_actions = d_actions + np.float32(2 / differences.size) * differences
+        policy.backward((drawn.gradient(d_actions), NO_VALUES))
         cloning = (differences * differences).mean()
         return ((_penalise(policy.gradient, policy.weights, l2) + cloning - scale * values[0].mean(), cloning),)
 
@@ -120,25 +120,25 @@ def regularised_actor_loss(weight: float, l2: float) -> LossOverModules:
     """
 
     def compute(distribution, modules, minibatch):
-        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        actions = distribution.torch_draw(modules["policy"](minibatch[OBS])[0]).actions
         values = modules["critics"](minibatch[OBS], actions).amin(0)
         scale = 1 / values.detach().abs().mean().clamp(min=_LEAST_VALUE)
-        cloning = (actions - minibatch[ACTIONS].reshape(actions.shape)).square().sum(-1).mean()
+        cloning = (actions - distribution.for_critics(minibatch[ACTIONS])).square().sum(-1).mean()
         loss = weight * cloning - scale * values.mean() + _penalty(modules["policy"], l2)
         return loss, (loss, cloning)
 
     def compute_in_numpy(distribution, modules, minibatch):
         policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
-        actions = np.tanh(policy.forward(observations)[0])
-        values = modules["critics"].forward(observations, actions)
+        drawn = distribution.draw(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, drawn.actions)
         least = values.min(0)
         scale = np.float32(1) / max(np.abs(least).mean(), np.float32(_LEAST_VALUE))
         gradient = np.zeros_like(values)
         gradient[values.argmin(0), np.arange(rows)] = -scale / rows
-        differences = actions - minibatch[ACTIONS].reshape(actions.shape)
+        differences = drawn.actions - distribution.for_critics(minibatch[ACTIONS])
         d_actions = modules["critics"].input_gradient(gradient, "action")
         d_actions = d_actions + np.float32(2 * weight / rows) * differences
-        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
+        policy.backward((drawn.gradient(d_actions), NO_VALUES))
         cloning = (differences * differences).sum(-1).mean()
         return ((_penalise(policy.gradient, policy.weights, l2) + weight * cloning - scale * least.mean(), cloning),)
 
@@ -149,18 +149,18 @@ def actor_loss(l2: float) -> LossOverModules:
     """The actor's loss; `l2` as for the critics'."""
 
     def compute(distribution, modules, minibatch):
-        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        actions = distribution.torch_draw(modules["policy"](minibatch[OBS])[0]).actions
         loss = -modules["critics"](minibatch[OBS], actions)[0].mean() + _penalty(modules["policy"], l2)
         return loss, (loss,)
 
     def compute_in_numpy(distribution, modules, minibatch):
         policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
-        actions = np.tanh(policy.forward(observations)[0])
-        values = modules["critics"].forward(observations, actions)
+        drawn = distribution.draw(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, drawn.actions)
         gradient = np.zeros_like(values)
         gradient[0] = np.float32(-1 / rows)
         d_actions = modules["critics"].input_gradient(gradient, "action")
-        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
+        policy.backward((drawn.gradient(d_actions), NO_VALUES))
         return ((_penalise(policy.gradient, policy.weights, l2) - values[0].mean(),),)
 
     return LossOverModules((), ("actor_loss",), compute, (), compute_in_numpy)

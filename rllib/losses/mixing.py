@@ -14,7 +14,7 @@ Without a mixer each member's value is fitted to the group's reward, and the los
 from collections.abc import Callable, Mapping
 
 from rllib.losses.loss import LossOverModules, not_all_rows
-from rllib.losses.td import STATS, torch_q_statistics
+from rllib.losses.td import STATS, bootstrapped, torch_q_statistics
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
 MIXER = "mixer"
@@ -61,7 +61,7 @@ def mixing_loss(mixer: str | None, double_q: bool) -> LossOverModules:
             choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
             best = judged.chosen(choosing.q_values().argmax(-1))
             later = mix(modules, "target_", best, following)
-            targets = minibatch[REWARDS][:, None] + minibatch[DISCOUNTS][:, None] * later
+            targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], later)
         value = mix(modules, "", chosen, inputs)
         weights, error = minibatch[WEIGHTS], value - targets
         if weights.shape != error.shape[:1]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.losses.td import moved, td_targets
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import TARGET_QUANTILES, TD_TARGETS
 
 # Logarithms of probabilities are not below: times a probability of 0 they are 0, where that of -inf is not a number.
@@ -43,7 +43,7 @@ class Munchausen:
             before, judged: values of the observations and of the later ones [B], by the target network; of arrays
                 (QBatch) or of tensors (TorchQBatch).
             actions: int [B], taken at the observations.
-            rewards, discounts: [B] as for td_targets.
+            rewards, discounts: [B] as for `bootstrapped`.
 
         Returns:
             name and values: td_targets [B], or target_quantiles [B, n].
@@ -59,8 +59,8 @@ class Munchausen:
         entropy = -(policy * later).sum(-1)
         values = (policy[..., None] * of_actions).sum(1) + self.temperature * entropy[:, None]
         if distribution.quantiles:
-            return TARGET_QUANTILES, moved(rewards, discounts, values)
-        return TD_TARGETS, td_targets(rewards, discounts, values[:, 0])
+            return TARGET_QUANTILES, bootstrapped(rewards, discounts, values)
+        return TD_TARGETS, bootstrapped(rewards, discounts, values[:, 0])
 
 
 def taken(values, actions):

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.losses.td import bootstrapped
 from rllib.models.observations.masks import LOWEST
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
@@ -82,8 +83,8 @@ def _critic(distribution, modules, minibatch, *, alpha):
         if LEFT_OUT in minibatch:
             following = following + minibatch[LEFT_OUT].T
         following = following.amin(0)
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (following - alpha * log_prob)
-        taken = minibatch[ACTIONS].tanh()
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], following - alpha * log_prob)
+        taken = distribution.for_critics(minibatch[ACTIONS])
     return fit(modules["critics"](minibatch[OBS], taken), targets, minibatch)
 
 
@@ -94,8 +95,8 @@ def _critic_in_numpy(distribution, modules, minibatch, *, alpha):
     if LEFT_OUT in minibatch:
         judged = judged + minibatch[LEFT_OUT].T
     soft = judged.min(0) - np.float32(alpha) * drawn.log_prob
-    targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
-    values = modules["critics"].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS]))
+    targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
+    values = modules["critics"].forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS]))
     statistics, of_rows, gradient = fit_in_numpy(values, targets, minibatch)
     modules["critics"].backward(gradient)
     return statistics, of_rows
@@ -129,7 +130,7 @@ def _discrete_critic(distribution, modules, minibatch, *, alpha):
         policy = distribution.torch_at(modules["policy"](minibatch[NEXT_OBS])[0])
         following = modules["target_critics"](minibatch[NEXT_OBS]).amin(0)
         soft = (policy.probabilities * following).sum(-1) + alpha * policy.entropy()
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
     values = modules["critics"](minibatch[OBS])
     actions = minibatch[ACTIONS].expand(len(values), -1)[..., None]
     return fit(values.gather(-1, actions)[..., 0], targets, minibatch)
@@ -140,7 +141,7 @@ def _discrete_critic_in_numpy(distribution, modules, minibatch, *, alpha):
     policy = distribution.at(modules["policy"].forward(following)[0])
     least = modules["target_critics"].forward(following).min(0)
     soft = (policy.probabilities * least).sum(-1) + np.float32(alpha) * policy.entropy()
-    targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
+    targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
     values = modules["critics"].forward(minibatch[OBS])
     taken = minibatch[ACTIONS][None, :, None]
     of_taken = np.take_along_axis(values, taken, axis=2)[..., 0]

@@ -36,7 +36,7 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
         distribution: describes the values (models/distributions/q_values.py).
         judged: values of the later observations [B], by the network that judges.
         choosing_q: [B, A] whose best action is judged.
-        rewards, discounts: [B] as for td_targets.
+        rewards, discounts: [B] as for `bootstrapped`.
         rescaling: epsilon of `rescaled`, where the network predicts rescaled returns (without atoms);
             None: they are returns.
 
@@ -47,11 +47,11 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
     if distribution.num_atoms == 1:
         values = next_values(judged.q_values(), choosing_q)
         if rescaling is None:
-            return TD_TARGETS, td_targets(rewards, discounts, values)
-        return TD_TARGETS, rescaled(td_targets(rewards, discounts, unrescaled(values, rescaling)), rescaling)
+            return TD_TARGETS, bootstrapped(rewards, discounts, values)
+        return TD_TARGETS, rescaled(bootstrapped(rewards, discounts, unrescaled(values, rescaling)), rescaling)
     chosen = judged.chosen(choosing_q.argmax(-1))
     if distribution.quantiles:
-        return TARGET_QUANTILES, moved(rewards, discounts, chosen.T)
+        return TARGET_QUANTILES, bootstrapped(rewards, discounts, chosen.T)
     probabilities = np.exp(log_softmax(chosen)).T
     return TARGET_PROBABILITIES, project(probabilities, rewards, discounts, distribution.support)
 
@@ -60,9 +60,9 @@ def torch_q_targets(distribution, judged, choosing_q, rewards, discounts):
     """`q_targets` of tensors, on their device; `judged` is a TorchQBatch."""
     chosen = judged.chosen(choosing_q.argmax(-1))
     if distribution.num_atoms == 1:
-        return TD_TARGETS, td_targets(rewards, discounts, chosen[0])
+        return TD_TARGETS, bootstrapped(rewards, discounts, chosen[0])
     if distribution.quantiles:
-        return TARGET_QUANTILES, moved(rewards, discounts, chosen.T)
+        return TARGET_QUANTILES, bootstrapped(rewards, discounts, chosen.T)
     return TARGET_PROBABILITIES, torch_project(chosen.T.softmax(-1), rewards, discounts, judged.support)
 
 
@@ -77,25 +77,22 @@ def next_values(target_q, choosing_q=None):
     return target_q[np.arange(len(target_q)), best]
 
 
-def td_targets(rewards, discounts, values):
-    """rewards + discounts * values, [B] float32 each.
+def bootstrapped(rewards, discounts, values):
+    """rewards + discounts * values, what values are fitted to; float32 arrays or tensors.
 
     Args:
-        rewards: the discounted sum of the k rewards between the two observations.
-        discounts: gamma^k, or 0 where the task ended.
-        values: of the later observation.
+        rewards: [B], the discounted sum of the k rewards between the two observations.
+        discounts: [B], gamma^k, or 0 where the task ended.
+        values: of the later observation, [B]; or [B, n] of n samples, quantiles or members.
 
     Raises:
-        ValueError: if they are not all [B].
+        ValueError: for other shapes.
     """
-    if not rewards.shape == discounts.shape == values.shape or rewards.ndim != 1:
+    if not rewards.shape == discounts.shape == values.shape[:1] or values.ndim > 2:
         raise not_all_rows(rewards=rewards, discounts=discounts, values=values)
+    if values.ndim == 2:
+        rewards, discounts = rewards[:, None], discounts[:, None]
     return rewards + discounts * values
-
-
-def moved(rewards, discounts, quantiles):
-    """rewards + discounts * Z, for samples or quantiles [B, n] of Z; rewards and discounts are [B]."""
-    return rewards[:, None] + discounts[:, None] * quantiles
 
 
 def rescaled(returns, epsilon):
@@ -146,7 +143,7 @@ def project(probabilities, rewards, discounts, support):
             f"shape {(atoms,)}, but got {np.shape(rewards)}, {np.shape(discounts)} and {np.shape(support)}"
         )
     v_min, v_max = support[0], support[-1]
-    position = moved(rewards, discounts, support)
+    position = bootstrapped(rewards, discounts, np.broadcast_to(support, (rows, atoms)))
     position -= v_min
     # Positions 0 ... n - 1, clipped after the division, so that rounding cannot lead past the last atom.
     position *= np.float32((atoms - 1) / (v_max - v_min))
@@ -178,7 +175,8 @@ def project_by_pairs(probabilities, rewards, discounts, support):
     import torch
 
     atoms = len(support)
-    returns, step = moved(rewards, discounts, support), (support[-1] - support[0]) / (atoms - 1)
+    returns = bootstrapped(rewards, discounts, support.expand(len(rewards), -1))
+    step = (support[-1] - support[0]) / (atoms - 1)
     position = ((returns - support[0]) / step).clamp(0, atoms - 1)
     place = torch.arange(atoms, device=support.device)
     shares = (1 - (position[:, :, None] - place).abs()).clamp(min=0)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
-from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import TINY, Categorical, Deterministic, DiagGaussian, MultiCategorical
 from rllib.models.observations.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder
 from rllib.models.observations.masks import parts_of_mask
@@ -166,14 +165,10 @@ def mode(distribution, inputs: Tensor) -> Tensor:
     Raises:
         TypeError: for a distribution without this form.
     """
-    if isinstance(distribution, BoundedSquashedGaussian):
-        limit = distribution.mean_limit
-        means = inputs[:, : distribution.size]
-        return (means if limit is None else means.clamp(-limit, limit)).reshape(-1, *distribution.action_shape)
     if isinstance(distribution, Deterministic):
         return inputs.tanh().reshape(-1, *distribution.action_shape)
     if isinstance(distribution, DiagGaussian):
-        return inputs[:, : distribution.size].reshape(-1, *distribution.action_shape)
+        return distribution.torch_moments(inputs)[0].reshape(-1, *distribution.action_shape)
     if isinstance(distribution, Categorical):
         return inputs.argmax(-1)
     if isinstance(distribution, MultiCategorical):
@@ -198,8 +193,8 @@ def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
         out: [B, *action_shape], int64 or float32, written.
     """
     if isinstance(distribution, DiagGaussian):
-        size = distribution.size
-        flat = torch.addcmul(inputs[:, :size], inputs[:, size:].exp(), drawn)
+        mean, log_std = distribution.torch_moments(inputs)
+        flat = torch.addcmul(mean, log_std.exp(), drawn)
         out.copy_(flat.reshape(out.shape))
         return
     # Gumbel-max: the argmax of logits + noise needs no softmax.

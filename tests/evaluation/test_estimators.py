@@ -326,7 +326,7 @@ def test_densities_are_compared_in_the_same_units(distribution, units):
     obs = rng.uniform(-1, 1, (12, 3)).astype(np.float32)
     inputs = policy.dist_inputs(obs)
     normalized = rng.uniform(-0.9, 0.9, (12, 2)).astype(np.float32)
-    own = np.arctanh(normalized) if getattr(distribution, "squashed", False) else normalized
+    own = distribution.unit.stored(normalized)
     logs = TargetPolicy(policy).log_prob(obs, own, np.array([0, 12]))
     if not isinstance(distribution, BoundedSquashedGaussian):
         np.testing.assert_allclose(logs, policy.log_prob(inputs, own), rtol=1e-4)
@@ -354,7 +354,7 @@ def test_values_of_continuous_actions_are_fitted(distribution):
     policy = continuous_policy(distribution)
     rng = np.random.default_rng(0)
     actions = rng.uniform(-0.9, 0.9, (300, 2)).astype(np.float32)
-    own = np.arctanh(actions) if getattr(distribution, "squashed", False) else actions
+    own = distribution.unit.stored(actions)
     obs = np.repeat(rng.uniform(-1, 1, (1, 3)), 300, 0).astype(np.float32)
     batch = episodes(*[1] * 300, obs=obs, actions=own, rewards=3 + actions[:, 0])
     estimator = DirectMethod(policy, 0.9, q_model_config={"n_iters": 20, "n_action_samples": 50})

@@ -14,7 +14,7 @@ from rllib.losses.td import TDLoss
 from rllib.models.distributions.bounded_mean import LOG_STD, BoundedMeanGaussian
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
-from rllib.models.distributions.standard import Categorical, DiagGaussian
+from rllib.models.distributions.standard import Categorical, Deterministic, DiagGaussian
 
 
 def f32(values):
@@ -186,14 +186,14 @@ VALUES = [0.5, 1.2, 0.8, 1]
 
 def test_the_value_is_fitted_to_an_expectile():
     modules = {"target_critics": [JUDGED], "value": [VALUES]}
-    stats, gradient = both(iql.value_loss(0.7, is_discrete=False), None, modules, IQL, "value")
+    stats, gradient = both(iql.value_loss(0.7, is_discrete=False), BoundedMeanGaussian((1,)), modules, IQL, "value")
     assert stats["value_loss"] == pytest.approx(0.44725, rel=1e-5)
     np.testing.assert_allclose(gradient, [-0.175, 0.03, 0.045, -0.525], rtol=1e-5)
 
 
 def test_critics_are_fitted_to_the_value():
     modules = {"value": [[0.4, 1, 0.2, 2]], "critics": [[[1.2, 1, 0, 2], [0.8, 1.5, -0.5, 2.2]]]}
-    stats, _ = both(iql.critic_loss(is_discrete=False), None, modules, IQL, "critics")
+    stats, _ = both(iql.critic_loss(is_discrete=False), BoundedMeanGaussian((1,)), modules, IQL, "critics")
     assert stats["critic_loss"] == pytest.approx(0.276579, rel=1e-5)
 
 
@@ -216,7 +216,7 @@ def test_the_value_settles_at_the_expectile(expectile, value):
     minibatch = IQL | {sb.OBS: np.zeros((4, 1), np.float32)}
     for _ in range(4000):
         network = Given(np.full(4, at))
-        loss.numpy(None, {"target_critics": Given([[0, 1, 2, 10]]), "value": network}, minibatch)
+        loss.numpy(BoundedMeanGaussian((1,)), {"target_critics": Given([[0, 1, 2, 10]]), "value": network}, minibatch)
         at -= 0.05 * float(network.given.sum())
     assert at == pytest.approx(value, abs=1e-3)
 
@@ -261,6 +261,9 @@ class Drawn:
 
     size = 1
     action_shape = (1,)
+
+    def for_critics(self, stored):
+        return stored
 
     def __init__(self, *log_probs):
         self.log_probs, self.calls = [f32(each) for each in log_probs], 0
@@ -404,7 +407,7 @@ def test_the_actor_stays_close_to_recorded_actions():
     policy, critics = PolicyGiven(np.arctanh(policy_actions)), WithInputs()
     loss = cloning_actor_loss(l2=0.0)
     minibatch = {sb.OBS: np.zeros((3, 1), np.float32), sb.ACTIONS: recorded}
-    ((value, cloning),) = loss.numpy(None, {"policy": policy, "critics": critics}, minibatch, alpha=2.5)
+    ((value, cloning),) = loss.numpy(Deterministic((2,)), {"policy": policy, "critics": critics}, minibatch, alpha=2.5)
     expected = ((policy_actions - recorded) ** 2).mean()
     assert cloning == pytest.approx(expected, rel=1e-4)
     assert value == pytest.approx(expected - 0.125 * 20 / 3, rel=1e-4)
@@ -433,10 +436,10 @@ def test_targets_are_lowered_away_from_the_next_recorded_action():
     loss = critic_loss(smooths_target=False, l2=0.0, huber=None, next_action_weight=0.05)
     assert sb.NEXT_ACTIONS in loss.columns
     in_numpy = {name: (PolicyGiven if "policy" in name else Given)(*given) for name, given in modules.items()}
-    _, (td_errors,) = loss.numpy(None, in_numpy, minibatch)
+    _, (td_errors,) = loss.numpy(Deterministic((2,)), in_numpy, minibatch)
     np.testing.assert_allclose(td_errors, [5.94901, 7.939505, 3], rtol=1e-6)
     in_torch = {name: (Policy if "policy" in name else InTorch)(*given) for name, given in modules.items()}
-    _, _, (td_errors,) = loss.torch(None, in_torch, tensors(minibatch))
+    _, _, (td_errors,) = loss.torch(Deterministic((2,)), in_torch, tensors(minibatch))
     np.testing.assert_allclose(td_errors, [5.94901, 7.939505, 3], rtol=1e-6)
     without = critic_loss(smooths_target=False, l2=0.0, huber=None)
     assert sb.NEXT_ACTIONS not in without.columns
@@ -461,14 +464,14 @@ def test_the_regularised_actor_stays_close_to_recorded_actions():
     minibatch = {sb.OBS: np.zeros((3, 1), np.float32), sb.ACTIONS: recorded}
     loss = regularised_actor_loss(weight=0.1, l2=0.0)
     policy, critics = PolicyGiven(np.arctanh(acted)), JudgedActions()
-    ((value, cloning),) = loss.numpy(None, {"policy": policy, "critics": critics}, minibatch)
+    ((value, cloning),) = loss.numpy(Deterministic((2,)), {"policy": policy, "critics": critics}, minibatch)
     assert cloning == pytest.approx(0.08 / 3, rel=1e-4)
     assert value == pytest.approx(0.1 * 0.08 / 3 - 1 / 3, rel=1e-5)
     np.testing.assert_allclose(critics.given, [[0, -1 / 60, -1 / 60], [-1 / 60, 0, 0]], rtol=1e-5)
     np.testing.assert_allclose(policy.given, 0.2 / 3 * (acted - recorded) * (1 - acted**2), rtol=1e-3, atol=1e-7)
     in_torch = Policy(np.arctanh(acted))
     judged = lambda observations, actions: torch.tensor(JudgedActions.VALUES)  # noqa: E731
-    total, statistics = loss.torch(None, {"policy": in_torch, "critics": judged}, tensors(minibatch))
+    total, statistics = loss.torch(Deterministic((2,)), {"policy": in_torch, "critics": judged}, tensors(minibatch))
     total.backward()
     assert [float(each.detach()) for each in statistics] == pytest.approx([value, cloning], rel=1e-5)
     np.testing.assert_allclose(in_torch.leaf.grad, policy.given, rtol=1e-4, atol=1e-7)

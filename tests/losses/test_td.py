@@ -8,12 +8,12 @@ from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import (
     DistributionalLoss,
     TDLoss,
+    bootstrapped,
     next_values,
     project,
     project_by_pairs,
     q_targets,
     rescaled,
-    td_targets,
     torch_project,
     unrescaled,
 )
@@ -70,7 +70,7 @@ def test_point_masses_give_the_targets_of_dqn():
     atoms, rewards = np.array([0, 3, 7, 9]), np.float32([1, -2, 0, 1])
     discounts = np.float32([1, 1, 0, 1])
     projected = project(np.eye(11, dtype=np.float32)[atoms], rewards, discounts, support)
-    targets = td_targets(rewards, discounts, support[atoms])
+    targets = bootstrapped(rewards, discounts, support[atoms])
     assert np.array_equal(projected, np.eye(11)[(targets + 5).astype(int)])
 
 
@@ -79,13 +79,13 @@ def test_double_q_gold():
     target_q, online_q = np.float32([[7, 3], [1, 4]]), np.float32([[0, 2], [5, 2]])
     assert next_values(target_q).tolist() == [7, 4]
     assert next_values(target_q, online_q).tolist() == [3, 1]
-    targets = td_targets(np.float32([1, 1]), np.float32([0.9, 0]), next_values(target_q, online_q))
+    targets = bootstrapped(np.float32([1, 1]), np.float32([0.9, 0]), next_values(target_q, online_q))
     np.testing.assert_allclose(targets, [1 + 0.9 * 3, 1])
 
 
 def test_shapes_that_would_broadcast_are_refused():
     with pytest.raises(ValueError, match=r"must all be \[B\]"):
-        td_targets(np.zeros(3, np.float32), np.zeros((3, 1), np.float32), np.zeros(3, np.float32))
+        bootstrapped(np.zeros(3, np.float32), np.zeros((3, 1), np.float32), np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="must all be"):
         values = QValues(2)
         ones = np.ones(3, np.float32)

@@ -8,7 +8,7 @@ from rllib import sample_batch as sb
 from rllib.losses.policy_gradient import policy_gradient, policy_gradient_loss
 from rllib.losses.ppo import ppo_gradient, ppo_loss
 from rllib.losses.quantiles import fit_quantiles, fit_quantiles_in_numpy
-from rllib.losses.td import next_values, project, project_by_pairs, rescaled, td_targets, unrescaled
+from rllib.losses.td import bootstrapped, next_values, project, project_by_pairs, rescaled, unrescaled
 from rllib.models.distributions.standard import Categorical
 from tests.losses.ppo_support import make_minibatch
 
@@ -62,7 +62,7 @@ def test_double_q_learning(rlax):
         "from_rlax.double_q",
         q=q, actions=actions, rewards=rewards, discounts=discounts, target_q=target_q, selector=selector,
     )  # fmt: skip
-    targets = td_targets(rewards, discounts, next_values(target_q, selector))
+    targets = bootstrapped(rewards, discounts, next_values(target_q, selector))
     np.testing.assert_allclose(targets - q[np.arange(ROWS), actions], theirs["errors"], atol=1e-5)
 
 

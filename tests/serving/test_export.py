@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config, load_policy
+from rllib import DQNConfig, IQLConfig, PPOConfig, SACConfig, TD3Config, load_policy
 from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
@@ -71,6 +72,7 @@ def sampled(space, action_space):
     return ppo().environment(SampledEnv, env_config={"space": space, "action_space": action_space})
 
 
+RECORDED = Path(__file__).parents[1] / "data/offline/pendulum_small.json"
 CASES = {
     "filter": lambda: ppo().rollouts(observation_filter="MeanStdFilter").environment("CartPole-v1"),
     "one-hot": lambda: ppo().environment("FrozenLake-v1"),
@@ -115,6 +117,9 @@ CASES = {
         SACConfig()
         .training(model={"use_gru": True, "lstm_cell_size": 8, "lstm_use_prev_action": True, "fcnet_hiddens": []})
         .environment("Pendulum-v1")
+    ),
+    "means within the bounds": lambda: (
+        IQLConfig().environment("Pendulum-v1").offline_data(input_=str(RECORDED)).training(model={"fcnet_hiddens": [8]})
     ),
     "deterministic": lambda: TD3Config().environment("Pendulum-v1"),
     "quantiles": lambda: DQNConfig().training(num_quantiles=3).environment("CartPole-v1"),

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
+from rllib.models.distributions.base import ActionUnit
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.flat_spaces import action_form, flat_leaves, parts, values_of_leaves
 
@@ -124,15 +125,13 @@ class SquashedActionMapper(ActionMapper):
         super().__init__(space)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        return super().to_env(np.tanh(actions))
+        return super().to_env(ActionUnit.BEFORE_TANH.read(actions))
 
     def clipped(self, actions: np.ndarray) -> np.ndarray:
         return actions
 
     def to_policy(self, actions: np.ndarray) -> np.ndarray:
-        # Actions at a bound would be infinite before tanh.
-        limit = np.float32(1 - np.finfo(np.float32).eps)
-        return np.arctanh(np.clip(super().to_policy(actions), -limit, limit))
+        return ActionUnit.BEFORE_TANH.stored(super().to_policy(actions))
 
 
 class IntegerBoxMapper(ActionMapper):
@@ -252,7 +251,7 @@ def action_mapper(
     """
     if parts(space) is not None:
         return StructuredActionMapper(space, normalize_actions, clip_actions)
-    if distribution.squashed:
+    if distribution.unit is ActionUnit.BEFORE_TANH:
         return SquashedActionMapper(space)
     if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":
         return IntegerBoxMapper(space)

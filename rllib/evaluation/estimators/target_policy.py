@@ -5,7 +5,6 @@ import numpy as np
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.product import Product
 from rllib.models.distributions.q_values import LEGAL, QValues
-from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic, MultiCategorical
 from rllib.policy import Policy
 
@@ -92,8 +91,6 @@ class TargetPolicy:
             with np.errstate(divide="ignore"):
                 return np.log(self.probabilities(inputs)[np.arange(len(actions)), actions])
         distribution = self.policy.distribution
-        if isinstance(distribution, BoundedSquashedGaussian):
-            inputs = distribution.bounded(inputs)
         return distribution.at(inputs).log_prob(actions if actions.dtype.kind == "i" else actions.astype(np.float64))
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
@@ -118,7 +115,7 @@ class TargetPolicy:
 
 
 def action_rows(distribution, actions: np.ndarray) -> np.ndarray:
-    """Actions as inputs of a network, float32 [N, width]: choices one-hot, squashed numbers as they act."""
+    """Stored actions as inputs of a network, float32 [N, width]: choices one-hot, numbers as critics read them."""
     if isinstance(distribution, Product):
         first, parts = 0, []
         for part in distribution.parts:
@@ -132,5 +129,4 @@ def action_rows(distribution, actions: np.ndarray) -> np.ndarray:
         columns = actions.reshape(len(actions), -1).astype(np.int64)
         one_hot = [np.eye(size, dtype=np.float32)[column] for size, column in zip(distribution.sizes, columns.T)]
         return np.concatenate(one_hot, axis=1)
-    flat = actions.reshape(len(actions), -1).astype(np.float32)
-    return np.tanh(flat) if distribution.squashed else flat
+    return distribution.for_critics(actions.astype(np.float32))

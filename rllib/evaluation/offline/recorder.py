@@ -219,8 +219,7 @@ class StepRecorder:
         actions, space = fragment[sb.ACTIONS], self._stream.action_space
         rows = actions.reshape(-1, *actions.shape[2:])
         if self._units == NORMALIZED and isinstance(space, spaces.Box):
-            is_squashed = self._lane.policy.distribution.squashed
-            taken = np.tanh(rows) if is_squashed else self._lane.mapper.clipped(rows)
+            taken = self._lane.policy.distribution.unit.read(self._lane.mapper.clipped(rows))
         elif parts(space) is None:
             taken = np.asarray(self._lane.mapper.to_env(rows))
         else:

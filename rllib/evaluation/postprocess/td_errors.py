@@ -13,7 +13,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.learners.updates.objective import widths_of
 from rllib.losses.loss import Loss
-from rllib.losses.td import SoftTargets, q_targets
+from rllib.losses.td import SoftTargets, bootstrapped, q_targets
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.modules import FullyConnected
 from rllib.policy import CHUNK, Policy
@@ -76,8 +76,8 @@ class ErrorsOfCritics:
     def _of(self, rows: dict[str, np.ndarray], policy: Policy, critics: NumpyLayers) -> np.ndarray:
         following = policy.encode(rows[sb.NEXT_OBS])
         actions = policy.distribution.mode(policy.network.forward_policy(following))
-        targets = rows[sb.REWARDS] + rows[sb.DISCOUNTS] * critics.forward(following, actions).min(0)
-        values = critics.forward(policy.encode(rows[sb.OBS]), rows[sb.ACTIONS])
+        targets = bootstrapped(rows[sb.REWARDS], rows[sb.DISCOUNTS], critics.forward(following, actions).min(0))
+        values = critics.forward(policy.encode(rows[sb.OBS]), policy.distribution.for_critics(rows[sb.ACTIONS]))
         return np.abs(values - targets).mean(0)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import LARGEST_ENTROPY, NEXT_NOISE, NOISE, largest_entropy, largest_entropy_in_numpy
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, COST_DISCOUNTS, NEXT_OBS, OBS, WEIGHTS
 
 STATS = ("cost_critic_loss", "mean_cost_q")
@@ -33,9 +34,9 @@ def cost_critic_loss(costs: str, module: str, is_discrete: bool) -> LossOverModu
 
         with torch.no_grad():
             dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
-            actions, _ = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])
+            actions = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE]).actions
             following = modules[f"target_{module}"](minibatch[NEXT_OBS], actions)
-            taken = minibatch[ACTIONS].tanh()
+            taken = distribution.for_critics(minibatch[ACTIONS])
         return modules[module](minibatch[OBS], taken), following
 
     def summed_in_torch(distribution, modules, minibatch):
@@ -48,7 +49,7 @@ def cost_critic_loss(costs: str, module: str, is_discrete: bool) -> LossOverModu
 
     def in_torch(distribution, modules, minibatch):
         values, following = (summed_in_torch if is_discrete else drawn_in_torch)(distribution, modules, minibatch)
-        errors = values - (minibatch[costs] + minibatch[COST_DISCOUNTS] * following)
+        errors = values - bootstrapped(minibatch[costs], minibatch[COST_DISCOUNTS], following)
         loss = 0.5 * (minibatch[WEIGHTS] * errors.square()).mean()
         return loss, (loss, values.detach().mean())
 
@@ -56,7 +57,7 @@ def cost_critic_loss(costs: str, module: str, is_discrete: bool) -> LossOverModu
         dist_inputs = modules["policy"].forward(minibatch[NEXT_OBS])[0]
         actions = distribution.draw(dist_inputs, minibatch[NEXT_NOISE]).actions
         following = modules[f"target_{module}"].forward(minibatch[NEXT_OBS], actions)
-        return modules[module].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS])), following
+        return modules[module].forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS])), following
 
     def summed_in_numpy(distribution, modules, minibatch):
         policy = distribution.at(modules["policy"].forward(minibatch[NEXT_OBS])[0])
@@ -65,7 +66,8 @@ def cost_critic_loss(costs: str, module: str, is_discrete: bool) -> LossOverModu
 
     def in_numpy(distribution, modules, minibatch):
         values, following = (summed_in_numpy if is_discrete else drawn_in_numpy)(distribution, modules, minibatch)
-        targets, rows = minibatch[costs] + minibatch[COST_DISCOUNTS] * following, np.arange(len(following))
+        targets = bootstrapped(minibatch[costs], minibatch[COST_DISCOUNTS], following)
+        rows = np.arange(len(following))
         taken = values[rows, minibatch[ACTIONS]] if is_discrete else values
         errors = taken - targets
         slopes = minibatch[WEIGHTS] * errors * np.float32(1 / len(errors))

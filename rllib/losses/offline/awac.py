@@ -13,34 +13,27 @@ import numpy as np
 from rllib.losses.loss import LossOverModules
 from rllib.losses.offline.iql import ACTOR_STATS, MOST_WEIGHT, limited_exp, torch_weighted_cloning, weighted_cloning
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS, fit, fit_in_numpy
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
-
-
-def _drawn(distribution, policy, observations, noise) -> np.ndarray:
-    return np.clip(distribution.sample(policy.forward(observations)[0], noise), -1, 1)
-
-
-def _torch_drawn(distribution, policy, observations, noise):
-    now = distribution.torch_at(policy(observations)[0])
-    return (now.mean + now.log_std.exp() * noise).clamp(-1, 1)
 
 
 def _critic(distribution, modules, minibatch):
     import torch
 
     with torch.no_grad():
-        actions = _torch_drawn(distribution, modules["policy"], minibatch[NEXT_OBS], minibatch[NEXT_NOISE])
-        following = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * following
-    return fit(modules["critics"](minibatch[OBS], minibatch[ACTIONS]), targets, minibatch)
+        drawn = distribution.torch_draw(modules["policy"](minibatch[NEXT_OBS])[0], minibatch[NEXT_NOISE])
+        following = modules["target_critics"](minibatch[NEXT_OBS], drawn.actions).amin(0)
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], following)
+        taken = distribution.for_critics(minibatch[ACTIONS])
+    return fit(modules["critics"](minibatch[OBS], taken), targets, minibatch)
 
 
 def _critic_in_numpy(distribution, modules, minibatch):
     following = minibatch[NEXT_OBS]
-    actions = _drawn(distribution, modules["policy"], following, minibatch[NEXT_NOISE])
-    least = modules["target_critics"].forward(following, actions).min(0)
-    targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
-    values = modules["critics"].forward(minibatch[OBS], minibatch[ACTIONS])
+    drawn = distribution.draw(modules["policy"].forward(following)[0], minibatch[NEXT_NOISE])
+    least = modules["target_critics"].forward(following, drawn.actions).min(0)
+    targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], least)
+    values = modules["critics"].forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS]))
     statistics, of_rows, gradient = fit_in_numpy(values, targets, minibatch)
     modules["critics"].backward(gradient)
     return statistics, of_rows
@@ -61,17 +54,17 @@ def actor_loss(temperature: float) -> LossOverModules:
 
         with torch.no_grad():
             critics, observations = modules["critics"], minibatch[OBS]
-            drawn = _torch_drawn(distribution, modules["policy"], observations, minibatch[NOISE])
-            taken = critics(observations, minibatch[ACTIONS]).amin(0)
-            advantages = taken - critics(observations, drawn).amin(0)
+            drawn = distribution.torch_draw(modules["policy"](observations)[0], minibatch[NOISE])
+            taken = critics(observations, distribution.for_critics(minibatch[ACTIONS])).amin(0)
+            advantages = taken - critics(observations, drawn.actions).amin(0)
             weights = (advantages / temperature).exp().clamp(max=MOST_WEIGHT)
         return torch_weighted_cloning(distribution, modules, minibatch, weights)
 
     def compute_in_numpy(distribution, modules, minibatch):
         critics, observations = modules["critics"], minibatch[OBS]
-        drawn = _drawn(distribution, modules["policy"], observations, minibatch[NOISE])
-        taken = critics.forward(observations, minibatch[ACTIONS]).min(0)
-        advantages = taken - critics.forward(observations, drawn).min(0)
+        drawn = distribution.draw(modules["policy"].forward(observations)[0], minibatch[NOISE])
+        taken = critics.forward(observations, distribution.for_critics(minibatch[ACTIONS])).min(0)
+        advantages = taken - critics.forward(observations, drawn.actions).min(0)
         weights = limited_exp(advantages * np.float32(1 / temperature))
         return (weighted_cloning(distribution, modules["policy"], minibatch, weights),)
 
@@ -84,7 +77,7 @@ def _discrete_critic(distribution, modules, minibatch):
     with torch.no_grad():
         policy = distribution.torch_at(modules["policy"](minibatch[NEXT_OBS])[0])
         following = (policy.probabilities * modules["target_critics"](minibatch[NEXT_OBS]).amin(0)).sum(-1)
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * following
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], following)
     values = modules["critics"](minibatch[OBS])
     return fit(values.gather(-1, minibatch[ACTIONS].expand(len(values), -1)[..., None])[..., 0], targets, minibatch)
 

@@ -19,7 +19,7 @@ import numpy as np
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.offline.imitation import recorded_actions
 from rllib.losses.sac import ACTOR_LOSS, CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
-from rllib.models.distributions.squashed import LOG_STD, SquashedGaussian
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
 # Columns of random numbers [B, N, K]: uniform in [-1, 1], and standard normal for actions in s and in s'.
@@ -89,14 +89,14 @@ def _targets(distribution, modules, minibatch, there: np.ndarray, entropy_price:
     drawn = distribution.draw(there, minibatch[NEXT_NOISE])
     least = modules["target_critics"].forward(minibatch[NEXT_OBS], drawn.actions).min(0)
     soft = least - np.float32(entropy_price) * drawn.log_prob
-    return minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
+    return bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
 
 
 def _judged(distribution, modules, minibatch, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The recorded action and those that are drawn, [B, 1 + 3 N, K], and log-densities of the drawn ones, [B, 3 N]."""
     rows, count, size = minibatch[UNIFORM].shape
     judged = np.empty((rows, 1 + 3 * count, size), np.float32)
-    judged[:, 0] = np.tanh(minibatch[ACTIONS].reshape(rows, size))
+    judged[:, 0] = distribution.for_critics(minibatch[ACTIONS])
     judged[:, 1 : 1 + count] = minibatch[UNIFORM]
     densities = np.full((rows, 3 * count), size * _LOG_UNIFORM, np.float32)
     here = modules["policy"].forward(minibatch[OBS])[0]
@@ -120,7 +120,7 @@ def _logsumexp(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _torch_targets(distribution, modules, minibatch, there, entropy_price: float):
     actions, log_prob = distribution.torch_draw(there, minibatch[NEXT_NOISE])
     least = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
-    return minibatch[REWARDS] + minibatch[DISCOUNTS] * (least - entropy_price * log_prob)
+    return bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], least - entropy_price * log_prob)
 
 
 def _torch_judged(distribution, modules, minibatch, there) -> tuple:
@@ -133,21 +133,17 @@ def _torch_judged(distribution, modules, minibatch, there) -> tuple:
         actions, log_prob = distribution.torch_draw(repeated, minibatch[noise].reshape(-1, size))
         drawn.append(actions.reshape(rows, count, size))
         densities.append(log_prob.reshape(rows, count))
-    taken = minibatch[ACTIONS].reshape(rows, 1, size).tanh()
+    taken = distribution.for_critics(minibatch[ACTIONS])[:, None]
     return torch.cat([taken, *drawn], 1), torch.cat(densities, 1)
 
 
 def _actor(distribution, modules, minibatch, *, alpha, clones):
     if not clones:
         return ACTOR_LOSS.torch(distribution, modules, minibatch, alpha=alpha)
-    import torch
-
     inputs = modules["policy"](minibatch[OBS])[0]
-    _, log_prob = distribution.torch_draw(inputs, minibatch[NOISE])
-    mean, log_std = inputs.chunk(2, dim=-1)
-    likelihood = SquashedGaussian(distribution.action_shape).torch_at(torch.cat([mean, log_std.clamp(*LOG_STD)], -1))
-    recorded = recorded_actions(distribution, minibatch)
-    loss = (alpha * log_prob - likelihood.log_prob(recorded)).mean()
+    log_prob = distribution.torch_draw(inputs, minibatch[NOISE]).log_prob
+    of_recorded = distribution.torch_at(inputs).log_prob(recorded_actions(distribution, minibatch))
+    loss = (alpha * log_prob - of_recorded).mean()
     return loss, (loss, -log_prob.mean())
 
 
@@ -157,13 +153,9 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha, clones):
     policy, rows = modules["policy"], len(minibatch[OBS])
     inputs = policy.forward(minibatch[OBS])[0]
     drawn = distribution.draw(inputs, minibatch[NOISE])
-    size = distribution.size
-    bounded = np.concatenate([inputs[:, :size], np.clip(inputs[:, size:], *LOG_STD)], 1)
-    likelihood = SquashedGaussian(distribution.action_shape).at(bounded)
-    recorded = recorded_actions(distribution, minibatch)
-    of_recorded = likelihood.log_prob(recorded).mean()
+    likelihood = distribution.at(inputs)
+    of_recorded = likelihood.log_prob(recorded_actions(distribution, minibatch)).mean()
     gradient = likelihood.gradient(np.full(rows, -1 / rows, np.float32))
-    gradient[:, size:] *= bounded[:, size:] == inputs[:, size:]
     gradient = gradient + drawn.gradient(np.zeros_like(drawn.actions), alpha / rows)
     policy.backward((gradient, NO_VALUES))
     entropy = -drawn.log_prob.mean()

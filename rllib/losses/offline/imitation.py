@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, Loss, explained_variance, not_all_rows, torch_explained_variance
+from rllib.models.distributions.base import ActionUnit
 from rllib.models.distributions.bounded_mean import LOG_STD
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.sample_batch import ACTIONS, VALUE_TARGETS
@@ -57,7 +58,7 @@ def torch_with_bounded_std(distribution, inputs):
 def recorded_actions(distribution, minibatch):
     """Recorded actions, array or tensor, whose likelihood is finite: squashed ones within 0.999 of their bounds."""
     actions = minibatch[ACTIONS]
-    return actions.clip(-LARGEST_RECORDED, LARGEST_RECORDED) if distribution.squashed else actions
+    return actions.clip(-LARGEST_RECORDED, LARGEST_RECORDED) if distribution.unit is ActionUnit.BEFORE_TANH else actions
 
 
 @dataclass(frozen=True)

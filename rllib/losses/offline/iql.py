@@ -13,6 +13,7 @@ import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, fit, fit_in_numpy
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
 # Largest weight of a recorded action, as in the authors' code.
@@ -31,14 +32,14 @@ def value_loss(expectile: float, is_discrete: bool) -> LossOverModules:
         import torch
 
         with torch.no_grad():
-            judged = _torch_values(modules["target_critics"], minibatch, is_discrete).amin(0)
+            judged = _torch_values(distribution, modules["target_critics"], minibatch, is_discrete).amin(0)
         values = modules["value"](minibatch[OBS])
         errors = judged - values
         loss = (torch.where(errors < 0, 1 - expectile, expectile) * errors.square()).mean()
         return loss, (loss, values.mean())
 
     def compute_in_numpy(distribution, modules, minibatch):
-        judged = _values(modules["target_critics"], minibatch, is_discrete).min(0)
+        judged = _values(distribution, modules["target_critics"], minibatch, is_discrete).min(0)
         values = modules["value"].forward(minibatch[OBS])
         errors = judged - values
         weighted = np.where(errors < 0, np.float32(1 - expectile), np.float32(expectile)) * errors
@@ -55,13 +56,13 @@ def critic_loss(is_discrete: bool) -> LossOverModules:
         import torch
 
         with torch.no_grad():
-            targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * modules["value"](minibatch[NEXT_OBS])
-        return fit(_torch_values(modules["critics"], minibatch, is_discrete), targets, minibatch)
+            targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], modules["value"](minibatch[NEXT_OBS]))
+        return fit(_torch_values(distribution, modules["critics"], minibatch, is_discrete), targets, minibatch)
 
     def compute_in_numpy(distribution, modules, minibatch):
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * modules["value"].forward(minibatch[NEXT_OBS])
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], modules["value"].forward(minibatch[NEXT_OBS]))
         critics = modules["critics"]
-        all_values = critics.forward(minibatch[OBS], *_given(minibatch, is_discrete))
+        all_values = critics.forward(minibatch[OBS], *_given(distribution, minibatch, is_discrete))
         values = _taken(all_values, minibatch[ACTIONS]) if is_discrete else all_values
         statistics, of_rows, gradient = fit_in_numpy(values, targets, minibatch)
         if is_discrete:
@@ -87,12 +88,12 @@ def actor_loss(beta: float, is_discrete: bool) -> LossOverModules:
         import torch
 
         with torch.no_grad():
-            judged = _torch_values(modules["target_critics"], minibatch, is_discrete).amin(0)
+            judged = _torch_values(distribution, modules["target_critics"], minibatch, is_discrete).amin(0)
             weights = (beta * (judged - modules["value"](minibatch[OBS]))).exp().clamp(max=MOST_WEIGHT)
         return torch_weighted_cloning(distribution, modules, minibatch, weights)
 
     def compute_in_numpy(distribution, modules, minibatch):
-        judged = _values(modules["target_critics"], minibatch, is_discrete).min(0)
+        judged = _values(distribution, modules["target_critics"], minibatch, is_discrete).min(0)
         weights = limited_exp(np.float32(beta) * (judged - modules["value"].forward(minibatch[OBS])))
         return (weighted_cloning(distribution, modules["policy"], minibatch, weights),)
 
@@ -124,10 +125,9 @@ def torch_weighted_cloning(distribution, modules, minibatch, weights) -> tuple:
     return loss, (loss, weights.mean())
 
 
-
-def _given(minibatch, is_discrete: bool) -> tuple:
+def _given(distribution, minibatch, is_discrete: bool) -> tuple:
     """Inputs of a critic beside the observation."""
-    return () if is_discrete else (minibatch[ACTIONS],)
+    return () if is_discrete else (distribution.for_critics(minibatch[ACTIONS]),)
 
 
 def _taken(values: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -135,14 +135,14 @@ def _taken(values: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, actions[None, :, None], axis=2)[..., 0]
 
 
-def _values(critics, minibatch, is_discrete: bool) -> np.ndarray:
+def _values(distribution, critics, minibatch, is_discrete: bool) -> np.ndarray:
     """Values [critics, B] of the recorded actions."""
-    values = critics.forward(minibatch[OBS], *_given(minibatch, is_discrete))
+    values = critics.forward(minibatch[OBS], *_given(distribution, minibatch, is_discrete))
     return _taken(values, minibatch[ACTIONS]) if is_discrete else values
 
 
-def _torch_values(critics, minibatch, is_discrete: bool):
-    values = critics(minibatch[OBS], *_given(minibatch, is_discrete))
+def _torch_values(distribution, critics, minibatch, is_discrete: bool):
+    values = critics(minibatch[OBS], *_given(distribution, minibatch, is_discrete))
     if not is_discrete:
         return values
     return values.gather(-1, minibatch[ACTIONS].expand(len(values), -1)[..., None])[..., 0]

@@ -70,7 +70,7 @@ def critic_loss(bins: Bins, *, samples_critics: bool = False, by_batch: bool = F
         with torch.no_grad():
             following = minibatch[NEXT_OBS]
             actions, log_prob = distribution.torch_draw(modules["policy"](following)[0], minibatch[NEXT_NOISE])
-            taken = minibatch[ACTIONS].tanh().reshape(actions.shape)
+            taken = distribution.for_critics(minibatch[ACTIONS])
             probabilities = judged_by("target_critics", 1, taken, actions).softmax(-1)
             support = bins.torch_values(probabilities)
             judged = probabilities @ support
@@ -98,7 +98,7 @@ def critic_loss(bins: Bins, *, samples_critics: bool = False, by_batch: bool = F
         chosen = probabilities[judged.argmin(0), np.arange(len(following))]
         rewards = minibatch[REWARDS] - minibatch[DISCOUNTS] * (np.float32(alpha) * drawn.log_prob)
         targets = project(chosen, rewards, minibatch[DISCOUNTS], support)
-        logits = _log_softmax(modules["critics"].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS])))
+        logits = _log_softmax(modules["critics"].forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS])))
         weights, found = minibatch[WEIGHTS] / np.float32(len(targets)), np.exp(logits)
         modules["critics"].backward((found - targets) * weights[:, None])
         values = found @ support

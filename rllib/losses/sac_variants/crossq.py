@@ -16,6 +16,7 @@ import numpy as np
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import ACTOR_LOSS as SAC_ACTOR_LOSS
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, READ_BY_CRITICS, fit, fit_in_numpy
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
 
@@ -26,20 +27,21 @@ def _critic(distribution, modules, minibatch, *, alpha):
         dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
         following, log_prob = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])
         observations = torch.cat([minibatch[OBS], minibatch[NEXT_OBS]])
-        actions = torch.cat([minibatch[ACTIONS].tanh().reshape(following.shape), following])
+        actions = torch.cat([distribution.for_critics(minibatch[ACTIONS]), following])
     values, next_values = modules["critics"](observations, actions, by_batch=True).chunk(2, dim=-1)
     with torch.no_grad():
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (next_values.amin(0) - alpha * log_prob)
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], next_values.amin(0) - alpha * log_prob)
     return fit(values, targets, minibatch)
 
 
 def _critic_in_numpy(distribution, modules, minibatch, *, alpha):
     drawn = distribution.draw(modules["policy"].forward(minibatch[NEXT_OBS])[0], minibatch[NEXT_NOISE])
     observations = np.concatenate([minibatch[OBS], minibatch[NEXT_OBS]])
-    actions = np.concatenate([np.tanh(minibatch[ACTIONS]).reshape(drawn.actions.shape), drawn.actions])
+    actions = np.concatenate([distribution.for_critics(minibatch[ACTIONS]), drawn.actions])
     both = modules["critics"].forward(observations, actions, by_batch=True)
     values, next_values = np.split(both, 2, axis=1)
-    targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (next_values.min(0) - np.float32(alpha) * drawn.log_prob)
+    soft = next_values.min(0) - np.float32(alpha) * drawn.log_prob
+    targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
     statistics, of_rows, d_values = fit_in_numpy(values, targets, minibatch)
     modules["critics"].backward(np.concatenate([d_values, np.zeros_like(d_values)], axis=1))
     return statistics, of_rows

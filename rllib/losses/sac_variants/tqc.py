@@ -16,6 +16,7 @@ import numpy as np
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.quantiles import fit_quantiles, fit_quantiles_in_numpy
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
+from rllib.losses.td import bootstrapped
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
 
@@ -35,8 +36,8 @@ def critic_loss(dropped: int) -> LossOverModules:
             quantiles = modules["target_critics"](following, actions)
             pooled = quantiles.transpose(0, 1).flatten(1).sort(-1).values
             soft = pooled[:, : kept(quantiles)] - alpha * log_prob[:, None]
-            targets = minibatch[REWARDS][:, None] + minibatch[DISCOUNTS][:, None] * soft
-            taken = minibatch[ACTIONS].tanh()
+            targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
+            taken = distribution.for_critics(minibatch[ACTIONS])
         return fit_quantiles(modules["critics"](minibatch[OBS], taken), targets, minibatch)
 
     def compute_in_numpy(distribution, modules, minibatch, *, alpha):
@@ -45,8 +46,8 @@ def critic_loss(dropped: int) -> LossOverModules:
         quantiles = modules["target_critics"].forward(following, drawn.actions)
         pooled = np.sort(quantiles.swapaxes(0, 1).reshape(len(following), -1), axis=1)
         soft = pooled[:, : kept(quantiles)] - np.float32(alpha) * drawn.log_prob[:, None]
-        targets = minibatch[REWARDS][:, None] + minibatch[DISCOUNTS][:, None] * soft
-        quantiles = modules["critics"].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS]))
+        targets = bootstrapped(minibatch[REWARDS], minibatch[DISCOUNTS], soft)
+        quantiles = modules["critics"].forward(minibatch[OBS], distribution.for_critics(minibatch[ACTIONS]))
         statistics, of_rows, gradient = fit_quantiles_in_numpy(quantiles, targets, minibatch)
         modules["critics"].backward(gradient)
         return statistics, of_rows

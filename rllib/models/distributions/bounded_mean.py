@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.distributions.standard import DiagGaussian, DiagGaussianBatch, TorchDiagGaussianBatch
+from rllib.models.distributions.standard import DiagGaussian, GaussianDraw, TorchGaussianDraw
 
 # Bounds of the logarithm of the standard deviation.
 LOG_STD = (-5.0, 2.0)
@@ -20,44 +20,43 @@ LOG_STD = (-5.0, 2.0)
 class BoundedMeanGaussian(DiagGaussian):
     """Independent normal components with means in [-1, 1].
 
-    Inputs are the means before tanh, and the logarithms of the standard deviations.
+    Inputs are the means before tanh, and the logarithms of the standard deviations. Draws are clipped to [-1, 1], as
+    the environment would get them; their log-probabilities are those before.
     """
 
     kind = "bounded_mean_gaussian"
     spans_bounds = True
 
-    def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        return super().sample(self._bounded(inputs), noise, out)
+    def moments(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.tanh(inputs[:, : self.size]), np.clip(inputs[:, self.size :], *LOG_STD)
 
-    def mode(self, inputs: np.ndarray) -> np.ndarray:
-        """The means [B, *action_shape]."""
-        return np.tanh(inputs[:, : self.size]).reshape(-1, *self.action_shape)
-
-    def at(self, inputs: np.ndarray) -> "BoundedMeanBatch":
-        return BoundedMeanBatch(self.size, inputs, self._bounded(inputs))
-
-    def torch_at(self, inputs) -> TorchDiagGaussianBatch:
-        import torch
-
+    def torch_moments(self, inputs) -> tuple:
         mean, log_std = inputs.chunk(2, dim=-1)
-        return TorchDiagGaussianBatch(self.size, torch.cat([mean.tanh(), log_std.clamp(*LOG_STD)], dim=-1))
+        return mean.tanh(), log_std.clamp(*LOG_STD)
 
-    def _bounded(self, inputs: np.ndarray) -> np.ndarray:
-        bounded = np.empty_like(inputs)
-        np.tanh(inputs[:, : self.size], out=bounded[:, : self.size])
-        np.clip(inputs[:, self.size :], *LOG_STD, out=bounded[:, self.size :])
-        return bounded
+    def through_bounds(self, gradient: np.ndarray, inputs: np.ndarray, mean: np.ndarray, log_std: np.ndarray) -> None:
+        gradient[:, : self.size] *= 1 - mean * mean
+        gradient[:, self.size :] *= inputs[:, self.size :] == log_std
+
+    def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "ClippedDraw":
+        return ClippedDraw(self, inputs, noise)
+
+    def torch_draw(self, inputs, noise) -> "TorchClippedDraw":
+        return TorchClippedDraw(self, inputs, noise)
 
 
-class BoundedMeanBatch(DiagGaussianBatch):
-    """One such distribution per row; methods as in CategoricalBatch."""
+class ClippedDraw(GaussianDraw):
+    """Normal actions, clipped to [-1, 1]."""
 
-    def __init__(self, size: int, inputs: np.ndarray, bounded: np.ndarray):
-        super().__init__(size, bounded)
-        self._is_free = inputs[:, size:] == self.log_std
+    def _to_actions(self) -> np.ndarray:
+        return np.clip(self._u, -1, 1)
 
-    def gradient(self, d_log_prob: np.ndarray | None, d_entropy: float = 0.0, d_kl: float = 0.0) -> np.ndarray:
-        gradient = super().gradient(d_log_prob, d_entropy, d_kl)
-        gradient[:, : self._size] *= 1 - self.mean * self.mean
-        gradient[:, self._size :] *= self._is_free
-        return gradient
+    def _d_u(self, d_actions: np.ndarray, weight: np.float32) -> np.ndarray:
+        return d_actions * (self.actions == self._u)
+
+
+class TorchClippedDraw(TorchGaussianDraw):
+    """ClippedDraw of tensors."""
+
+    def _to_actions(self):
+        return self._u.clamp(-1, 1)

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.distributions.standard import HALF_LOG_2_PI, DiagGaussian, DiagGaussianBatch, TorchDiagGaussianBatch
+from rllib.models.distributions.base import ActionUnit
+from rllib.models.distributions.standard import (
+    HALF_LOG_2_PI,
+    DiagGaussian,
+    DiagGaussianBatch,
+    GaussianDraw,
+    TorchDiagGaussianBatch,
+    TorchGaussianDraw,
+)
 
 NUM_NODES = 32
 
@@ -34,13 +42,20 @@ class SquashedGaussian(DiagGaussian):
     """Independent normal components, squashed by tanh; inputs as DiagGaussian's, actions before tanh."""
 
     kind = "squashed_gaussian"
-    squashed = spans_bounds = True
+    unit = ActionUnit.BEFORE_TANH
+    spans_bounds = True
 
     def at(self, inputs: np.ndarray) -> "SquashedGaussianBatch":
-        return SquashedGaussianBatch(self.size, inputs)
+        return SquashedGaussianBatch(self, inputs)
 
     def torch_at(self, inputs) -> "TorchSquashedGaussianBatch":
-        return TorchSquashedGaussianBatch(self.size, inputs)
+        return TorchSquashedGaussianBatch(self, inputs)
+
+    def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "SquashedDraw":
+        return SquashedDraw(self, inputs, noise)
+
+    def torch_draw(self, inputs, noise) -> "TorchSquashedDraw":
+        return TorchSquashedDraw(self, inputs, noise)
 
 
 # Bounds of the logarithm of the standard deviation, as in the authors' code and in most others.
@@ -51,7 +66,7 @@ LOG_STD = (-20.0, 2.0)
 class BoundedSquashedGaussian(SquashedGaussian):
     """SquashedGaussian with bounded standard deviations, for learning from a replay: no probabilities of old actions.
 
-    Losses draw new actions, with gradients: see `torch_draw`.
+    Losses draw new actions, with gradients (appendix C of the paper): see `draw`.
 
     Attributes:
         mean_limit: bound of the means on both sides, before tanh; None: unbounded. Beyond it, only gradients that lead
@@ -63,113 +78,81 @@ class BoundedSquashedGaussian(SquashedGaussian):
     kind = "bounded_squashed_gaussian"
     has_log_prob = False
 
-    def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        return super().sample(self.bounded(inputs), noise, out)
-
-    def mode(self, inputs: np.ndarray) -> np.ndarray:
-        return self._mean(inputs).reshape(-1, *self.action_shape)
-
-    def bounded(self, inputs: np.ndarray) -> np.ndarray:
-        """Means and logarithms of standard deviations within their bounds, [B, 2 size]; `at` evaluates their densities.
-
-        For estimates of how probable actions are; losses know the densities of what they draw.
-        """
-        return np.concatenate([self._mean(inputs), np.clip(inputs[:, self.size :], *LOG_STD)], axis=1)
-
-    def _mean(self, inputs):
+    def moments(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean = inputs[:, : self.size]
-        return mean if self.mean_limit is None else np.clip(mean, -self.mean_limit, self.mean_limit)
+        if self.mean_limit is not None:
+            mean = np.clip(mean, -self.mean_limit, self.mean_limit)
+        return mean, np.clip(inputs[:, self.size :], *LOG_STD)
+
+    def torch_moments(self, inputs) -> tuple:
+        (mean, log_std), limit = inputs.chunk(2, dim=-1), self.mean_limit
+        if limit is not None:
+            mean = _clip().apply(mean, limit) if mean.requires_grad else mean.clamp(-limit, limit)
+        return mean, log_std.clamp(*LOG_STD)
+
+    def through_bounds(self, gradient: np.ndarray, inputs: np.ndarray, mean: np.ndarray, log_std: np.ndarray) -> None:
+        gradient[:, self.size :] *= log_std == inputs[:, self.size :]
+        if self.mean_limit is not None:
+            given, d_mean = inputs[:, : self.size], gradient[:, : self.size]
+            d_mean[np.sign(given) * (given != mean) * d_mean < 0] = 0
 
     def log_prob_of(self, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """log p(tanh(u)) of actions u [B, size] that `sample` has drawn from these inputs, float32 [B]."""
-        mean, log_std = self._mean(inputs), np.clip(inputs[:, self.size :], *LOG_STD)
+        mean, log_std = self.moments(inputs)
         u = actions.reshape(len(actions), self.size)
         scaled = (u - mean) * np.exp(-log_std)
         log_prob = -(np.float32(0.5) * scaled * scaled + log_std + np.float32(HALF_LOG_2_PI)) - _log_slope(u)
         return np.add.reduce(log_prob, -1)
 
-    def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "Draw":
-        """Draws actions whose gradients are known, from arrays; arguments as for `torch_draw`."""
-        return Draw(self.size, inputs, noise, self.mean_limit)
 
-    def torch_draw(self, inputs, noise) -> tuple:
-        """Draws actions that have a gradient (appendix C of the paper).
+class SquashedDraw(GaussianDraw):
+    """Normal actions u, squashed to tanh(u)."""
 
-        Args:
-            inputs: tensor [B, 2 size].
-            noise: standard normal numbers [B, size].
+    def _to_actions(self) -> np.ndarray:
+        return np.tanh(self._u)
 
-        Returns:
-            tanh(u) [B, size], and log p(tanh(u)) [B].
-        """
-        mean, log_std = inputs.chunk(2, dim=-1)
-        log_std = log_std.clamp(*LOG_STD)
-        if self.mean_limit is not None:
-            mean = _clip().apply(mean, self.mean_limit)
-        u = mean + log_std.exp() * noise
-        # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
-        log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
-        return u.tanh(), log_prob.sum(-1)
+    def _log_densities(self) -> np.ndarray:
+        return super()._log_densities() - _log_slope(self._u)
+
+    def _d_u(self, d_actions: np.ndarray, weight: np.float32) -> np.ndarray:
+        # d log p / d u = 2 tanh(u)
+        a = self.actions
+        return d_actions * (1 - a * a) + 2 * weight * a
 
 
-class Draw:
-    """Squashed actions drawn with given noise, their log-probabilities and both gradients.
+class TorchSquashedDraw(TorchGaussianDraw):
+    """SquashedDraw of tensors."""
 
-    Attributes:
-        actions: tanh(u), [B, size].
-        log_prob: log p(tanh(u)), [B].
-    """
+    def _to_actions(self):
+        return self._u.tanh()
 
-    def __init__(self, size: int, inputs: np.ndarray, noise: np.ndarray, mean_limit: float | None = None):
-        mean, given = inputs[:, :size], inputs[:, size:]
-        log_std = np.clip(given, *LOG_STD)
-        self._is_free, self._beyond = log_std == given, None
-        if mean_limit is not None:
-            self._beyond = np.sign(mean) * (np.abs(mean) > mean_limit)
-            mean = np.clip(mean, -mean_limit, mean_limit)
-        self._deviation = np.exp(log_std) * noise
-        u = mean + self._deviation
-        self.actions = np.tanh(u)
-        log_prob = -(np.float32(0.5) * noise * noise + log_std + np.float32(HALF_LOG_2_PI)) - _log_slope(u)
-        self.log_prob = np.add.reduce(log_prob, -1)
-
-    def gradient(self, d_actions: np.ndarray, d_log_prob: float) -> np.ndarray:
-        """Gradient with respect to the inputs, [B, 2 size].
-
-        Args:
-            d_actions: gradient with respect to the actions, [B, size].
-            d_log_prob: weight of every row's log-probability.
-        """
-        # u = mean + std noise;  d log p / d u = 2 tanh(u),  and log p has -log std besides.
-        a, weight = self.actions, np.float32(d_log_prob)
-        d_u = d_actions * (1 - a * a) + 2 * weight * a
-        d_log_std = (d_u * self._deviation - weight) * self._is_free
-        d_mean = d_u if self._beyond is None else np.where(self._beyond * d_u < 0, np.float32(0), d_u)
-        return np.concatenate([d_mean, d_log_std], axis=1)
+    def _log_densities(self):
+        return super()._log_densities() - _torch_log_slope(self._u)
 
 
 class SquashedGaussianBatch(DiagGaussianBatch):
     """One squashed normal distribution per row; methods as in CategoricalBatch."""
 
-    def __init__(self, size: int, inputs: np.ndarray):
-        super().__init__(size, inputs)
-        # Of each component the quadrature's points, [B, size, nodes].
-        self._deviations = np.exp(self.log_std)[..., None] * quadrature()[0].astype(inputs.dtype)
-        self._points = self.mean[..., None] + self._deviations
+    @functools.cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The quadrature's points of each component and their distances from the mean, [B, size, nodes] each."""
+        deviations = np.exp(self.log_std)[..., None] * quadrature()[0].astype(self.mean.dtype)
+        return self.mean[..., None] + deviations, deviations
 
     def log_prob(self, actions: np.ndarray) -> np.ndarray:
         u = actions.reshape(len(actions), self._size)
         return super().log_prob(actions) - np.add.reduce(_log_slope(u), -1)
 
     def entropy(self) -> np.ndarray:
-        return super().entropy() + np.add.reduce(_log_slope(self._points) @ quadrature()[1], -1)
+        return super().entropy() + np.add.reduce(_log_slope(self._nodes[0]) @ quadrature()[1], -1)
 
-    def gradient(self, d_log_prob: np.ndarray | None, d_entropy: float = 0.0, d_kl: float = 0.0) -> np.ndarray:
-        gradient = super().gradient(d_log_prob, d_entropy, d_kl)
+    def _of_moments(self, d_log_prob: np.ndarray | None, d_entropy: float, d_kl: float) -> np.ndarray:
+        gradient = super()._of_moments(d_log_prob, d_entropy, d_kl)
         if d_entropy:
-            slope, weights = np.float32(-2 * d_entropy) * np.tanh(self._points), quadrature()[1]
+            points, deviations = self._nodes
+            slope, weights = np.float32(-2 * d_entropy) * np.tanh(points), quadrature()[1]
             gradient[:, : self._size] += slope @ weights
-            gradient[:, self._size :] += (slope * self._deviations) @ weights
+            gradient[:, self._size :] += (slope * deviations) @ weights
         return gradient
 
 

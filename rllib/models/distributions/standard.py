@@ -9,13 +9,14 @@ Inputs are [B, num_inputs] float32, best in feature-major memory (the transpose 
 reductions over actions run along contiguous rows.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.distributions.base import Distribution
+from rllib.models.distributions.base import Distribution, Draw
 from rllib.models.distributions.q_values import QValues
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
@@ -282,36 +283,52 @@ class DiagGaussian(OfNumbers):
         """The noise for `sample`, [*shape, size] float32."""
         return rng.standard_normal((*shape, self.size), dtype=np.float32)
 
+    def moments(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and logarithms of standard deviations, [B, size] each, within their bounds."""
+        return inputs[:, : self.size], inputs[:, self.size :]
+
+    def torch_moments(self, inputs) -> tuple:
+        """As `moments`, for a tensor and autograd."""
+        return inputs[:, : self.size], inputs[:, self.size :]
+
+    def through_bounds(self, gradient: np.ndarray, inputs: np.ndarray, mean: np.ndarray, log_std: np.ndarray) -> None:
+        """Makes the gradient of the moments [B, 2 size] that of the inputs, in place."""
+
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Actions [B, *action_shape]: mean + standard deviation * noise."""
-        rows, size = len(inputs), self.size
         if out is None:
-            out = np.empty((rows, *self.action_shape), np.float32)
-        flat = out.reshape(rows, size)
-        np.exp(inputs[:, size:], out=flat)
+            out = np.empty((len(inputs), *self.action_shape), np.float32)
+        flat, (mean, log_std) = out.reshape(len(inputs), self.size), self.moments(inputs)
+        np.exp(log_std, out=flat)
         np.multiply(flat, noise, out=flat)
-        np.add(flat, inputs[:, :size], out=flat)
+        np.add(flat, mean, out=flat)
         return out
 
     def mode(self, inputs: np.ndarray) -> np.ndarray:
         """The means [B, *action_shape]."""
-        return inputs[:, : self.size].reshape(-1, *self.action_shape)
+        return self.moments(inputs)[0].reshape(-1, *self.action_shape)
 
     def at(self, inputs: np.ndarray) -> "DiagGaussianBatch":
         """The distributions of a batch."""
-        return DiagGaussianBatch(self.size, inputs)
+        return DiagGaussianBatch(self, inputs)
 
     def torch_at(self, inputs) -> "TorchDiagGaussianBatch":
         """As `at`, for a tensor."""
-        return TorchDiagGaussianBatch(self.size, inputs)
+        return TorchDiagGaussianBatch(self, inputs)
+
+    def draw(self, inputs: np.ndarray, noise: np.ndarray) -> Draw:
+        return GaussianDraw(self, inputs, noise)
+
+    def torch_draw(self, inputs, noise) -> Draw:
+        return TorchGaussianDraw(self, inputs, noise)
 
 
 class DiagGaussianBatch:
     """One normal distribution per row; methods as in CategoricalBatch."""
 
-    def __init__(self, size: int, inputs: np.ndarray):
-        self._size = size
-        self.mean, self.log_std = inputs[:, :size], inputs[:, size:]
+    def __init__(self, distribution: DiagGaussian, inputs: np.ndarray):
+        self._distribution, self._inputs, self._size = distribution, inputs, distribution.size
+        self.mean, self.log_std = distribution.moments(inputs)
         self._inverse_std = np.exp(-self.log_std)
         self._z = self._kl_difference = self._kl_ratio = None
 
@@ -325,13 +342,19 @@ class DiagGaussianBatch:
 
     def kl_from(self, old_inputs: np.ndarray) -> np.ndarray:
         # log(std / std_old) + (std_old^2 + (mean_old - mean)^2) / (2 std^2) - 1/2, summed over the components.
-        old_mean, old_log_std = old_inputs[:, : self._size], old_inputs[:, self._size :]
+        old_mean, old_log_std = self._distribution.moments(old_inputs)
         log_ratio = old_log_std - self.log_std
         self._kl_difference = difference = (self.mean - old_mean) * self._inverse_std
         self._kl_ratio = ratio = np.exp(log_ratio * np.float32(2)) + difference * difference
         return np.add.reduce(ratio * np.float32(0.5) - log_ratio - np.float32(0.5), -1)
 
     def gradient(self, d_log_prob: np.ndarray | None, d_entropy: float = 0.0, d_kl: float = 0.0) -> np.ndarray:
+        gradient = self._of_moments(d_log_prob, d_entropy, d_kl)
+        self._distribution.through_bounds(gradient, self._inputs, self.mean, self.log_std)
+        return gradient
+
+    def _of_moments(self, d_log_prob: np.ndarray | None, d_entropy: float, d_kl: float) -> np.ndarray:
+        """`gradient` with respect to the means and the logarithms of the standard deviations."""
         size = self._size
         gradient = np.zeros((2 * size, len(self.mean)), self.mean.dtype).T
         d_mean, d_log_std = gradient[:, :size], gradient[:, size:]
@@ -350,9 +373,9 @@ class DiagGaussianBatch:
 class TorchDiagGaussianBatch:
     """DiagGaussianBatch of a tensor, for autograd."""
 
-    def __init__(self, size: int, inputs):
-        self._size = size
-        self.mean, self.log_std = inputs[:, :size], inputs[:, size:]
+    def __init__(self, distribution: DiagGaussian, inputs):
+        self._distribution, self._size = distribution, distribution.size
+        self.mean, self.log_std = distribution.torch_moments(inputs)
 
     def log_prob(self, actions):
         z = (actions.reshape(len(actions), self._size) - self.mean) * (-self.log_std).exp()
@@ -362,10 +385,73 @@ class TorchDiagGaussianBatch:
         return self.log_std.sum(-1) + self._size * (HALF_LOG_2_PI + 0.5)
 
     def kl_from(self, old_inputs):
-        old_mean, old_log_std = old_inputs[:, : self._size], old_inputs[:, self._size :]
+        old_mean, old_log_std = self._distribution.torch_moments(old_inputs)
         log_ratio = old_log_std - self.log_std
         difference = (self.mean - old_mean) * (-self.log_std).exp()
         return (0.5 * ((2 * log_ratio).exp() + difference * difference) - log_ratio - 0.5).sum(-1)
+
+
+class GaussianDraw(Draw):
+    """Actions u = mean + std * noise of arrays; subclasses bound them.
+
+    Args:
+        distribution: gives the moments.
+        inputs: [B, 2 size].
+        noise: [B, size].
+    """
+
+    def __init__(self, distribution: DiagGaussian, inputs: np.ndarray, noise: np.ndarray):
+        # A copy, since the next pass of the network overwrites what it has given.
+        self._distribution, self._inputs, self._noise = distribution, inputs.copy("K"), noise
+        self._mean, self._log_std = distribution.moments(self._inputs)
+        self._deviation = np.exp(self._log_std) * noise
+        self._u = self._mean + self._deviation
+        self.actions = self._to_actions()
+
+    @functools.cached_property
+    def log_prob(self) -> np.ndarray:
+        return np.add.reduce(self._log_densities(), -1)
+
+    def gradient(self, d_actions: np.ndarray, d_log_prob: float = 0.0) -> np.ndarray:
+        # u = mean + std noise, and log p has -log std besides what it has of u.
+        weight = np.float32(d_log_prob)
+        d_u = self._d_u(d_actions, weight)
+        gradient = np.concatenate([d_u, d_u * self._deviation - weight], axis=1)
+        self._distribution.through_bounds(gradient, self._inputs, self._mean, self._log_std)
+        return gradient
+
+    def _to_actions(self) -> np.ndarray:
+        """The actions, from u."""
+        return self._u
+
+    def _log_densities(self) -> np.ndarray:
+        """Log-densities of the components, [B, size]."""
+        # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
+        return -(np.float32(0.5) * self._noise * self._noise + self._log_std + np.float32(HALF_LOG_2_PI))
+
+    def _d_u(self, d_actions: np.ndarray, weight: np.float32) -> np.ndarray:
+        """Gradient with respect to u; `weight` is that of the log-probability."""
+        return d_actions
+
+
+class TorchGaussianDraw(Draw):
+    """GaussianDraw of tensors, for autograd."""
+
+    def __init__(self, distribution: DiagGaussian, inputs, noise):
+        mean, self._log_std = distribution.torch_moments(inputs)
+        self._noise = noise
+        self._u = mean + self._log_std.exp() * noise
+        self.actions = self._to_actions()
+
+    @functools.cached_property
+    def log_prob(self):
+        return self._log_densities().sum(-1)
+
+    def _to_actions(self):
+        return self._u
+
+    def _log_densities(self):
+        return -(0.5 * self._noise.square() + self._log_std + HALF_LOG_2_PI)
 
 
 Distribution = Categorical | MultiCategorical | DiagGaussian | QValues
@@ -426,3 +512,23 @@ class Deterministic(OfNumbers):
     def mode(self, inputs: np.ndarray) -> np.ndarray:
         """The actions [B, *action_shape]."""
         return np.tanh(inputs).reshape(-1, *self.action_shape)
+
+    def draw(self, inputs: np.ndarray, noise: np.ndarray | None = None) -> "DeterministicDraw":
+        return DeterministicDraw(inputs, noise)
+
+    def torch_draw(self, inputs, noise=None) -> Draw:
+        drawn = Draw()
+        drawn.actions = inputs.tanh() if noise is None else (inputs.tanh() + noise).clamp(-1, 1)
+        return drawn
+
+
+class DeterministicDraw(Draw):
+    """Actions tanh(inputs), with `noise` clip(tanh(inputs) + noise, -1, 1); they have no density."""
+
+    def __init__(self, inputs: np.ndarray, noise: np.ndarray | None):
+        self._chosen, self._noise = np.tanh(inputs), noise
+        self.actions = self._chosen if noise is None else np.clip(self._chosen + noise, -1, 1)
+
+    def gradient(self, d_actions: np.ndarray, d_log_prob: float = 0.0) -> np.ndarray:
+        gradient = d_actions * (1 - self._chosen * self._chosen)
+        return gradient if self._noise is None else gradient * (self.actions == self._chosen + self._noise)

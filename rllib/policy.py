@@ -18,8 +18,8 @@ from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import FEW_INPUTS, use_one_blas_thread
 from rllib.models.distributions.q_values import QBatch
+from rllib.models.network_spec import NetworkSpec, described_spec, description_of
 from rllib.models.observations.masks import choice_problem
-from rllib.models.policy_spec import PolicySpec, described_spec, description_of
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -95,7 +95,7 @@ class Policy:
     observation is never filtered again, so old rows keep their meaning while the filter learns.
 
     Args:
-        spec: description of the network, the distribution and the filter (models/policy_spec.py).
+        spec: description of the network, the distribution and the filter (models/network_spec.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
         rng: draws initial weights if none are given. Without either, all weights are zero until `set_weights`.
 
@@ -117,7 +117,7 @@ class Policy:
         ValueError: for weights of another size.
     """
 
-    def __init__(self, spec: PolicySpec, weights: np.ndarray | None = None, rng: np.random.Generator | None = None):
+    def __init__(self, spec: NetworkSpec, weights: np.ndarray | None = None, rng: np.random.Generator | None = None):
         use_one_blas_thread()
         self.spec = spec
         self.distribution = spec.distribution
@@ -155,7 +155,7 @@ class Policy:
 
         Args:
             checkpoint_path: the directory.
-            load_user_code: import or unpickle a PolicySpec of your own and its parts. That runs code: only for
+            load_user_code: import or unpickle a NetworkSpec of your own and its parts. That runs code: only for
                 checkpoints whose origin you trust.
 
         Raises:

@@ -15,7 +15,7 @@ from rllib.acting.inference import ActingSettings
 from rllib.exploration import action_noise, epsilon, network_noise
 from rllib.exploration.explorers import Exploration, Explorer, Greedy, StochasticSampling, WorkerPosition
 from rllib.exploration.intrinsic.settings import RND, Curiosity
-from rllib.models.policy_spec import PolicySpec, description_of
+from rllib.models.network_spec import NetworkSpec, description_of
 from rllib.policy import Policy
 from rllib.storage.encoding import decode, encode
 
@@ -47,7 +47,7 @@ class SentPolicy:
         worker_index, num_workers: of the worker that explores in this way.
     """
 
-    spec: PolicySpec
+    spec: NetworkSpec
     observation_space: Space
     action_space: Space
     settings: ActingSettings
@@ -91,7 +91,7 @@ class SentPolicy:
             items = decode(data)
             explorer = items["explorer"]
             return cls(
-                PolicySpec.from_json(items["spec"]),
+                NetworkSpec.from_json(items["spec"]),
                 items["observation_space"],
                 items["action_space"],
                 ActingSettings.from_json(items),

@@ -30,7 +30,7 @@ from rllib.losses.loss import LossOverModules
 from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 
 
@@ -142,7 +142,7 @@ class CrossQ(SAC):
     config_class = CrossQConfig
     trainee_class = CrossQTrainee
 
-    def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> NetworkSpec:
         spec = super().actor_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, batch_renorm=_batch_renorm(config)) if config.batch_norm_actor else spec
 

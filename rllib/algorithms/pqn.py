@@ -29,7 +29,7 @@ from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
 from rllib.losses.td import TDLoss
 from rllib.models.distributions.q_values import QValues
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
@@ -84,7 +84,7 @@ class PQN(Algorithm):
     loss = TDLoss("mse")
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def make_policy_spec(self, observation_space, action_space, config: PQNConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: PQNConfig) -> NetworkSpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
         return spec.without_value(distribution=QValues(int(action_space.n), masked=spec.is_masked))
 

@@ -34,7 +34,7 @@ from rllib.losses.mixing import MIXER, mixing_loss
 from rllib.models.catalog.groups import group_spec, member_spaces, read_by_member
 from rllib.models.groups.mixer import MonotonicMixer
 from rllib.models.model_settings import MODEL_DEFAULTS, OF_MEMORIES
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import SampleBatch
 
@@ -165,7 +165,7 @@ class QMix(OffPolicy):
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def make_policy_spec(self, observation_space, action_space, config: QMixConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: QMixConfig) -> NetworkSpec:
         members, mask_key = member_spaces(observation_space, action_space), config.action_mask_key
         read = read_by_member(members.observation, mask_key, ENV_STATE)
         alone = super().make_policy_spec(read, spaces.Discrete(members.num_actions), config)

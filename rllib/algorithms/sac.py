@@ -73,7 +73,7 @@ from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.model_settings import OF_MEMORIES
 from rllib.models.modules import FullyConnected, ResidualNetworks
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import COST_DISCOUNTS, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:
@@ -440,7 +440,7 @@ class SAC(OffPolicyActorCritic):
     def make_features(self) -> dict[str, Feature]:
         return cost_limit_of(self.config)
 
-    def actor_spec(self, observation_space, action_space, config: SACConfig) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: SACConfig) -> NetworkSpec:
         if isinstance(action_space, spaces.Discrete):
             return self.plain_spec(observation_space, action_space, config)
         spec = self.plain_spec(observation_space, action_space, config, squash_actions=True)

@@ -28,7 +28,7 @@ from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
 from rllib.models.distributions.standard import Deterministic
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import SampleBatch
 
@@ -132,7 +132,7 @@ class DDPG(OffPolicyActorCritic):
     config_class = DDPGConfig
     trainee_class: ClassVar[type[DDPGTrainee]] = DDPGTrainee
 
-    def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> NetworkSpec:
         spec = self.plain_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
 

@@ -15,7 +15,7 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Exploration
 from rllib.learners.learner import Learner
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, Column
 
@@ -41,7 +41,7 @@ class PolicySettings:
         marks_waiting: whether rows of several agents have the column `waited`.
     """
 
-    spec: PolicySpec
+    spec: NetworkSpec
     postprocess: Postprocess = NO_POSTPROCESS
     exploration: Exploration = STOCHASTIC_SAMPLING
     explore: bool = True

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from rllib import A2CConfig, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, TRPOConfig, load_policy
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from tests.algorithms.algorithm_support import learner_stats
 
@@ -179,10 +179,10 @@ def test_a_policy_is_served_without_the_keys(where, tmp_path):
 def test_earlier_checkpoints_have_a_number_of_first_inputs():
     spec = policy_spec(SPACE, Discrete(2), {"vf_share_layers": False}, critic_keys=["tip"])
     data = spec.to_json()
-    assert PolicySpec.from_json(data) == spec
+    assert NetworkSpec.from_json(data) == spec
     assert data.pop("policy_columns") == [[0, 10]]
-    assert PolicySpec.from_json({**data, "policy_inputs": 10}) == spec
-    assert PolicySpec.from_json({**data, "policy_inputs": None}).policy_columns is None
+    assert NetworkSpec.from_json({**data, "policy_inputs": 10}) == spec
+    assert NetworkSpec.from_json({**data, "policy_inputs": None}).policy_columns is None
 
 
 @pytest.mark.parametrize(

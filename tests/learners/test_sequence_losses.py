@@ -18,7 +18,7 @@ from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Deterministic
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.memory.spec import Memory, StepOrder
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import (
     ACTIONS,
@@ -45,10 +45,10 @@ MODULES = ("policy", "target_policy", "critics", "target_critics")
 FORGETFUL = -50.0  # bias of a gate that is to be 0
 
 
-def actor_spec(cell: str, action_space=ACTION, distribution=None) -> PolicySpec:
+def actor_spec(cell: str, action_space=ACTION, distribution=None) -> NetworkSpec:
     model = {f"use_{cell}": True, "lstm_cell_size": 5, "fcnet_hiddens": [6], "post_lstm_hiddens": [7]}
     plain = policy_spec(OBSERVATION, action_space, model, initializer="uniform")
-    return PolicySpec(
+    return NetworkSpec(
         plain.encoder, distribution or plain.distribution, plain.hiddens, plain.activations, True, critic=False,
         memory=plain.memory, initializer="uniform",
     )  # fmt: skip
@@ -58,7 +58,7 @@ def critics_of(cell: str, num_outputs=None, reads=("observation", "action")) -> 
     return MemoryCritics(reads, (4,), Memory(cell, 6, 20, (8,)), num_outputs, 2, "tanh")
 
 
-def modules_in_float64(spec: PolicySpec, critics: MemoryCritics) -> dict:
+def modules_in_float64(spec: NetworkSpec, critics: MemoryCritics) -> dict:
     """The modules on random weights."""
     rng, made = torch.Generator().manual_seed(3), {}
     for name in MODULES:
@@ -83,7 +83,7 @@ def forget(modules: dict) -> None:
                 view[size : 2 * size] = 0
 
 
-def columns_of(spec: PolicySpec, seed: int = 0) -> dict[str, torch.Tensor]:
+def columns_of(spec: NetworkSpec, seed: int = 0) -> dict[str, torch.Tensor]:
     """Columns of the sequences, float64; those of rows that are no learned steps are large numbers."""
     rng, rows = np.random.default_rng(seed), int(LENGTHS.sum())
     starts = np.cumsum(LENGTHS) - LENGTHS
@@ -303,7 +303,7 @@ def test_sequences_of_networks_that_forget_are_single_steps(kind, cell):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def of_single_rows(modules: dict, spec: PolicySpec) -> dict:
+def of_single_rows(modules: dict, spec: NetworkSpec) -> dict:
     """The modules as functions of rows, each of which is the first one of an episode."""
 
     class First:

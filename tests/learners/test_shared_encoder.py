@@ -15,7 +15,7 @@ from rllib.losses.sac import ACTOR_LOSS, CRITIC_LOSS, NEXT_NOISE, NOISE
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected, Parameter
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
 from tests.gpu import DEVICES
@@ -33,7 +33,7 @@ def make_policy(space) -> Policy:
     plain = policy_spec(
         space, Box(-1, 1, (2,)), {"conv_filters": FILTERS, "fcnet_hiddens": [10]}, images_skip_layers=False
     )
-    spec = PolicySpec(
+    spec = NetworkSpec(
         plain.encoder, BoundedSquashedGaussian((2,)), (10,), ("relu",), True, critic=False, torso=plain.torso,
         initializer="uniform",
     )  # fmt: skip

@@ -20,7 +20,7 @@ from rllib.losses.loss import LossOverModules
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.user.module import CustomModule
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
@@ -106,7 +106,7 @@ OBSERVATIONS, ACTION_SPACE = gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(-1, 1, 
 
 def make_policy(seed=0) -> Policy:
     plain = policy_spec(OBSERVATIONS, ACTION_SPACE)
-    spec = PolicySpec(plain.encoder, SquashedGaussian((1,)), (32, 32), ("relu", "relu"), critic=False)
+    spec = NetworkSpec(plain.encoder, SquashedGaussian((1,)), (32, 32), ("relu", "relu"), critic=False)
     return Policy(spec, rng=np.random.default_rng(seed))
 
 

@@ -19,8 +19,8 @@ from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic
 from rllib.models.modules import FullyConnected
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
 
@@ -49,7 +49,7 @@ RENORM = BatchRenorm(0.1, 0.01, 2)
 
 def make(name, kind, critics=2, layer_norm=False):
     distribution, critic_loss, actor_loss, _ = KINDS[name]
-    spec = PolicySpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
+    spec = NetworkSpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
     if name == "sac, gSDE":
         spec = dataclasses.replace(spec, state_dependent_noise=True, noise_trains_features=True, log_std_init=-1.0)
     renorm = RENORM if name == "crossq" else None
@@ -160,6 +160,6 @@ def test_state_dependent_noise_trains_features_and_clips_means():
     with SACConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
         spec = algo.policy.spec
         assert spec.noise_trains_features and spec.distribution.mean_limit == 2.0
-        assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+        assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     with PPOConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
         assert not algo.policy.spec.noise_trains_features

@@ -10,8 +10,8 @@ from rllib.models.dense.in_torch import backward
 from rllib.models.dense.initializers import uniform
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
 torch.set_num_threads(1)
@@ -144,7 +144,7 @@ def test_critics(copies, cores, hiddens, activation, monkeypatch):
 def make_policy():
     distribution = BoundedSquashedGaussian((2,))
     settings = {"critic": False, "vf_share_layers": True, "initializer": "uniform", "batch_renorm": CONSTANTS}
-    spec = PolicySpec(BoxEncoder((4,)), distribution, (10, 7), ("relu", "tanh"), **settings)
+    spec = NetworkSpec(BoxEncoder((4,)), distribution, (10, 7), ("relu", "tanh"), **settings)
     return Policy(spec, rng=np.random.default_rng(0))
 
 
@@ -175,7 +175,7 @@ def test_statistics_are_in_snapshots_states_and_specs():
     assert statistics(policy.layout, policy.weights)[0].any()
     other.load_snapshot(policy.snapshot())
     np.testing.assert_array_equal(other.dist_inputs(observations[:, :-1]), policy.dist_inputs(observations[:, :-1]))
-    third = Policy(PolicySpec.from_json(policy.spec.to_json()))
+    third = Policy(NetworkSpec.from_json(policy.spec.to_json()))
     third.set_state(policy.get_state())
     np.testing.assert_array_equal(third.dist_inputs(observations[:, :-1]), policy.dist_inputs(observations[:, :-1]))
     assert third.parameters()["passes"] == 6

@@ -17,8 +17,8 @@ from rllib.losses.ppo import PPO_LOSS
 from rllib.models.acting_in_torch import ActingNetwork
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import TorchNetwork, backward
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.torso import filters_from
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.gpu import needs_gpu
@@ -191,7 +191,7 @@ def test_automatic_filters(size, left):
 def test_description_survives_json(name):
     space, model = CASES[name]
     spec = policy_spec(space, Discrete(2), model)
-    assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 def test_initial_kernels_are_orthogonal():

@@ -14,8 +14,8 @@ from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.groups.in_torch import MonotonicMixing
 from rllib.models.groups.mixer import MonotonicMixer
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.masks import LOWEST
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
 PART = Dict(action_mask=MultiBinary(3), obs=Box(-np.inf, np.inf, (4,), np.float32), state=Box(-1, 1, (2,), np.float32))
@@ -90,7 +90,7 @@ def test_a_mixer_reads_the_state_or_what_all_members_read(name):
 @pytest.mark.parametrize("name", PARTS)
 def test_the_description_is_read_back(name):
     spec = spec_of(PARTS[name], observation_filter="MeanStdFilter" if name == "numbers" else "NoFilter")
-    assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 def test_a_filter_leaves_the_masks_of_all_members():

@@ -10,8 +10,8 @@ from rllib.learners.updates.objective import Objective
 from rllib.losses.quantiles import QuantileLoss
 from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles, middles
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
@@ -21,7 +21,7 @@ COUNT, COSINES, ROWS, ACTIONS = 5, 7, 6, 3
 
 def make_policy(behind=(), dueling=False, before=(8,), layer_norm=False, noisy=0):
     hiddens = (*before, *behind)
-    spec = PolicySpec(
+    spec = NetworkSpec(
         BoxEncoder((4,)),
         QValues(ACTIONS, dueling, COUNT, quantiles=True, implicit=True),
         hiddens,
@@ -156,5 +156,5 @@ def test_outputs_end_with_the_levels():
     dist_inputs = policy.dist_inputs(make_batch()[sb.OBS])
     assert dist_inputs.shape == (ROWS, policy.num_dist_inputs) == (ROWS, (ACTIONS + 1) * COUNT)
     np.testing.assert_array_equal(dist_inputs[:, -COUNT:], np.tile(policy.layer_noise, (ROWS, 1)))
-    spec = PolicySpec.from_json(policy.spec.to_json())
+    spec = NetworkSpec.from_json(policy.spec.to_json())
     assert spec == policy.spec

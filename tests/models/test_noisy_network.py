@@ -6,15 +6,15 @@ import torch
 
 from rllib.models.dense.in_torch import NoisyTorchNetwork, backward
 from rllib.models.distributions.q_values import QValues
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
 LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")
 
 
 def make_policy(noisy=2, sigma0=0.5, hiddens=(6, 5)):
-    spec = PolicySpec(
+    spec = NetworkSpec(
         BoxEncoder((4,)), QValues(3, dueling=True), hiddens, ("relu",) * len(hiddens), True, critic=False,
         initializer="uniform", noisy_layers=noisy, sigma0=sigma0,
     )  # fmt: skip
@@ -111,6 +111,6 @@ def test_gradients_against_autograd(noisy):
 
 def test_state_and_json():
     policy = make_policy()
-    other = Policy(PolicySpec.from_json(policy.spec.to_json()))
+    other = Policy(NetworkSpec.from_json(policy.spec.to_json()))
     other.set_state(policy.get_state())
     assert np.array_equal(outputs(other), outputs(policy))

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import ResidualNetworks
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.policy_spec import PolicySpec
 from rllib.models.residual.spec import NETWORKS, Residual
 from rllib.policy import Policy
 
@@ -135,7 +135,7 @@ def test_gradients_are_autograds_of_the_papers_equations(network, by_batch):
 def test_actors_act_as_they_learn(network):
     distribution = BoundedSquashedGaussian((ACTION,), None)
     residual = Residual(network, WIDTH, BLOCKS)
-    spec = PolicySpec(BoxEncoder((OBSERVED,)), distribution, (), (), critic=False, residual=residual)
+    spec = NetworkSpec(BoxEncoder((OBSERVED,)), distribution, (), (), critic=False, residual=residual)
     policy, rng = Policy(spec, rng=np.random.default_rng(0)), np.random.default_rng(1)
     _, mean, variance = policy.layout.split(policy.weights)
     mean[:], variance[:] = rng.normal(size=len(mean)), rng.uniform(0.5, 2, len(mean))
@@ -149,7 +149,7 @@ def test_actors_act_as_they_learn(network):
     expected = of_paper(network, policy.parameters(), "policy", torch.tensor(np.float64(observations)), 2)
     np.testing.assert_allclose(acted, torch.cat(expected, 1).numpy(), rtol=1e-4, atol=1e-5)
     # The description is all that a checkpoint needs.
-    again = Policy(PolicySpec.from_json(spec.to_json()))
+    again = Policy(NetworkSpec.from_json(spec.to_json()))
     again.set_state(policy.get_state())
     np.testing.assert_array_equal(again.dist_inputs(observations), acted)
 

@@ -68,7 +68,7 @@ from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.offline.dataset import Dataset
 from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot
@@ -463,7 +463,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
         return {**facts, "epochs": trained * (1 - self.recorded.sampled) / facts["rows"]}
 
-    def make_policy_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: AlgorithmConfig) -> NetworkSpec:
         """Describes a policy's network for these spaces, which are the environment's as the policy sees them.
 
         Args:
@@ -472,7 +472,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """
         return self._described_network(observation_space, action_space, config)
 
-    def _described_network(self, observation_space, action_space, config: AlgorithmConfig, **model) -> PolicySpec:
+    def _described_network(self, observation_space, action_space, config: AlgorithmConfig, **model) -> NetworkSpec:
         """The network by the config's settings, and by further ones that the algorithm decides."""
         return policy_spec(
             observation_space,
@@ -501,7 +501,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def _described(
         self, spaces: Mapping[str, tuple[Space, Space]], overrides: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, PolicySpec]:
+    ) -> dict[str, NetworkSpec]:
         """Policy id -> its network, for policies with these spaces and settings of their own.
 
         Raises:
@@ -519,7 +519,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         own = self.policy_overrides().get(policy_id, {})
         return naming_settings_of(policy_id, self.config, self.config_of(policy_id), own)
 
-    def _check_spec(self, spec: PolicySpec, config: AlgorithmConfig) -> None:
+    def _check_spec(self, spec: NetworkSpec, config: AlgorithmConfig) -> None:
         """Raises a ValueError that says why a policy of this description cannot be trained."""
         spec.check()
         given = config.model.get("custom_action_dist")

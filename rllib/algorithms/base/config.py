@@ -31,7 +31,7 @@ from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.model_settings import OF_MEMORIES
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.storage.local_path import local_path
 from rllib.web.sockets import host_and_port
@@ -470,7 +470,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             ({"model": {"vf_hiddens": None}},),
         )
 
-    def no_memory(self, reason: str, spec: PolicySpec, instead: Remedy | None = None) -> Mistake:
+    def no_memory(self, reason: str, spec: NetworkSpec, instead: Remedy | None = None) -> Mistake:
         """What is wrong with a network that has a memory, where none can be.
 
         Args:

@@ -20,7 +20,7 @@ from gymnasium import Space
 
 from rllib.config.config_object import ConfigObject
 from rllib.config.conflicts import Mistake, RuleRow, Unfit, rule_of
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 
 F = TypeVar("F", bound=Callable)
 
@@ -44,7 +44,7 @@ class NewPolicy:
     run: ConfigObject
     own: Mapping[str, Any]
     num_agents: int | None = None
-    spec: PolicySpec | None = None
+    spec: NetworkSpec | None = None
 
 
 def of_spaces(*names: str) -> Callable[[F], F]:

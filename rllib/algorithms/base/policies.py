@@ -15,8 +15,8 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.new_policy import NewPolicy, broken_rules
 from rllib.config.conflicts import Mistake, Remedy, Unfit, surrounded
 from rllib.evaluation import seeding
-from rllib.models.policy_spec import PolicySpec
-from rllib.policies import PolicySpec as OwnSpec
+from rllib.models.network_spec import NetworkSpec
+from rllib.policies import PolicySpec
 from rllib.policy import Policy
 
 
@@ -92,16 +92,16 @@ def with_settings(
     given = config.policies
     if not isinstance(given, Mapping) or policy_id not in given:
         return ()
-    spec = OwnSpec.of(given[policy_id], policy_id)
+    spec = PolicySpec.of(given[policy_id], policy_id)
     return tuple({"policies": {**given, policy_id: dataclasses.replace(spec, config=dict(own))}} for own in each)
 
 
 def described(
     policies: Iterable[NewPolicy],
     config_of: Callable[[str], AlgorithmConfig],
-    describe: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
-    check: Callable[[PolicySpec, AlgorithmConfig], None],
-) -> dict[str, PolicySpec]:
+    describe: Callable[[Space, Space, AlgorithmConfig], NetworkSpec],
+    check: Callable[[NetworkSpec, AlgorithmConfig], None],
+) -> dict[str, NetworkSpec]:
     """Policy id -> its network, where the settings of all policies fit their spaces and networks.
 
     Args:
@@ -113,7 +113,7 @@ def described(
     Raises:
         SettingsError: with the mistakes of all policies; one in settings of the run is said once.
     """
-    specs: dict[str, PolicySpec] = {}
+    specs: dict[str, NetworkSpec] = {}
     found: dict[tuple, Mistake] = {}
     for policy in policies:
         config = config_of(policy.policy_id)
@@ -168,7 +168,7 @@ def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmCon
 def make_policies(
     spaces: Mapping[str, tuple[Space, Space]],
     config_of: Callable[[str], AlgorithmConfig],
-    specs: Mapping[str, PolicySpec],
+    specs: Mapping[str, NetworkSpec],
     seed: int,
     first: int = 0,
 ) -> dict[str, Policy]:

@@ -39,7 +39,7 @@ from rllib.config.aliases import tell_arguments
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
-from rllib.models.policy_spec import PolicySpec, description_of
+from rllib.models.network_spec import NetworkSpec, description_of
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
@@ -483,13 +483,13 @@ def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in stats.items() if isinstance(value, int | float | np.number)}
 
 
-def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
+def check_policy(saved: Mapping[str, Any], spec: NetworkSpec) -> None:
     """Compares the "spec" of a policy.json with a policy's own.
 
     Raises:
         ValueError: if they differ.
     """
-    theirs, own = PolicySpec.from_json(saved["spec"]).to_json(), spec.to_json()
+    theirs, own = NetworkSpec.from_json(saved["spec"]).to_json(), spec.to_json()
     differing = [name for name in own if own[name] != theirs.get(name)]
     if differing:
         raise ValueError(

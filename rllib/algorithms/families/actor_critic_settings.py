@@ -15,8 +15,8 @@ from rllib.config.sections import Keys, Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.models.catalog.catalog import preprocessing
 from rllib.models.model_settings import ACTIVATION_NAMES, MEMORIES, MODEL_DEFAULTS, OF_MEMORIES, ModelSettings
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.torso import Torso
-from rllib.models.policy_spec import PolicySpec
 from rllib.models.residual.spec import BATCH_EPSILON
 from rllib.replay.replay_settings import SequenceReplaySettings
 
@@ -507,7 +507,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             )
         return None
 
-    def critics_torso(self, observation_space: spaces.Space, spec: PolicySpec) -> Torso | None:
+    def critics_torso(self, observation_space: spaces.Space, spec: NetworkSpec) -> Torso | None:
         """The critics' convolutions; None where they read vectors.
 
         Args:

@@ -29,8 +29,8 @@ from rllib.evaluation.sampling_worker import SampleReport
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.flat_spaces import parts
-from rllib.models.policy_spec import PolicySpec
 from rllib.processes import allocator
 from rllib.replay.memory import free_bytes
 from rllib.sample_batch import DEFAULT_POLICY
@@ -253,7 +253,7 @@ class Evolution(Algorithm):
         self._episodes_reported = 0
         self.metrics = Metrics(self.config.report_length)
 
-    def make_policy_spec(self, observation_space, action_space, config: EvolutionConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: EvolutionConfig) -> NetworkSpec:
         """One tower: there is no critic, so no layers are spent on it."""
         model = {**config.model, "vf_share_layers": True, "vf_hiddens": None}
         read = {name: config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}

@@ -41,7 +41,7 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.modules import FullyConnected, ResidualNetworks
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import LOSS_MASK, OBS, SEQ_LENS, SampleBatch
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ class ActorCriticTrainee(OffPolicyTrainee):
         return super().make_learner(
             [self.objective(loss, (module,), _OBJECTIVES.get(module, module)) for module, loss in losses.items()],
             modules={name: encoded_first(config, self.policy, module) for name, module in self.critics().items()},
-            targets=[
-                TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied()
-            ],
+            targets=[TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied()],
             rng=self.initial_weights(),
         )
 
@@ -219,14 +217,14 @@ class OffPolicyActorCritic(OffPolicy):
         *("cur_actor_lr", "cur_critic_lr"),
     )
 
-    def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> NetworkSpec:
         return self.actor_spec(observation_space, action_space, config)
 
     @abstractmethod
-    def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> NetworkSpec:
         """The actor's network and the form of its actions."""
 
-    def plain_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig, **model) -> PolicySpec:
+    def plain_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig, **model) -> NetworkSpec:
         """The actor's network as the settings describe it, without a value.
 
         Args:

@@ -35,7 +35,7 @@ from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import MEMORIES, OF_MEMORIES
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 
@@ -341,7 +341,7 @@ class QLearning(OffPolicy):
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> NetworkSpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
         quantiles = config.num_quantiles > 1
         atoms = config.num_quantiles if quantiles else config.num_atoms

@@ -26,7 +26,7 @@ from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.distributions.standard import DiagGaussian
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.offline.dataset import Dataset
 from rllib.sample_batch import SampleBatch
 
@@ -129,7 +129,7 @@ class MARWIL(Algorithm):
     trainee_class = MARWILTrainee
     reported_stats = ("total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr")
 
-    def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> NetworkSpec:
         spec = super().make_policy_spec(observation_space, action_space, config)
         return spec if config.learns_values else spec.without_value()
 

@@ -15,7 +15,7 @@ from rllib.config.conflicts import conflict
 from rllib.config.sections import section
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.modules import FullyConnected
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 
 
@@ -68,7 +68,7 @@ class WeightedCloning(OffPolicyActorCritic):
     trainee_class: ClassVar[type[CloningTrainee]] = CloningTrainee
     trains_several = False
 
-    def actor_spec(self, observation_space, action_space, config: WeightedCloningConfig) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: WeightedCloningConfig) -> NetworkSpec:
         if isinstance(action_space, spaces.Discrete):
             return self.plain_spec(observation_space, action_space, config)
         # One standard deviation a component: recorded actions of one state rarely tell more.

@@ -23,8 +23,8 @@ from rllib.models.dense.in_torch import StackedLayers
 from rllib.models.dense.initializers import orthogonal
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.model_settings import ACTIVATION_NAMES
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.filters import EPSILON, RunningMoments
-from rllib.models.policy_spec import PolicySpec
 
 CLIP = 5.0  # bound of RND's normalised observations, in standard deviations (arXiv:1810.12894, section 2.4)
 SMALL = np.float32(0.01)  # factor of the last layer's weights where outputs should begin near zero
@@ -43,7 +43,7 @@ class ObservationReader:
         moments: of the numbers of an observation; None where they are not normalised.
     """
 
-    def __init__(self, spec: PolicySpec, normalizes: bool, device: torch.device):
+    def __init__(self, spec: NetworkSpec, normalizes: bool, device: torch.device):
         self._spec, self._device = spec, device
         self.moments = RunningMoments(spec.num_inputs) if normalizes else None
 
@@ -82,7 +82,9 @@ class Layers:
     activations: tuple[str, ...]
 
     @classmethod
-    def of_observations(cls, spec: PolicySpec, num_outputs: int, deeper: int = 0, normalized: bool = False) -> "Layers":
+    def of_observations(
+        cls, spec: NetworkSpec, num_outputs: int, deeper: int = 0, normalized: bool = False
+    ) -> "Layers":
         """A network that reads observations, with the layers of a spec.
 
         Args:
@@ -158,7 +160,7 @@ class Distillation:
     fixed = ("target",)
     stats = ("distillation_loss",)
 
-    def __init__(self, settings, spec: PolicySpec):
+    def __init__(self, settings, spec: NetworkSpec):
         # The predictor is deeper, so that it can represent the target (the paper's appendix).
         self.layers = {
             "target": Layers.of_observations(spec, settings.embed_dim, normalized=True),
@@ -187,7 +189,7 @@ class Dynamics:
     fixed = ()
     stats = ("forward_loss", "inverse_loss")
 
-    def __init__(self, settings, spec: PolicySpec):
+    def __init__(self, settings, spec: NetworkSpec):
         self._beta, self._distribution = settings.beta, spec.distribution
         size, width = settings.feature_dim, action_width(spec.distribution)
         inverse = settings.inverse_net_hiddens, settings.inverse_net_activation, spec.distribution.num_inputs

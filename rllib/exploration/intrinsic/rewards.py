@@ -19,8 +19,8 @@ from rllib.errors import LearnerError
 from rllib.exploration.intrinsic.losses import EPSILON, advantages_of_rows, discounted_sums
 from rllib.exploration.intrinsic.networks import CHUNK, Distillation, Dynamics, Layers, Networks, ObservationReader
 from rllib.models.dense.in_torch import backward
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.filters import RunningMoments
-from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (
     ACTIONS,
     INTRINSIC_ADVANTAGES,
@@ -46,7 +46,7 @@ class IntrinsicRewards:
         device: "cpu" or "cuda".
     """
 
-    def __init__(self, settings, spec: PolicySpec, rng: np.random.Generator, device: str = "cpu"):
+    def __init__(self, settings, spec: NetworkSpec, rng: np.random.Generator, device: str = "cpu"):
         self._settings, self._device = settings, torch.device(device)
         self._model = MODELS[type(settings).__name__](settings, spec)
         self._reader = ObservationReader(spec, self._model.normalizes, self._device)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rllib.models.arithmetic import kernels
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 
 
@@ -32,7 +32,7 @@ class TargetCopy:
         self._moved_at = 0
         self._is_elsewhere = False
 
-    def attach(self, source: np.ndarray, spec: PolicySpec | None = None) -> None:
+    def attach(self, source: np.ndarray, spec: NetworkSpec | None = None) -> None:
         """Copies `source`, the module's flat weights, and follows that memory from now on.
 
         Args:

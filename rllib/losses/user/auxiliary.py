@@ -6,7 +6,7 @@ from typing import Any
 
 from rllib.losses.loss import Loss
 from rllib.losses.user.mirror import MirrorLoss
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import OBS
 from rllib.schedules import Schedule, schedule_problem
 
@@ -42,7 +42,7 @@ class AuxiliaryLoss:
         """Names of the statistics."""
         return f"{self.name}_loss", *(f"{self.name}_{stat}" for stat in self.stats)
 
-    def of_policy(self, spec: PolicySpec) -> "AuxiliaryLoss":
+    def of_policy(self, spec: NetworkSpec) -> "AuxiliaryLoss":
         """The same for a policy with this description.
 
         Raises:
@@ -124,7 +124,7 @@ class WithAuxiliary(Loss):
         custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise instead of the loss; None keeps
             it. Its attribute `columns`, if it has one, names columns that it reads beside those of the loss.
         opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
-            rows to that module's inputs (PolicySpec.opened).
+            rows to that module's inputs (NetworkSpec.opened).
     """
 
     numpy = None

@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from rllib.models.distributions.standard import Categorical, DiagGaussian, Distribution
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import OBS
 
 FORM = (
@@ -75,7 +75,7 @@ class MirrorLoss:
             raise ValueError(f"must be {FORM}, but got {given!r:.200}")
         return cls(*(_mirror(name, given[name]) for name in ("observation", "action")))
 
-    def of_policy(self, spec: PolicySpec) -> Self:
+    def of_policy(self, spec: NetworkSpec) -> Self:
         """The loss for a policy with this description.
 
         Raises:

@@ -16,6 +16,7 @@ from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, ModelSettings, hiddens_behind, residual_blocks
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,
@@ -36,7 +37,6 @@ from rllib.models.observations.torso import (
     Torso,
     filters_from,
 )
-from rllib.models.policy_spec import PolicySpec
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def policy_spec(
     critic_keys: Collection[str] = (),
     images_skip_layers: bool = True,
     has_value: bool = True,
-) -> PolicySpec:
+) -> NetworkSpec:
     """Chooses the network for an environment.
 
     Args:
@@ -137,7 +137,7 @@ def policy_spec(
             {"model": {"orthogonal_gains": MODEL_DEFAULTS["orthogonal_gains"]}},
         )
     memory, gains = _memory(settings), settings.orthogonal_gains
-    return PolicySpec(
+    return NetworkSpec(
         encoder=encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),)),
         distribution=distribution,
         hiddens=hiddens,
@@ -296,7 +296,7 @@ def _own_model_spec(
     model: Mapping,
     filtered: bool,
     action_mask_key: str | None,
-) -> PolicySpec:
+) -> NetworkSpec:
     """Describes a policy with a custom model, which reads observations as they are stored."""
     from rllib.models.user.model_v2 import ModelV2Spec
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
@@ -349,7 +349,7 @@ def own_critics(
     settings: Mapping,
     observation_space: spaces.Space,
     action_space: spaces.Space,
-    policy: PolicySpec,
+    policy: NetworkSpec,
     *,
     reads: tuple[str, ...],
     num_outputs: int | None,

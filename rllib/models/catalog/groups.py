@@ -12,10 +12,10 @@ from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.groups.members import Members, joined
 from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import flat_leaves, parts
 from rllib.models.observations.masks import has_key, masked_columns
-from rllib.models.policy_spec import PolicySpec
 
 _GROUP_THEM = "Group agents that act together, env.with_agent_groups({'team': [...]}) (docs/guide/multi_agent.md)"
 
@@ -106,14 +106,14 @@ def read_by_member(space: spaces.Space, mask_key: str | None, state_key: str) ->
 
 
 def group_spec(
-    member: PolicySpec,
+    member: NetworkSpec,
     of_members: MemberSpaces,
     model: Mapping,
     *,
     mask_key: str | None,
     state_key: str,
     ids: bool,
-) -> PolicySpec:
+) -> NetworkSpec:
     """Describes the policy of a group.
 
     Args:

@@ -17,7 +17,7 @@ from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
 from rllib.models.modules import input_widths
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.network_spec import NetworkSpec
 
 
 class TorchLayout(Layout):
@@ -40,7 +40,7 @@ class TorchLayout(Layout):
 
 
 @dataclass(frozen=True)
-class CustomSpec(PolicySpec):
+class CustomSpec(NetworkSpec):
     """Describes a policy whose network is a torch.nn.Module; an algorithm's `make_policy_spec` returns one.
 
     A checkpoint names this class and `make`. An algorithm whose class makes the same module is restored without them; a
@@ -57,7 +57,7 @@ class CustomSpec(PolicySpec):
     make: Callable[[int, int], nn.Module] = nn.Module
 
     @classmethod
-    def of(cls, spec: PolicySpec, make: Callable[[int, int], nn.Module], **more):
+    def of(cls, spec: NetworkSpec, make: Callable[[int, int], nn.Module], **more):
         """The description of a policy that differs from `spec` by its network; `more` are the other attributes."""
         return cls(**vars(spec), make=make, **more)
 

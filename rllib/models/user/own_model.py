@@ -27,13 +27,13 @@ from torch import Tensor, nn
 from rllib.config.conflicts import Unfit
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.structure import Structure, sampled_rows
-from rllib.models.policy_spec import PolicySpec
 from rllib.models.user.module import TorchLayout, Unrolled
 
 
 @dataclass(frozen=True)
-class OwnModelSpec(PolicySpec):
+class OwnModelSpec(NetworkSpec):
     """Describes a policy whose network is a user's module.
 
     Attributes:

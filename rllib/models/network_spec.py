@@ -1,4 +1,4 @@
-"""PolicySpec: describes a policy, also in its checkpoint, and builds its network in numpy and torch."""
+"""NetworkSpec: describes a policy, also in its checkpoint, and builds its network in numpy and torch."""
 
 import dataclasses
 import functools
@@ -40,7 +40,7 @@ from rllib.storage.json_dataclass import as_lists, as_tuples, from_json
 
 
 @dataclass(frozen=True)
-class PolicySpec:
+class NetworkSpec:
     """The description of a policy: all that is needed to build its network, in any process.
 
     Attributes:
@@ -146,7 +146,7 @@ class PolicySpec:
         """Number of columns of encoded observations; 0 if the network reads the rows as they are stored."""
         return 0 if self.encoder.as_stored else self.encoder.size + 1
 
-    def without_value(self, **changes) -> "PolicySpec":
+    def without_value(self, **changes) -> "NetworkSpec":
         """The same network without a value and its layers, with further changes of attributes."""
         return dataclasses.replace(self, critic=False, vf_share_layers=True, vf_hiddens=None, **changes)
 
@@ -323,14 +323,14 @@ class PolicySpec:
 
     def to_json(self) -> dict:
         """A JSON-able description, without what subclasses add; `from_json` reads it."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(NetworkSpec)}
         return {
             name: value.to_json() if name in _READERS and value is not None else as_lists(value)
             for name, value in values.items()
         }
 
     @classmethod
-    def from_json(cls, data: Mapping) -> "PolicySpec":
+    def from_json(cls, data: Mapping) -> "NetworkSpec":
         """Reads the result of `to_json`; attributes that an earlier version did not have take their defaults."""
         data = dict(data)
         if "activation" in data:  # of checkpoints from before each layer had its own
@@ -374,20 +374,20 @@ _READERS = {
 }
 
 
-def description_of(spec: PolicySpec) -> dict[str, Any]:
+def description_of(spec: NetworkSpec) -> dict[str, Any]:
     """The part of a checkpoint's policy.json about network and distribution; `described_spec` reads it.
 
     Where the spec or the distribution is a class of the user's, it names the class and holds what the class adds.
     """
-    common = {field.name for field in dataclasses.fields(PolicySpec)}
+    common = {field.name for field in dataclasses.fields(NetworkSpec)}
     own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
-    code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
+    code = {} if type(spec) is NetworkSpec else {"custom": {"class": type(spec), **own}}
     if user_class := spec.distribution.user_class:
         code["action_dist"] = user_class
     return {"spec": spec.to_json(), **code}
 
 
-def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
+def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> NetworkSpec:
     """The spec that `description_of` described.
 
     Args:
@@ -397,7 +397,7 @@ def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> P
     Raises:
         CheckpointError: if it names code of the user's that was not loaded.
     """
-    spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
+    spec, own = NetworkSpec.from_json(description["spec"]), dict(description.get("custom", {}))
     action_dist = description.get("action_dist")
     used = own | {"action_dist": action_dist}
     if any(isinstance(value, UserCode) for value in used.values()):

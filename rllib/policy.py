@@ -301,7 +301,7 @@ class Policy:
 
         if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
             raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
-        if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
+        if self.state_size or self.is_noisy or self.spec.architecture.state_dependent_noise:
             return False
         self._on_device = network_on(device, self.spec, self.layout, self._weights, self.network.gives_values)
         self.network = self.spec.with_mask(self._on_device)

@@ -29,6 +29,7 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
+from rllib.models.dense.spec import Dense
 from rllib.models.modules import FullyConnected
 from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
@@ -144,7 +145,11 @@ class CrossQ(SAC):
 
     def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> NetworkSpec:
         spec = super().actor_spec(observation_space, action_space, config)
-        return dataclasses.replace(spec, batch_renorm=_batch_renorm(config)) if config.batch_norm_actor else spec
+        return (
+            dataclasses.replace(spec, architecture=Dense(batch_renorm=_batch_renorm(config)))
+            if config.batch_norm_actor
+            else spec
+        )
 
 
 def _batch_renorm(config: CrossQConfig) -> BatchRenorm:

@@ -150,8 +150,8 @@ class QMixTrainee(OffPolicyTrainee):
         spec = self.policy.spec
         if self.config.mixer != "qmix":
             return {}
-        state = spec.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
-        return {MIXER: MonotonicMixer(spec.members.count, state, self.config.mixing_embed_dim)}
+        state = spec.architecture.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
+        return {MIXER: MonotonicMixer(spec.architecture.members.count, state, self.config.mixing_embed_dim)}
 
     def learn_from(self, batch: SampleBatch, *, lr: float) -> dict[str, Any]:
         return self.learn_on_batch(batch, lr=lr, shuffle=False)

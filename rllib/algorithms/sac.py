@@ -444,9 +444,12 @@ class SAC(OffPolicyActorCritic):
         if isinstance(action_space, spaces.Discrete):
             return self.plain_spec(observation_space, action_space, config)
         spec = self.plain_spec(observation_space, action_space, config, squash_actions=True)
-        limit = SDE_MEAN_LIMIT if spec.state_dependent_noise else None
+        limit = SDE_MEAN_LIMIT if spec.architecture.state_dependent_noise else None
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
-        return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
+        architecture = spec.architecture
+        if architecture.state_dependent_noise:
+            architecture = dataclasses.replace(architecture, noise_trains_features=True)
+        return dataclasses.replace(spec, distribution=distribution, architecture=architecture)
 
     def make_postprocess(self, policy_id: str) -> Postprocess:
         rows, config = super().make_postprocess(policy_id), self.config_of(policy_id)

@@ -329,7 +329,7 @@ class Lane:
                 self.policy_version,
                 self._allocate,
                 bootstraps=self.settings.sequences,
-                max_seq_len=self.policy.spec.max_seq_len,
+                max_seq_len=self.policy.spec.architecture.max_seq_len,
             )
         return fragment.to_batch(self.policy_version, has_gaps)
 
@@ -357,7 +357,8 @@ class Lane:
             column = fragment[name]
             if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
                 continue
-            network = f"{self.policy.spec.network_name} overflowed: scale the observations, or lower the learning rate"
+            name_of_network = self.policy.spec.architecture.network_name
+            network = f"{name_of_network} overflowed: scale the observations, or lower the learning rate"
             cause = "the environment gave it" if name == sb.OBS else network
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
             raise ValueError(

@@ -10,10 +10,11 @@ from rllib.config.aliases import OF_MODEL, activation_today
 from rllib.config.conflicts import DEFAULT, Conflict, conflict, needs
 from rllib.config.nested import NestedSettings
 from rllib.config.sections import Checked, Range, Translated, at_least, between
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
 from rllib.models.observations.torso import IMPALA_HIDDENS, NATURE_HIDDENS, filters_from
-from rllib.models.residual.spec import NETWORKS, Residual
+from rllib.models.residual.layout import NETWORKS
 
 # Known settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
@@ -64,14 +65,6 @@ OTHER_NAMES = {
     "fcnet_use_layernorm": "layer_norm",
 }
 
-ACTIVATION_NAMES = {
-    "tanh": "tanh",
-    "relu": "relu",
-    "swish": "swish",
-    "silu": "swish",
-    **{name: name for name in ("sigmoid", "elu", "leaky_relu", "gelu", "linear")},
-    None: "linear",
-}
 
 MEMORIES = ("use_lstm", "use_gru", "use_attention")
 # Settings that add the step before to observations.
@@ -468,10 +461,3 @@ def _gains_of(given: Mapping | None) -> dict[str, float]:
 
 
 MODEL_DEFAULTS = ModelSettings.defaults()
-
-
-def residual_blocks(settings: ModelSettings) -> Residual | None:
-    """The residual blocks that settings describe; None for other networks."""
-    if settings.network is None:
-        return None
-    return Residual(settings.network, settings.fcnet_hiddens[0], len(settings.fcnet_hiddens))

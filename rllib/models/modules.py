@@ -24,7 +24,8 @@ from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.observations.encoders import Encoder
 from rllib.models.observations.torso import Torso
-from rllib.models.residual.spec import Residual, ResidualLayout
+from rllib.models.residual.layout import ResidualLayout
+from rllib.models.residual.spec import Residual
 
 
 def input_widths(reads: Sequence[str], widths: Mapping[str, int]) -> list[int]:
@@ -135,7 +136,7 @@ class ResidualNetworks:
         """Layout of the parameters; `widths` maps each possible input to its length."""
         observed, *others = input_widths(self.reads, widths)
         owners = tuple(map(str, range(self.copies or 1)))
-        return self.residual.layout(observed, sum(others), (self.num_outputs or 1,), owners)
+        return ResidualLayout(self.residual, observed, sum(others), (self.num_outputs or 1,), owners)
 
     def initialize(self, layout: ResidualLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)

@@ -10,17 +10,26 @@ class Described:
     kind: ClassVar[str]
 
     def to_json(self) -> dict:
-        """A dict with the kind and the fields; tuples become lists."""
-        return {"kind": self.kind, **as_lists(dataclasses.asdict(self))}
+        """A dict with the kind and the fields; tuples become lists, described fields are dicts of this form."""
+        described = {
+            field.name: getattr(self, field.name).to_json()
+            for field in dataclasses.fields(self)
+            if isinstance(getattr(self, field.name), Described)
+        }
+        return {"kind": self.kind, **as_lists(dataclasses.asdict(self)), **described}
 
 
 def from_json(data: dict, classes: tuple[type[Described], ...]):
-    """Reads the result of `to_json` of one of the classes.
+    """Reads the result of `to_json` of one of the classes, whose described fields are of them as well.
 
     Raises:
         ValueError: if its kind is of none of them.
     """
-    fields = {name: as_tuples(value) for name, value in data.items() if name != "kind"}
+    fields = {
+        name: from_json(value, classes) if isinstance(value, dict) and "kind" in value else as_tuples(value)
+        for name, value in data.items()
+        if name != "kind"
+    }
     for each in classes:
         if each.kind == data["kind"]:
             return each(**fields)

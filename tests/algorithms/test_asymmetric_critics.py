@@ -122,7 +122,7 @@ def test_all_actor_critics_train_with_them(kind):
         for _ in range(3):
             stats = learner_stats(algo.train())
         assert np.isfinite(stats["vf_loss"])
-        assert algo.policy.spec.policy_columns == ((0, 2), (5, 8), (10, 11))
+        assert algo.policy.spec.architecture.policy_columns == ((0, 2), (5, 8), (10, 11))
 
 
 def test_the_value_learns_what_only_it_sees():
@@ -180,9 +180,10 @@ def test_earlier_checkpoints_have_a_number_of_first_inputs():
     spec = policy_spec(SPACE, Discrete(2), {"vf_share_layers": False}, critic_keys=["tip"])
     data = spec.to_json()
     assert NetworkSpec.from_json(data) == spec
-    assert data.pop("policy_columns") == [[0, 10]]
-    assert NetworkSpec.from_json({**data, "policy_inputs": 10}) == spec
-    assert NetworkSpec.from_json({**data, "policy_inputs": None}).policy_columns is None
+    dense = data.pop("architecture")
+    assert dense.pop("kind") == "dense" and dense.pop("policy_columns") == [[0, 10]]
+    assert NetworkSpec.from_json({**data, **dense, "policy_inputs": 10}) == spec
+    assert NetworkSpec.from_json({**data, **dense, "policy_inputs": None}).architecture.policy_columns is None
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_settings_of_its_own_come_as_arguments_or_in_the_model_config(reads):
 
     def built(network):
         model = {"custom_model": network, "custom_model_config": {"width": 7}, "fcnet_hiddens": [4]}
-        return policy_spec(Box(-1, 1, (3,)), Discrete(2), model).make().extra.in_features
+        return policy_spec(Box(-1, 1, (3,)), Discrete(2), model).layout().make().extra.in_features
 
     assert built(Net if reads == "arguments" else NetOfFive) == 7
     with pytest.raises(TypeError, match="width"):

@@ -113,7 +113,7 @@ def test_a_module_with_a_memory_learns_from_whole_sequences_what_it_computes_ste
     with config.build() as algo:
         policy = algo.get_policy()
         assert policy.state_size == 8
-        assert policy.spec.max_seq_len == 5
+        assert policy.spec.architecture.max_seq_len == 5
         rng = np.random.default_rng(0)
         observations, lengths = rng.normal(size=(9, 4)).astype(np.float32), np.array([2, 4, 3])
         states = rng.normal(size=(3, 8)).astype(np.float32)

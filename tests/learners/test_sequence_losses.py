@@ -17,7 +17,8 @@ from rllib.models.dense.in_torch import backward
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Deterministic
 from rllib.models.memory.critics import MemoryCritics
-from rllib.models.memory.spec import Memory, StepOrder
+from rllib.models.memory.layout import StepOrder
+from rllib.models.memory.spec import Memory
 from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import (
@@ -50,7 +51,7 @@ def actor_spec(cell: str, action_space=ACTION, distribution=None) -> NetworkSpec
     plain = policy_spec(OBSERVATION, action_space, model, initializer="uniform")
     return NetworkSpec(
         plain.encoder, distribution or plain.distribution, plain.hiddens, plain.activations, True, critic=False,
-        memory=plain.memory, initializer="uniform",
+        architecture=plain.memory, initializer="uniform",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from rllib.losses import deterministic, sac
 from rllib.losses.sac_variants import categorical, crossq, tqc
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic
 from rllib.models.modules import FullyConnected
@@ -51,9 +52,11 @@ def make(name, kind, critics=2, layer_norm=False):
     distribution, critic_loss, actor_loss, _ = KINDS[name]
     spec = NetworkSpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
     if name == "sac, gSDE":
-        spec = dataclasses.replace(spec, state_dependent_noise=True, noise_trains_features=True, log_std_init=-1.0)
+        architecture = Dense(state_dependent_noise=True, noise_trains_features=True)
+        spec = dataclasses.replace(spec, architecture=architecture, log_std_init=-1.0)
     renorm = RENORM if name == "crossq" else None
-    spec = dataclasses.replace(spec, batch_renorm=renorm)
+    if renorm:
+        spec = dataclasses.replace(spec, architecture=Dense(batch_renorm=renorm))
     is_discrete = isinstance(distribution, Categorical)
     module = FullyConnected(
         ("observation",) if is_discrete else ("observation", "action"),
@@ -159,7 +162,7 @@ def test_state_dependent_noise_trains_features_and_clips_means():
     assert (named["policy.head.weight"] == 0).all()
     with SACConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
         spec = algo.policy.spec
-        assert spec.noise_trains_features and spec.distribution.mean_limit == 2.0
+        assert spec.architecture.noise_trains_features and spec.distribution.mean_limit == 2.0
         assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     with PPOConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
-        assert not algo.policy.spec.noise_trains_features
+        assert not algo.policy.spec.architecture.noise_trains_features

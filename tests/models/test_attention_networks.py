@@ -9,7 +9,8 @@ from gymnasium import spaces
 
 from rllib.models.attention.in_numpy import NumpyAttentionNetwork
 from rllib.models.attention.in_torch import TorchAttentionNetwork
-from rllib.models.attention.spec import Attention, AttentionLayout
+from rllib.models.attention.layout import AttentionLayout
+from rllib.models.attention.spec import Attention
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import backward
 from rllib.policy import Policy

@@ -8,6 +8,7 @@ from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.in_torch import backward
 from rllib.models.dense.initializers import uniform
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
 from rllib.models.network_spec import NetworkSpec
@@ -143,7 +144,12 @@ def test_critics(copies, cores, hiddens, activation, monkeypatch):
 
 def make_policy():
     distribution = BoundedSquashedGaussian((2,))
-    settings = {"critic": False, "vf_share_layers": True, "initializer": "uniform", "batch_renorm": CONSTANTS}
+    settings = {
+        "critic": False,
+        "vf_share_layers": True,
+        "initializer": "uniform",
+        "architecture": Dense(batch_renorm=CONSTANTS),
+    }
     spec = NetworkSpec(BoxEncoder((4,)), distribution, (10, 7), ("relu", "tanh"), **settings)
     return Policy(spec, rng=np.random.default_rng(0))
 

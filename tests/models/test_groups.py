@@ -80,7 +80,7 @@ def test_a_mixer_reads_the_state_or_what_all_members_read(name):
     spec = spec_of(part)
     rows, samples = drawn(part, 4)
     encoded = Policy(spec).encode(rows)
-    ranges = spec.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
+    ranges = spec.architecture.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
     found = np.concatenate([encoded[:, start:stop] for start, stop in ranges], 1)
     has_state = isinstance(part, Dict) and "state" in part.spaces
     expected = [sample[0]["state"] if has_state else spaces.flatten(Tuple([part] * 2), sample) for sample in samples]

@@ -9,7 +9,8 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.losses.quantiles import QuantileLoss
 from rllib.models.distributions.q_values import QValues
-from rllib.models.implicit.spec import ImplicitQuantiles, middles
+from rllib.models.implicit.layout import middles
+from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
@@ -30,7 +31,7 @@ def make_policy(behind=(), dueling=False, before=(8,), layer_norm=False, noisy=0
         vf_share_layers=True,
         layer_norm=layer_norm,
         initializer="uniform",
-        implicit=ImplicitQuantiles(COUNT, COSINES, len(behind)),
+        architecture=ImplicitQuantiles(COUNT, COSINES, len(behind)),
         noisy_layers=noisy,
     )
     return Policy(spec, rng=np.random.default_rng(0))

@@ -10,7 +10,8 @@ from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import backward
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
 from rllib.models.memory.in_torch import TorchMemoryNetwork, side_by_side
-from rllib.models.memory.spec import Memory, MemoryLayout, StepOrder
+from rllib.models.memory.layout import MemoryLayout, StepOrder
+from rllib.models.memory.spec import Memory
 from rllib.policy import Policy
 
 NUM_INPUTS, SIZE, ACTIONS = 5, 6, 3

@@ -294,7 +294,7 @@ def test_other_networks_that_cannot_be_used():
 
 def test_names_and_settings():
     register_model("net", Net)
-    assert policy_of("net").spec.model is Net
+    assert policy_of("net").spec.architecture.model is Net
     with pytest.raises(ValueError, match=r"'nett' is no registered name; .* Did you mean net\?"):
         policy_of("nett")
     with pytest.raises(ValueError, match="must be a class, or a registered name"):

@@ -11,7 +11,8 @@ from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import ResidualNetworks
 from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
-from rllib.models.residual.spec import NETWORKS, Residual
+from rllib.models.residual.layout import NETWORKS
+from rllib.models.residual.spec import Residual
 from rllib.policy import Policy
 
 OBSERVED, ACTION, ROWS, WIDTH, BLOCKS = 5, 2, 7, 8, 2
@@ -135,7 +136,7 @@ def test_gradients_are_autograds_of_the_papers_equations(network, by_batch):
 def test_actors_act_as_they_learn(network):
     distribution = BoundedSquashedGaussian((ACTION,), None)
     residual = Residual(network, WIDTH, BLOCKS)
-    spec = NetworkSpec(BoxEncoder((OBSERVED,)), distribution, (), (), critic=False, residual=residual)
+    spec = NetworkSpec(BoxEncoder((OBSERVED,)), distribution, (), (), critic=False, architecture=residual)
     policy, rng = Policy(spec, rng=np.random.default_rng(0)), np.random.default_rng(1)
     _, mean, variance = policy.layout.split(policy.weights)
     mean[:], variance[:] = rng.normal(size=len(mean)), rng.uniform(0.5, 2, len(mean))

@@ -237,7 +237,7 @@ def test_of_several_policies_one_is_chosen(tmp_path):
 
 
 def test_code_of_the_users_runs_only_when_asked_for(tmp_path):
-    source = "from rllib.models.network_spec import NetworkSpec\nclass Own(NetworkSpec):\n    pass\n"
+    source = "from rllib.models.dense.spec import Dense\nclass Own(Dense):\n    pass\n"
     (tmp_path / "own_network.py").write_text(source)
     tree = read_checkpoint(CHECKPOINTS / "format_1_ppo", load_user_code=True)
     policy = json.loads((CHECKPOINTS / "format_1_ppo" / "policies" / "default_policy" / "policy.json").read_text())
@@ -250,7 +250,7 @@ def test_code_of_the_users_runs_only_when_asked_for(tmp_path):
         write_checkpoint(path, tree)
         with pytest.raises(CheckpointError, match=r"code of yours \(class=own_network:Own\).*load_user_code=True"):
             rllib.load_policy(path)
-        assert isinstance(rllib.load_policy(path, load_user_code=True).policy.spec, Own)
+        assert isinstance(rllib.load_policy(path, load_user_code=True).policy.spec.architecture, Own)
     finally:
         sys.path.remove(str(tmp_path))
 

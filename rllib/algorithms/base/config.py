@@ -478,7 +478,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             spec: of the network.
             instead: what ends the mistake where the network keeps its memory; None: nothing does.
         """
-        is_own = getattr(spec, "model", None) is not None
+        is_own = not spec.is_built_in
         remedy = self.with_defaults(*OF_MEMORIES, *(("custom_model",) if is_own else ()))
         advice = (
             "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "

@@ -39,7 +39,7 @@ from rllib.config.aliases import tell_arguments
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
-from rllib.models.network_spec import NetworkSpec, description_of
+from rllib.models.network_spec import NetworkSpec, description_of, spec_without_code
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
@@ -489,7 +489,7 @@ def check_policy(saved: Mapping[str, Any], spec: NetworkSpec) -> None:
     Raises:
         ValueError: if they differ.
     """
-    theirs, own = NetworkSpec.from_json(saved["spec"]).to_json(), spec.to_json()
+    theirs, own = spec_without_code(saved).to_json(), spec.to_json()
     differing = [name for name in own if own[name] != theirs.get(name)]
     if differing:
         raise ValueError(

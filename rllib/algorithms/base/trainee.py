@@ -141,7 +141,7 @@ class Trainee:
     def whole_loss(self) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         algorithm, config, spec = self.algorithm, self.config, self.policy.spec
-        loss, custom = checked_loss(self.make_loss()), config.custom_loss or spec.custom_loss
+        loss, custom = checked_loss(self.make_loss()), config.custom_loss or spec.architecture.custom_loss
         if config.learner_class is not None:
             from rllib.core.learner.learner_loss import LearnerLoss
 

@@ -13,11 +13,12 @@ from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import Keys, Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.catalog.catalog import preprocessing
-from rllib.models.model_settings import ACTIVATION_NAMES, MEMORIES, MODEL_DEFAULTS, OF_MEMORIES, ModelSettings
+from rllib.models.model_settings import MEMORIES, MODEL_DEFAULTS, OF_MEMORIES, ModelSettings
 from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.torso import Torso
-from rllib.models.residual.spec import BATCH_EPSILON
+from rllib.models.residual.layout import BATCH_EPSILON
 from rllib.replay.replay_settings import SequenceReplaySettings
 
 # Settings of the actor's network and of the critics'.
@@ -437,10 +438,10 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     @of_network("model", *_NETWORKS)
     def _check_own_actor(self, policy: NewPolicy):
         """An actor of the user's has no memory."""
+        name = policy.spec.architecture.network_name
         if self.is_custom("policy_model_config") and policy.spec.state_shapes:
             return Mistake(
-                f"the custom model {policy.spec.network_name} has a memory, but actor and critics of the user's read "
-                "single steps.",
+                f"the custom model {name} has a memory, but actor and critics of the user's read single steps.",
                 ("policy_model_config",),
                 (self.with_defaults("custom_model", of=("policy_model_config",)),),
                 "Leave initial_state() out, and add what is to be remembered to the observations, or use R2D2 or PPO.",
@@ -496,7 +497,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
                 ({"action_mask_key": None},),
                 "Use PPO or DQN, or .environment(action_mask_key=None) for a key that is none.",
             )
-        if spec.batch_renorm is not None:
+        if spec.architecture.batch_renorm is not None:
             return Mistake(
                 f"{self.algorithm_name}'s actor has batch renormalisation, which networks that act on images, such as "
                 f"those of {env!r}, do not have.",

@@ -22,7 +22,8 @@ from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.cost_advantages import CostAdvantages
 from rllib.learners.learner import Learner
 from rllib.losses.lagrangian.actor_critic import cost_value_loss
-from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
+from rllib.models.model_settings import ModelSettings
 from rllib.models.modules import FullyConnected
 
 # Settings that change the loss of the policy.

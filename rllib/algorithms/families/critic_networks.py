@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.catalog.catalog import own_critics, preprocessing
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings, residual_blocks
+from rllib.models.model_settings import ModelSettings
 from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
+from rllib.models.residual.spec import Residual
 from rllib.policy import Policy
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def network_of_critics(
 ) -> FullyConnected | ResidualNetworks:
     """Describes a network with the layers of q_model_config; further arguments as for FullyConnected."""
     settings = ModelSettings(config.network_settings("q_model_config"))
-    if (residual := residual_blocks(settings)) is not None:
+    if (residual := Residual.of_settings(settings)) is not None:
         return ResidualNetworks(residual, reads, num_outputs, copies)
     torso = config.critics_torso(policy.observation_space, policy.spec)
     return FullyConnected(

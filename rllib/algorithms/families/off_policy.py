@@ -603,7 +603,7 @@ class OffPolicy(Algorithm):
                 Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
                 config.gamma,
                 config.n_step,
-                policy.spec.max_seq_len,
+                policy.spec.architecture.max_seq_len,
                 config.replay_settings().replay_burn_in,
                 0 if config.zero_init_states else policy.state_size,
             )

@@ -348,8 +348,9 @@ class QLearning(OffPolicy):
         ends = config.v_min, config.v_max
         implicit = config.implicit_quantiles
         values = QValues(int(action_space.n), config.dueling, atoms, *ends, spec.is_masked, quantiles, implicit)
+        architecture, layers = spec.architecture.without_value(), {}
         if spec.memory and config.hiddens:
-            layers = {"memory": _memory_before_hiddens(spec.memory, config.hiddens)}
+            architecture = _memory_before_hiddens(spec.memory, config.hiddens)
         else:
             activations = (*spec.activations, *("relu",) * len(config.hiddens))
             layers = {"hiddens": (*spec.hiddens, *config.hiddens), "activations": activations}
@@ -358,7 +359,9 @@ class QLearning(OffPolicy):
             **layers,
             noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
             sigma0=config.sigma0,
-            implicit=ImplicitQuantiles(atoms, config.num_cosines, len(config.hiddens)) if implicit else None,
+            architecture=(
+                ImplicitQuantiles(atoms, config.num_cosines, len(config.hiddens)) if implicit else architecture
+            ),
         )
 
     def make_exploration(self, config: QLearningConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:

@@ -15,20 +15,21 @@ from torch import Tensor, nn
 from rllib.core.columns import Columns
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
+from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.structure import Structure
 from rllib.models.user.own_model import CalledByRows, OwnModelSpec, Probe, are_close
 
 
 @dataclass(frozen=True)
 class ModulePolicySpec(OwnModelSpec):
-    """Describes a policy whose network is a TorchRLModule; `config` is the module's model_config."""
+    """The architecture of a network that is a TorchRLModule; `config` is the module's model_config."""
 
     @staticmethod
     def acts_by_hand(model: Any) -> bool:
         """Whether a class has no parameters, so that its objects act and do not learn (acting_module.py)."""
         return isinstance(model, type) and not issubclass(model, nn.Module)
 
-    def construct(self) -> nn.Module:
+    def construct(self, num_outputs: int) -> nn.Module:
         if self.acts_by_hand(self.model):
             raise TypeError(
                 f"{self.network_name} is no torch.nn.Module, and cannot learn. Derive it from rllib.core.TorchRLModule."
@@ -44,28 +45,28 @@ class ModulePolicySpec(OwnModelSpec):
             catalog_class=None,
         )
 
-    def make(self) -> nn.Module:
-        module = super().make()
-        module.action_distribution = self.distribution
+    def make(self, spec: NetworkSpec) -> nn.Module:
+        module = super().make(spec)
+        module.action_distribution = spec.distribution
         return module
 
     def initial_state_of(self, module: nn.Module) -> list[Tensor]:
         return [torch.as_tensor(part) for part in leaves(module.get_initial_state())]
 
-    def called(self, module: nn.Module, structure: Structure) -> "CalledModule":
-        return CalledModule(module, structure, self.state_shapes, self.critic)
+    def called(self, module: nn.Module, structure: Structure, has_values: bool) -> "CalledModule":
+        return CalledModule(module, structure, self.state_shapes, has_values)
 
-    def torch(self, layout: Layout, flat: Tensor, acting) -> FlatModule:
-        module: nn.Module = self.called_by_rows()
+    def torch(self, spec: NetworkSpec, layout: Layout, flat: Tensor, acting) -> FlatModule:
+        module: nn.Module = self.called_by_rows(spec)
         module.phase = "exploration" if acting is None else "train"
         if self.state_shapes:
-            module = Sequences(module, self.encoder.size)
+            module = Sequences(module, spec.encoder.size)
         return FlatModule(module.to(flat.device), flat)
 
-    def check(self) -> None:
-        super().check()
-        _check_passes(self)
-        _check_distribution(self)
+    def check(self, spec: NetworkSpec) -> None:
+        super().check(spec)
+        _check_passes(spec)
+        _check_distribution(spec)
 
 
 class CalledModule(CalledByRows):
@@ -185,7 +186,7 @@ class Sequences(nn.Module):
         return dist_inputs[is_step], values[is_step]
 
 
-def _check_passes(spec: ModulePolicySpec) -> None:
+def _check_passes(spec: NetworkSpec) -> None:
     """Raises a ValueError if a module acts by another distribution than it learns by."""
     probe = Probe(spec)
     learned = probe.outputs(probe.num_rows)[:1]
@@ -202,7 +203,7 @@ def _check_passes(spec: ModulePolicySpec) -> None:
 _DISTRIBUTIONS = ("get_inference_action_dist_cls", "get_exploration_action_dist_cls", "get_train_action_dist_cls")
 
 
-def _check_distribution(spec: ModulePolicySpec) -> None:
+def _check_distribution(spec: NetworkSpec) -> None:
     """Raises a ValueError if a module names an action distribution of its own, which nothing would read."""
     probe = Probe(spec)
     kind = type(probe.module)

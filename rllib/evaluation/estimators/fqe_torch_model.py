@@ -27,8 +27,8 @@ from rllib.evaluation.estimators.recorded_steps import RecordedSteps, recorded_s
 from rllib.evaluation.estimators.target_policy import action_rows
 from rllib.evaluation.offline.episode_sums import linear_sums
 from rllib.learners.updates.optimizers import Adam, global_norm
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.layers_in_numpy import NumpyLayers
-from rllib.models.model_settings import ACTIVATION_NAMES
 from rllib.models.modules import FullyConnected
 from rllib.policy import Policy
 

@@ -258,7 +258,7 @@ class StepRecorder:
         log_prob_of = policy.distribution.log_prob_of
         if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
             return None
-        has_own_noise = getattr(policy.spec, "state_dependent_noise", False)
+        has_own_noise = policy.spec.architecture.state_dependent_noise
         if has_own_noise or not isinstance(lane.explorer.exploration, StochasticSampling):
             return None
         actions = fragment[sb.ACTIONS]

@@ -267,7 +267,7 @@ class TensorRolloutWorker(SamplingWorker):
             bad = torch.nonzero(~column.isfinite())
             if len(bad):
                 t, i, *_ = bad[0].tolist()
-                network = self.policy.spec.network_name
+                network = self.policy.spec.architecture.network_name
                 by_network = f"{network} overflowed: scale the observations, or lower the learning rate"
                 raise ValueError(
                     f"{name} of environment {i} are not finite at step {t} of the fragment: {column[t, i].tolist()}; "

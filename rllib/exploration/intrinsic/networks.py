@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from rllib.exploration.intrinsic.losses import curiosity_loss, distillation_errors, forward_errors
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.in_torch import StackedLayers
 from rllib.models.dense.initializers import orthogonal
 from rllib.models.dense.layout import LayersLayout, Layout
-from rllib.models.model_settings import ACTIVATION_NAMES
 from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.filters import EPSILON, RunningMoments
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from rllib.config.sections import Checked, above, at_least, between
 from rllib.exploration.explorers import NOT_NEGATIVE, Exploration
-from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
+from rllib.models.model_settings import ModelSettings
 
 # Keys that the settings of a network that reads observations may have.
 NET_CONFIG_KEYS = (

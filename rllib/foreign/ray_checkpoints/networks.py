@@ -35,7 +35,7 @@ import numpy as np
 from rllib.foreign.network import ForeignNetwork
 from rllib.foreign.parameters import Layer, Parameters, beside, named, widths
 from rllib.foreign.ray_checkpoints.files import RayCheckpoint
-from rllib.models.model_settings import ACTIVATION_NAMES
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 
 _HINT = (
     "It was trained with a network of your own, or with convolutions, a memory or noisy layers, which are not taken. "

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.models.observations.filters import RunningMoments
-from rllib.models.residual.spec import ResidualLayout
+from rllib.models.residual.layout import ResidualLayout
 
 
 class ObservedMoments:

@@ -127,3 +127,13 @@ ACTIVATIONS = {
     "gelu": Activation(_gelu, _gelu_derivative, keeps_input=True),
     "linear": Activation(lambda z, out: np.copyto(out, z), lambda gradient, h, z, scratch: None),
 }
+
+# Names in the `model` settings -> names here.
+ACTIVATION_NAMES = {
+    "tanh": "tanh",
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+    **{name: name for name in ("sigmoid", "elu", "leaky_relu", "gelu", "linear")},
+    None: "linear",
+}

@@ -12,7 +12,7 @@ import numpy as np
 from rllib.models.arithmetic.activations import ACTIVATIONS, sigmoid
 from rllib.models.arithmetic.kernels import ZERO
 from rllib.models.arithmetic.layer_norm import EPSILON, normalize_rows
-from rllib.models.attention.spec import AttentionLayout, position_encodings
+from rllib.models.attention.layout import AttentionLayout, position_encodings
 from rllib.models.dense.in_numpy import check_weights
 from rllib.models.dense.torso_in_numpy import TorsoForward
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rllib.models.arithmetic.layer_norm import EPSILON
-from rllib.models.attention.spec import AttentionLayout, position_encodings
+from rllib.models.attention.layout import AttentionLayout, position_encodings
 from rllib.models.dense.in_torch import ACTIVATIONS, register_parameters, torso_features, torso_pieces, with_gradient
 from rllib.models.memory.in_torch import head_pieces, results_of_heads
 

@@ -7,16 +7,17 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.config.conflicts import Unfit
-from rllib.models.attention.spec import Attention
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
+from rllib.models.dense.architecture import Found
 from rllib.models.dense.initializers import GAINS
 from rllib.models.dense.separate import Columns
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
-from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, ModelSettings, hiddens_behind, residual_blocks
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.model_settings import MODEL_DEFAULTS, ModelSettings, hiddens_behind
+from rllib.models.network_spec import ARCHITECTURES, NetworkSpec
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,
@@ -101,9 +102,11 @@ def policy_spec(
         read = spaces.Dict([(name, part) for name, part in read.spaces.items() if name != action_mask_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings.conv_activation], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model, images_skip_layers)
-    residual = residual_blocks(settings)
-    if residual is not None:
-        _check_residual(settings, observation_space, torso, mask, filtered, has_value)
+    architecture = next(filter(None, (kind.of_settings(settings) for kind in ARCHITECTURES)), Dense())
+    found = Found(observation_space, torso is not None, mask is not None, filtered, has_value)
+    if problem := architecture.problem(found):
+        raise problem
+    if not architecture.has_layers:
         hiddens = ()
     # A Dict of a mask and a Discrete space is one of n states as well.
     kinds = [type(leaf.space) for leaf in flat_leaves(read)]
@@ -136,63 +139,30 @@ def policy_spec(
             {"model": {"fcnet_weights_initializer": "orthogonal"}},
             {"model": {"orthogonal_gains": MODEL_DEFAULTS["orthogonal_gains"]}},
         )
-    memory, gains = _memory(settings), settings.orthogonal_gains
+    if isinstance(architecture, Dense):
+        architecture = Dense(
+            vf_hiddens=_value_hiddens(settings, hiddens, bool(critic_keys)),
+            policy_columns=_policy_columns(read, critic_keys) if critic_keys else None,
+            state_dependent_noise=settings.use_sde,
+        )
+    gains = settings.orthogonal_gains
     return NetworkSpec(
         encoder=encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),)),
         distribution=distribution,
         hiddens=hiddens,
         activations=(activation,) * len(hiddens),
-        vf_share_layers=settings["vf_share_memory" if memory else "vf_share_layers"],
+        vf_share_layers=settings["vf_share_memory" if architecture.memory else "vf_share_layers"],
         free_log_std=settings.free_log_std,
         layer_norm=settings.layer_norm,
         torso=torso,
         initializer=initializer,
         observation_filter="NoFilter" if is_one_of_n else FILTERS[observation_filter],
-        memory=memory,
         observation_clip=observation_clip,
         log_std_init=float(settings.log_std_init),
         gains=tuple(float(gains.get(name, gain)) for name, gain in NAMED_GAINS.items()) if gains else None,
-        vf_hiddens=_value_hiddens(settings, hiddens, bool(critic_keys)),
-        policy_columns=_policy_columns(read, critic_keys) if critic_keys else None,
-        state_dependent_noise=settings.use_sde,
         head_bias=settings.output_layer_use_bias,
-        residual=residual,
+        architecture=architecture,
     )
-
-
-def _check_residual(
-    settings: ModelSettings,
-    space: spaces.Space,
-    torso: Torso | None,
-    mask: slice | None,
-    filtered: bool,
-    has_value: bool,
-) -> None:
-    """Raises Unfit where a network of residual blocks cannot be."""
-    network, plain = f"model={{'network': {settings['network']!r}}}", {"model": {"network": None}}
-    if has_value:
-        raise Unfit(f"{network} is for the actor and the critics of SAC, TQC, TD3 and DDPG.", "Leave it out.", plain)
-    if torso is not None:
-        raise Unfit(
-            f"{network} reads vectors, but {space} asks for convolutions.",
-            "Leave it out, or set 'conv_filters': [] for images that are small enough to be read flat.",
-            plain,
-            _FLAT,
-        )
-    if mask is not None:
-        raise Unfit(
-            f"{network} normalises all that it observes, and {space} has an action mask.",
-            "Leave it out, or use .environment(action_mask_key=None) for a key that is none.",
-            plain,
-            {"action_mask_key": None},
-        )
-    if filtered:
-        raise Unfit(
-            f"{network} normalises observations itself, by statistics that rows in the replay follow, too.",
-            "Use .rollouts(observation_filter='NoFilter').",
-            {"observation_filter": "NoFilter"},
-            plain,
-        )
 
 
 def _value_hiddens(settings: ModelSettings, hiddens: tuple[int, ...], has_inputs: bool) -> tuple[int, ...] | None:
@@ -232,31 +202,6 @@ def _policy_columns(space: spaces.Space, critic_keys: Collection[str]) -> Column
             {"critic_observation_keys": []},
         )
     return tuple(columns)
-
-
-def _memory(settings: ModelSettings) -> Memory | Attention | None:
-    if settings.use_attention:
-        return Attention(
-            num_units=settings.attention_num_transformer_units,
-            size=settings.attention_dim,
-            num_heads=settings.attention_num_heads,
-            head_size=settings.attention_head_dim,
-            window=settings.attention_memory_inference,
-            mlp_size=settings.attention_position_wise_mlp_dim,
-            gate_bias=float(settings.attention_init_gru_gate_bias),
-            max_seq_len=settings.max_seq_len,
-            post_hiddens=tuple(settings.post_lstm_hiddens),
-            post_activation=ACTIVATION_NAMES[settings.post_lstm_activation],
-        )
-    if not settings.use_lstm and not settings.use_gru:
-        return None
-    return Memory(
-        "lstm" if settings.use_lstm else "gru",
-        settings.lstm_cell_size,
-        settings.max_seq_len,
-        tuple(settings.post_lstm_hiddens),
-        ACTIVATION_NAMES[settings.post_lstm_activation],
-    )
 
 
 def _distribution(action_space: spaces.Space, settings: ModelSettings, model: Mapping) -> Distribution:
@@ -313,19 +258,21 @@ def _own_model_spec(
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     given = {
-        "encoder": encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),), shown=True),
-        "distribution": distribution,
-        "hiddens": (),
-        "activations": (),
-        "vf_share_layers": True,
-        "observation_filter": "MeanStdFilter" if filtered else "NoFilter",
         "model": own,
         "config": {**(_own_settings(model) if is_rl_module else {}), **settings.custom_model_config},
         "observation_space": observation_space,
         "action_space": action_space,
         "max_seq_len": settings.max_seq_len,
     }
-    spec = kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given)
+    spec = NetworkSpec(
+        encoder=encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),), shown=True),
+        distribution=distribution,
+        hiddens=(),
+        activations=(),
+        vf_share_layers=True,
+        observation_filter="MeanStdFilter" if filtered else "NoFilter",
+        architecture=kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given),
+    )
     return with_state_shapes(spec)
 
 

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from gymnasium import spaces
 
 from rllib.config.conflicts import Unfit
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.catalog.catalog import preprocessing
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
-from rllib.models.groups.members import Members, joined
-from rllib.models.model_settings import ACTIVATION_NAMES, ModelSettings
+from rllib.models.groups.members import joined
+from rllib.models.groups.spec import Group
+from rllib.models.model_settings import ModelSettings
 from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import flat_leaves, parts
@@ -153,8 +155,7 @@ def group_spec(
         member,
         encoder=encoder,
         distribution=JointQValues(count, num_actions, mask is not None),
-        members=Members(count, spaces.flatdim(part), own, state, ids),
+        architecture=Group(count, spaces.flatdim(part), own, state, ids),
         critic=False,
         vf_share_layers=True,
-        vf_hiddens=None,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rllib.models.arithmetic.buffers import BuffersByRows
-from rllib.models.implicit.spec import ImplicitLayout, drawn_levels, frequencies, middles
+from rllib.models.implicit.layout import ImplicitLayout, drawn_levels, frequencies, middles
 
 _NO_VALUES = np.empty(0, np.float32)
 

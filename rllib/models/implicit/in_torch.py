@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rllib.models.dense.composed_in_torch import split_with_gradient
 from rllib.models.dense.in_torch import TorchNetwork, register_parameters, with_gradient
 from rllib.models.implicit.in_numpy import ImplicitNetwork
-from rllib.models.implicit.spec import ImplicitLayout, frequencies, middles
+from rllib.models.implicit.layout import ImplicitLayout, frequencies, middles
 
 
 class ImplicitTorchNetwork(nn.Module):

@@ -13,16 +13,23 @@ The network's outputs are those of QValues with as many atoms, and then the leve
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rllib.models.dense.layout import LayersLayout, Layout, weight_and_bias
-from rllib.storage.json_dataclass import Described
+from rllib.models.dense.architecture import Architecture
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.layout import LayersLayout
+from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
+from rllib.models.implicit.in_numpy import ImplicitNetwork
+from rllib.models.implicit.layout import ImplicitLayout
+
+if TYPE_CHECKING:
+    from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
-class ImplicitQuantiles(Described):
+class ImplicitQuantiles(Architecture):
     """Sizes by which a network of action values becomes an implicit quantile network.
 
     Attributes:
@@ -32,63 +39,43 @@ class ImplicitQuantiles(Described):
     """
 
     kind: ClassVar[str] = "implicit_quantiles"
+    has_noise: ClassVar[bool] = True
+
     count: int
     num_cosines: int
     layers_behind: int
-
-    def layout(self, num_inputs: int, hiddens: tuple[int, ...], outputs: int, layer_norm: bool, torso, head_bias: bool):
-        """The layout of a network with these hidden layers and outputs for each level."""
-        before, behind = self.split(hiddens)
-        width = (before or behind or (self.num_cosines,))[-1 if before else 0]
-        return ImplicitLayout(
-            LayersLayout(num_inputs, before, {"policy": width}, layer_norm=layer_norm, torso=torso),
-            self.num_cosines,
-            LayersLayout(width, behind, {"policy": outputs}, layer_norm=layer_norm, head_bias=head_bias),
-        )
 
     def split(self, of_layers: tuple) -> tuple[tuple, tuple]:
         """Parts of `of_layers`, which has an item for each hidden layer: before the product, and behind it."""
         cut = len(of_layers) - self.layers_behind
         return of_layers[:cut], of_layers[cut:]
 
-
-class ImplicitLayout(Layout):
-    """Layout of the layers before the product, of the level's features, and of the layers behind the product.
-
-    Args:
-        before: with psi as its head.
-        num_cosines: numbers by which a level is encoded.
-        behind: reads the product.
-    """
-
-    def __init__(self, before: LayersLayout, num_cosines: int, behind: LayersLayout):
-        super().__init__(
-            {"before": (before.size,), "levels": (num_cosines + 1, behind.num_inputs), "behind": (behind.size,)}
+    def layout(self, spec: "NetworkSpec") -> ImplicitLayout:
+        before, behind = self.split(spec.hiddens)
+        width = (before or behind or (self.num_cosines,))[-1 if before else 0]
+        # The levels are outputs, too.
+        outputs = spec.heads["policy"] // self.count - 1
+        return ImplicitLayout(
+            LayersLayout(spec.num_features, before, {"policy": width}, layer_norm=spec.layer_norm, torso=spec.torso),
+            self.num_cosines,
+            LayersLayout(width, behind, {"policy": outputs}, layer_norm=spec.layer_norm, head_bias=spec.head_bias),
         )
-        self.before, self.num_cosines, self.behind, self.torso = before, num_cosines, behind, before.torso
 
-    def parts(self, flat) -> tuple:
-        """Views of `flat` [size]: of the first layers [...], of phi [num_cosines + 1, width], of the last layers."""
-        blocks = self.blocks(flat)
-        return blocks["before"], blocks["levels"], blocks["behind"]
+    def noisy_part(self, layout: ImplicitLayout) -> LayersLayout:
+        return layout.behind
 
-    def named_parameters(self, flat) -> dict:
-        """Parameter name -> view of `flat`, as in LayersLayout, with prefixes."""
-        before, levels, behind = self.parts(flat)
-        first = {f"features.{name}": part for name, part in self.before.named_parameters(before).items()}
-        return first | weight_and_bias("levels", levels) | self.behind.named_parameters(behind)
+    def network(self, spec: "NetworkSpec", layout: ImplicitLayout, weights: np.ndarray) -> ImplicitNetwork:
+        before, behind = self.split(spec.activations)
+        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+        return ImplicitNetwork(
+            layout,
+            lambda part, gradient: kind(layout.before, before, part, *(() if layout.torso else (gradient,))),
+            lambda part, gradient: NumpyNetwork(layout.behind, behind, part, gradient),
+            weights,
+            self.count,
+        )
 
+    def torch(self, spec: "NetworkSpec", layout: ImplicitLayout, flat, acting):
+        from rllib.models.implicit.in_torch import ImplicitTorchNetwork
 
-def middles(count: int) -> np.ndarray:
-    """The levels (j + 1/2) / count, float32."""
-    return (np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count)
-
-
-def drawn_levels(rng: np.random.Generator, count: int) -> np.ndarray:
-    """A level uniform in each of `count` strata, float32."""
-    return (np.arange(count, dtype=np.float32) + rng.random(count, dtype=np.float32)) / np.float32(count)
-
-
-def frequencies(num_cosines: int) -> np.ndarray:
-    """pi i for i = 0 ... num_cosines - 1, float32."""
-    return np.float32(np.pi) * np.arange(num_cosines, dtype=np.float32)
+        return ImplicitTorchNetwork(layout, self.split(spec.activations), flat, acting, self.count)

@@ -9,7 +9,7 @@ never overflows: all gates of a step are then one tanh.
 import numpy as np
 
 from rllib.models.arithmetic import kernels
-from rllib.models.memory.spec import StepOrder
+from rllib.models.memory.layout import StepOrder
 
 ONE = np.float32(1)
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib.models.dense.initializers import INITIALIZERS
-from rllib.models.memory.spec import Memory, MemoryLayout
+from rllib.models.memory.layout import MemoryLayout
+from rllib.models.memory.spec import Memory
 
 
 @dataclass(frozen=True)

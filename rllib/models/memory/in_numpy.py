@@ -14,7 +14,7 @@ from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.dense.in_numpy import check_weights
 from rllib.models.dense.torso_in_numpy import TorsoForward
 from rllib.models.memory.cells import CELLS, Buffers
-from rllib.models.memory.spec import MemoryLayout, StepOrder
+from rllib.models.memory.layout import MemoryLayout, StepOrder
 
 
 class NumpyMemoryNetwork:

@@ -15,7 +15,7 @@ from rllib.models.dense.in_torch import (
     torso_pieces,
     with_gradient,
 )
-from rllib.models.memory.spec import MemoryLayout, StepOrder
+from rllib.models.memory.layout import MemoryLayout, StepOrder
 
 
 class TorchMemoryNetwork(nn.Module):

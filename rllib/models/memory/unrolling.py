@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.models.memory.spec import StepOrder
+from rllib.models.memory.layout import StepOrder
 
 
 class Sequences:

@@ -4,7 +4,7 @@ import numpy as np
 
 from rllib.models.arithmetic.layer_norm import EPSILON as NORM_EPSILON
 from rllib.models.dense.in_numpy import check_weights
-from rllib.models.residual.spec import (
+from rllib.models.residual.layout import (
     BATCH_EPSILON,
     EPSILON,
     FLASH_SAC,
@@ -40,7 +40,7 @@ class ResidualNetwork:
             name: (row[0][:, None], layout.of_norms(variance)[name][0][:, None])
             for name, row in layout.of_norms(mean).items()
         }
-        self._epsilon = BATCH_EPSILON.get(layout.residual.network, 0.0)
+        self._epsilon = BATCH_EPSILON.get(layout.residual.name, 0.0)
         blocks = {name: block[0] for name, block in layout.trained.blocks(trained).items()}
         # Matrices [outputs, inputs], vectors [width, 1].
         self._parts = {name: part.T if part.ndim == 2 else part[:, None] for name, part in blocks.items()}
@@ -88,7 +88,7 @@ class ResidualNetwork:
     def _batch_normalized(self, x: np.ndarray) -> list[np.ndarray]:
         residual, norm = self.layout.residual, self._norm_of_batches
         x = norm("embed_norm", x)
-        if residual.network == FLASH_SAC:
+        if residual.name == FLASH_SAC:
             x = self._product("embed", x)
             for index in range(residual.num_blocks):
                 block = f"block_{index}"

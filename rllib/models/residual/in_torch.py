@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from rllib.models.arithmetic.layer_norm import EPSILON as NORM_EPSILON
 from rllib.models.dense.in_torch import flat_rows, with_gradient
-from rllib.models.residual.spec import (
+from rllib.models.residual.layout import (
     BATCH_EPSILON,
     EPSILON,
     FLASH_SAC,
@@ -100,7 +100,7 @@ class ResidualModule(nn.Module):
             return self._norm_of_batch(name, x, by_batch)
 
         x = norm("embed_norm", x[None])
-        if residual.network == FLASH_SAC:
+        if residual.name == FLASH_SAC:
             x = self._product("embed", x)
             for index in range(residual.num_blocks):
                 block = f"block_{index}"
@@ -123,7 +123,7 @@ class ResidualModule(nn.Module):
             with torch.no_grad():
                 running_mean.lerp_(mean.expand_as(running_mean), MOMENTUM)
                 running_variance.lerp_(variance.expand_as(running_variance), MOMENTUM)
-        epsilon = BATCH_EPSILON[self.layout.residual.network]
+        epsilon = BATCH_EPSILON[self.layout.residual.name]
         scale, shift = (self._parts[f"{name}.{part}"][:, None] for part in ("weight", "bias"))
         return torch.addcmul(shift, x - mean, scale * (variance + epsilon).rsqrt())
 

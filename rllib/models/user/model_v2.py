@@ -23,8 +23,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.in_torch import ACTIVATIONS
-from rllib.models.model_settings import ACTIVATION_NAMES
 from rllib.models.observations.structure import Structure
 from rllib.models.user.own_model import CalledByRows, OwnModelSpec
 
@@ -173,7 +173,7 @@ def _takes_nothing_further(model: Callable) -> bool:
 
 @dataclass(frozen=True)
 class ModelV2Spec(OwnModelSpec):
-    """Describes a policy whose network is a TorchModelV2.
+    """The architecture of a network that is a TorchModelV2.
 
     Attributes:
         model_config: the `model` settings, which its constructor gets.
@@ -182,17 +182,17 @@ class ModelV2Spec(OwnModelSpec):
     model_config: Mapping[str, Any] = field(default_factory=dict)
     structures_one_hot = True
 
-    def construct(self) -> nn.Module:
-        space, outputs = preprocessed_space(self.observation_space), self.distribution.num_inputs
-        given = (space, self.action_space, outputs, dict(self.model_config), self.network_name)
+    def construct(self, num_outputs: int) -> nn.Module:
+        space = preprocessed_space(self.observation_space)
+        given = (space, self.action_space, num_outputs, dict(self.model_config), self.network_name)
         return self.model(*given, **({} if _takes_nothing_further(self.model) else self.config))
 
     def initial_state_of(self, module: nn.Module) -> list:
         state = module.get_initial_state() if hasattr(module, "get_initial_state") else []
         return [part if isinstance(part, Tensor) else torch.as_tensor(part) for part in state]
 
-    def called(self, module: nn.Module, structure: Structure) -> "CalledModelV2":
-        return CalledModelV2(module, structure, self.state_shapes, self.critic)
+    def called(self, module: nn.Module, structure: Structure, has_values: bool) -> "CalledModelV2":
+        return CalledModelV2(module, structure, self.state_shapes, has_values)
 
     @property
     def custom_loss(self) -> Callable | None:

@@ -6,7 +6,7 @@ disagree.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
 from rllib.models.modules import input_widths
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.network_spec import NetworkSpec, UserArchitecture
 
 
 class TorchLayout(Layout):
@@ -40,8 +40,8 @@ class TorchLayout(Layout):
 
 
 @dataclass(frozen=True)
-class CustomSpec(NetworkSpec):
-    """Describes a policy whose network is a torch.nn.Module; an algorithm's `make_policy_spec` returns one.
+class CustomSpec(UserArchitecture):
+    """The architecture of a network that is a torch.nn.Module; an algorithm's `make_policy_spec` returns `of(...)`.
 
     A checkpoint names this class and `make`. An algorithm whose class makes the same module is restored without them; a
     policy alone needs Policy.from_checkpoint(path, load_user_code=True).
@@ -57,29 +57,29 @@ class CustomSpec(NetworkSpec):
     make: Callable[[int, int], nn.Module] = nn.Module
 
     @classmethod
-    def of(cls, spec: NetworkSpec, make: Callable[[int, int], nn.Module], **more):
+    def of(cls, spec: NetworkSpec, make: Callable[[int, int], nn.Module], **more) -> NetworkSpec:
         """The description of a policy that differs from `spec` by its network; `more` are the other attributes."""
-        return cls(**vars(spec), make=make, **more)
+        return replace(spec, architecture=cls(make=make, **more))
 
-    def layout(self) -> TorchLayout:
-        return TorchLayout(self.make, self.num_inputs, self.distribution.num_inputs)
+    def layout(self, spec: NetworkSpec) -> TorchLayout:
+        return TorchLayout(self.make, spec.num_inputs, spec.distribution.num_inputs)
 
-    def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    def initialize(self, spec: NetworkSpec, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)
 
-    def network(self, layout: TorchLayout, weights: np.ndarray):
-        return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), gives_values=True)
+    def network(self, spec: NetworkSpec, layout: TorchLayout, weights: np.ndarray):
+        return ActingNetwork(self.torch(spec, layout, torch.from_numpy(weights), None), gives_values=True)
 
-    def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
+    def torch(self, spec: NetworkSpec, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
         return FlatModule(Reader(layout).to(flat.device), flat)
 
-    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-        return module.module.module, lambda rows: first_columns(rows, self.num_inputs)
+    def opened(self, spec: NetworkSpec, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+        return module.module.module, lambda rows: first_columns(rows, spec.num_inputs)
 
 
 @dataclass(frozen=True)
 class RecurrentSpec(CustomSpec):
-    """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
+    """The architecture of a network with a memory; an algorithm's `make_policy_spec` returns `of(...)`.
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
     [B, state_size]: its output of the step before, zeros at the beginning of an episode. It returns distribution
@@ -94,18 +94,17 @@ class RecurrentSpec(CustomSpec):
     state_size: int = 1
     max_seq_len: int = 20
 
-    @property
-    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+    def state_shapes_of(self, spec: NetworkSpec) -> tuple[tuple[int, ...], ...]:
         return ((self.state_size,),)
 
-    def network(self, layout: TorchLayout, weights: np.ndarray) -> RecurrentActing:
-        return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module)
+    def network(self, spec: NetworkSpec, layout: TorchLayout, weights: np.ndarray) -> RecurrentActing:
+        return RecurrentActing(self.torch(spec, layout, torch.from_numpy(weights), None).module)
 
-    def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
+    def torch(self, spec: NetworkSpec, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
         return FlatModule(Unrolled(layout.make(), layout.widths[0]).to(flat.device), flat)
 
-    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-        return module.module.step, lambda rows: first_columns(rows, self.num_inputs)
+    def opened(self, spec: NetworkSpec, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+        return module.module.step, lambda rows: first_columns(rows, spec.num_inputs)
 
 
 class Unrolled(nn.Module):

@@ -14,6 +14,7 @@ It is called for one step; learners call it for each step of a sequence.
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,14 +28,14 @@ from torch import Tensor, nn
 from rllib.config.conflicts import Unfit
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.network_spec import NetworkSpec, UserArchitecture
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.models.user.module import TorchLayout, Unrolled
 
 
 @dataclass(frozen=True)
-class OwnModelSpec(NetworkSpec):
-    """Describes a policy whose network is a user's module.
+class OwnModelSpec(UserArchitecture):
+    """The architecture of a network that is a user's module.
 
     Attributes:
         model: makes the module; see above.
@@ -57,60 +58,65 @@ class OwnModelSpec(NetworkSpec):
     def network_name(self) -> str:
         return name_of(self.model)
 
-    def make(self) -> nn.Module:
+    def state_shapes_of(self, spec: NetworkSpec) -> tuple[tuple[int, ...], ...]:
+        return self.state_shapes
+
+    def make(self, spec: NetworkSpec) -> nn.Module:
         """Makes a new module, with the weights that its constructor draws.
 
         Raises:
             TypeError: if it is no torch.nn.Module; what its constructor raises is passed on with a note.
         """
-        return made(self.construct, f"model {self.network_name}", self.distribution.num_inputs, self.config)
+        outputs = spec.distribution.num_inputs
+        return made(lambda: self.construct(outputs), f"model {self.network_name}", outputs, self.config)
 
-    def construct(self) -> nn.Module:
-        return self.model(self.observation_space, self.action_space, self.distribution.num_inputs, **self.config)
+    def construct(self, num_outputs: int) -> nn.Module:
+        return self.model(self.observation_space, self.action_space, num_outputs, **self.config)
 
     def initial_state_of(self, module: nn.Module) -> list[Tensor]:
         """The state before an episode, as the module gives it; empty without a memory."""
         return module.initial_state() if hasattr(module, "initial_state") else []
 
-    def layout(self) -> TorchLayout:
+    def layout(self, spec: NetworkSpec) -> TorchLayout:
         with fixed_generator():
-            return TorchLayout(self.make)
+            return TorchLayout(functools.partial(self.make, spec))
 
-    def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    def initialize(self, spec: NetworkSpec, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)
 
-    def network(self, layout: TorchLayout, weights: np.ndarray) -> "ActingNetwork | RecurrentActing":
-        flat = self.torch(layout, torch.from_numpy(weights), None)
-        return RecurrentActing(flat.module) if self.state_shapes else ActingNetwork(flat, gives_values=self.critic)
+    def network(self, spec: NetworkSpec, layout: TorchLayout, weights: np.ndarray) -> "ActingNetwork | RecurrentActing":
+        flat = self.torch(spec, layout, torch.from_numpy(weights), None)
+        return RecurrentActing(flat.module) if self.state_shapes else ActingNetwork(flat, gives_values=spec.critic)
 
-    def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
-        module: nn.Module = self.called_by_rows()
+    def torch(self, spec: NetworkSpec, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
+        module: nn.Module = self.called_by_rows(spec)
         if self.state_shapes:
-            module = Unrolled(module, self.encoder.size)
+            module = Unrolled(module, spec.encoder.size)
         return FlatModule(module.to(flat.device), flat)
 
-    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Any]]:
+    def opened(self, spec: NetworkSpec, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Any]]:
         called = module.module.step if self.state_shapes else module.module
         return called.module, called.structure.of_rows
 
-    def called_by_rows(self) -> "CalledByRows":
+    def called_by_rows(self, spec: NetworkSpec) -> "CalledByRows":
         """Makes a module that is called with stored rows; its buffers are the same in each process."""
-        filtered = self.observation_filter != "NoFilter"
+        filtered = spec.observation_filter != "NoFilter"
         with fixed_generator():
-            return self.called(self.make(), Structure(self.observation_space, self.structures_one_hot, filtered))
+            structure = Structure(self.observation_space, self.structures_one_hot, filtered)
+            return self.called(self.make(spec), structure, spec.critic)
 
-    def called(self, module: nn.Module, structure: Structure) -> "CalledByRows":
-        return CalledByRows(module, structure, self.state_shapes, self.critic)
+    def called(self, module: nn.Module, structure: Structure, has_values: bool) -> "CalledByRows":
+        return CalledByRows(module, structure, self.state_shapes, has_values)
 
-    def check(self) -> None:
-        if self.noisy_layers:
+    def check(self, spec: NetworkSpec) -> None:
+        if spec.noisy_layers:
             raise Unfit(
                 f"noisy=True puts noise into layers of the built-in network, but this one is {self.network_name}.",
                 "Use .training(noisy=False), or leave model['custom_model'] out.",
                 {"noisy": False},
                 {"model": {"custom_model": None}},
             )
-        Probe(self).run()
+        Probe(spec).run()
 
 
 def name_of(model: Callable) -> str:
@@ -189,25 +195,27 @@ class CalledByRows(nn.Module):
         return [part.reshape(len(part), *shape) for part, shape in zip(found, self._state_shapes)]
 
 
-def with_state_shapes(spec: OwnModelSpec) -> OwnModelSpec:
+def with_state_shapes(spec: NetworkSpec) -> NetworkSpec:
     """The description with the shapes of the state that its module begins an episode with.
 
     Raises:
         ValueError: for a state that is not as the contract says.
     """
+    own = spec.architecture
     with fixed_generator():
-        state = spec.initial_state_of(spec.make())
+        state = own.initial_state_of(own.make(spec))
     if not isinstance(state, list | tuple) or not all(isinstance(part, Tensor) for part in state):
         raise ValueError(
-            f"the initial state of {spec.network_name} must be a list of tensors, the state before an episode without "
+            f"the initial state of {own.network_name} must be a list of tensors, the state before an episode without "
             f"a batch axis, such as [torch.zeros(64)], but is {state!r:.80}"
         )
     if any(part.dtype != torch.float32 or part.any() for part in state):
         raise ValueError(
-            f"the initial state of {spec.network_name} must be float32 zeros, since every episode begins with them, "
+            f"the initial state of {own.network_name} must be float32 zeros, since every episode begins with them, "
             f"but is {form_of(state)} with other values. Add what you begin with in forward()."
         )
-    return dataclasses.replace(spec, state_shapes=tuple(tuple(part.shape) for part in state))
+    own = dataclasses.replace(own, state_shapes=tuple(tuple(part.shape) for part in state))
+    return dataclasses.replace(spec, architecture=own)
 
 
 @contextlib.contextmanager
@@ -225,7 +233,7 @@ class Probe:
     """Calls a module with made-up observations and checks what comes back.
 
     Args:
-        spec: the description of the policy whose network it is (OwnModelSpec).
+        spec: the description of the policy whose network it is, of the architecture OwnModelSpec.
     """
 
     # Number of made-up observations with which a module is called.
@@ -234,11 +242,12 @@ class Probe:
     num_calls = 8
 
     def __init__(self, spec):
+        own = spec.architecture
         self.spec, self.num_outputs = spec, spec.distribution.num_inputs
-        self.name, self.observation_space = f"model {spec.network_name}", spec.observation_space
-        self.called = spec.called_by_rows()
+        self.name, self.observation_space = f"model {own.network_name}", own.observation_space
+        self.called = own.called_by_rows(spec)
         self.module = self.called.module
-        rows = sampled_rows(spec.observation_space, self.num_rows, spec.observation_filter != "NoFilter")
+        rows = sampled_rows(own.observation_space, self.num_rows, spec.observation_filter != "NoFilter")
         self.rows = torch.from_numpy(rows)
 
     def run(self) -> None:

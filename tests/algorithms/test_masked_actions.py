@@ -483,6 +483,18 @@ class TestLostMasks:
             algo.train()
             assert all(policy.is_masked for policy in algo.policies.values())
 
+    @pytest.mark.parametrize("setting", ["ignore_observation_keys", "critic_observation_keys"])
+    def test_keys_that_the_policy_does_not_get(self, setting):
+        config = config_of(PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32))
+        config.apply({setting: ["action_mask"]})
+        with pytest.raises(SettingsError, match="mask of legal actions, 'action_mask', from the policy") as caught:
+            config.copy().build()
+        (mistake,) = caught.value.mistakes
+        assert mistake.remedies == ({setting: []}, {"action_mask_key": None})
+        with config.copy().apply(mistake.remedies[0]).build() as algo:
+            algo.train()
+            assert algo.policy.is_masked
+
     def test_a_connector_that_keeps_them(self):
         class Doubled(SingleAgentObservationPreprocessor):
             def preprocess(self, observation, episode):

@@ -215,6 +215,20 @@ class SamplingConfig(ConfigObject):
             pass
         return None
 
+    @relation("ignore_observation_keys", "critic_observation_keys", "action_mask_key")
+    def _check_mask_is_kept(self) -> Mistake | None:
+        """The policy gets the mask of legal actions, unless `action_mask_key` is None."""
+        for name in ("ignore_observation_keys", "critic_observation_keys"):
+            if self.action_mask_from == "observation" and self.action_mask_key in self[name]:
+                others = [key for key in self[name] if key != self.action_mask_key]
+                return Mistake(
+                    f"{name}={self[name]} takes the mask of legal actions, {self.action_mask_key!r}, from the policy, "
+                    "which then draws illegal actions.",
+                    (name, "action_mask_key"),
+                    remedies=({name: others}, {"action_mask_key": None}),
+                )
+        return None
+
     @relation("env_to_module_connector", "module_to_env_connector")
     def _check_connectors(self) -> Mistake | None:
         """Connectors are given as a function that makes them."""

@@ -295,6 +295,8 @@ def as_checked(env):
         ([step(infos={"a0": 3})], "the info of agent 'a0' is 3. infos has a dict by agent"),
         ([step(rewards={"a1": np.nan})], "agent 'a1': the reward must be finite.* nan, at step 1"),
         ([step(rewards={"a1": None})], "agent 'a1': the reward must be a number, but step.* returned None"),
+        ([step(rewards={"a1": np.ones(2)})], "agent 'a1': the reward must be a number, but step.* returned array"),
+        ([step(rewards={"a0": -1e39, "a1": 1e39})], "agent 'a0': the reward must be finite, in float32 as well"),
         ([step(terminateds={"a1": "no"})], r"terminateds\['a1'\] is 'no' \(str\).*Return bool\(terminated\)"),
         ([7], r"step\(\) returned 7. step\(\) returns \(observations, rewards, terminateds, truncateds, infos\)"),
         ([({}, {}, {})], r"step\(\) returned 3 values"),

@@ -226,6 +226,24 @@ def test_a_group_is_one_agent_with_the_choices_and_the_rewards_of_its_members():
         assert is_over == (state > 0)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    "reward", [2, np.int8(2), np.float16(2), np.bool_(True), np.array(2.0), np.array([2.0]), np.array([[2]]), [2.0]]
+)
+def test_a_reward_is_any_single_number(reward, waits):
+    """As with one agent: an array of one number is a number, whether its agent acts again, waits or has ended."""
+    number = float(np.asarray(reward).item())
+    seen = {"a": 1} if waits else {"a": 1, "b": 1}
+    given = {"a": reward, "b": reward}
+    over = {"__all__": True}
+    env = Script({"a": 0, "b": 0}, (seen, given), (seen, given, {"b": True}), ({}, given, over))
+    batch, report = worker_of([env], 3).sample()
+    assert sum(batch.policy_batches["p0"]["rewards"]) == 5 * number
+    (episode,) = report.episodes
+    assert set(episode.agent_returns.values()) == {3 * number}
+
+
 def rows(batch):
     """Rows as (number of the observation, agent, reward, flags)."""
     if batch is None:

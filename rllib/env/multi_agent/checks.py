@@ -9,13 +9,15 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from rllib.env.multi_agent.adapt import DictEnv, FourValuesEnv, is_pair
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID, AgentSpaces, did_you_mean, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.spaces.supported import mismatch
 from rllib.env.streams.first_results import WITHOUT_THIS_CHECK, env_name, is_end
 from rllib.env.streams.legacy import takes_seed, warn_of_legacy
-from rllib.env.streams.rewards import reward_problem
+from rllib.env.streams.rewards import FLOAT32_MAX, reward_problem
 
 logger = logging.getLogger("rllib.env")
 
@@ -78,7 +80,7 @@ class CheckedAgents:
         self.time = 0
         self.ended: dict[AgentID, int] = {}
         self.has_ends = False
-        self._possible = set(getattr(env, "possible_agents", ()))
+        self._possible = set(getattr(env, "possible_agents", None) or ())
         self._steps_left, self._warns = num_steps, warns
         self._name = environment or env_name(env)
         self.seen: set[AgentID] = set()
@@ -128,7 +130,7 @@ class CheckedAgents:
         if self._steps_left > 0:
             self._steps_left -= 1
             self._examine(observations, rewards, terminateds, truncateds, infos)
-        self._check_rewards(rewards)
+        rewards = self._checked_rewards(rewards)
         if self.ended:
             self._check_ended(observations)
         self.has_ends = any(terminateds.values()) or any(truncateds.values())
@@ -214,19 +216,23 @@ class CheckedAgents:
                     f"Correct the observation or the agent's observation space; {WITHOUT_THIS_CHECK}",
                 )  # fmt: skip
 
-    def _check_rewards(self, rewards: Mapping) -> None:
+    def _checked_rewards(self, rewards: Mapping) -> Mapping:
+        """The rewards, of which an array of one number has become that number."""
         try:
-            if math.isfinite(math.fsum(rewards.values())):
-                return
+            if math.fsum(map(abs, rewards.values())) <= FLOAT32_MAX:
+                return rewards
         # Some reward is no number, or an array of one.
         except (TypeError, ValueError, OverflowError):
             pass
+        numbers = dict(rewards)
         for agent, reward in rewards.items():
             if reward is None and agent in self.ended:
                 continue
             if problem := reward_problem(reward):
                 seen = f"agent {agent!r}: {problem}, at step {self.time} of the episode"
                 raise self._broken(seen, REWARD_RULE, "Look for a division by zero, or a reward that was not set.")
+            numbers[agent] = np.asarray(reward).item()
+        return numbers
 
     def _check_ended(self, observations: Mapping) -> None:
         """Refuses observations of agents that have ended in an earlier step; rewards count in their returns."""

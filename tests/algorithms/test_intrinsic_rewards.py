@@ -132,16 +132,18 @@ def test_workers_may_share_out_the_environments():
 
 
 class OneDies(MultiAgentEnv):
-    """Observations are the number of steps; "a" lives for 10 steps, "b" for 4."""
+    """Observations are the number of steps; "a" lives for 10 steps, "b" for 4, and may see nothing of its end."""
 
     possible_agents = ("a", "b")
     observation_space, action_space = Box(0, 100, (1,)), Discrete(2)
 
     def __init__(self, config):
-        self.truncates = config["truncates"]
+        self.truncates, self.last = config["truncates"], {"a": 10, "b": 4}
+        if config.get("is_blind"):
+            self.last = {"a": 9, "b": 3}
 
     def _seen(self):
-        return {agent: np.array([self.time], np.float32) for agent in ("a", "b") if agent == "a" or self.time <= 4}
+        return {agent: np.array([self.time], np.float32) for agent in ("a", "b") if self.time <= self.last[agent]}
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
@@ -155,11 +157,13 @@ class OneDies(MultiAgentEnv):
 
 
 @pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
-@pytest.mark.parametrize("truncates", [False, True])
+@pytest.mark.parametrize("end", ["terminated", "truncated", "terminated without an observation"])
 @pytest.mark.parametrize("fragment", [4, 7, 10, 20])
-def test_returns_of_agents_go_on_from_the_start_of_an_episode(fragment, truncates, mode):
+def test_returns_of_agents_go_on_from_the_start_of_an_episode(fragment, end, mode):
     """Behind a step that ends an agent's life stand what it has seen last, and the start of the next life."""
-    config = make(SMALL["RND"], OneDies, envs=2).environment(env_config={"truncates": truncates})
+    is_blind = end == "terminated without an observation"
+    config = make(SMALL["RND"], OneDies, envs=2)
+    config.environment(env_config={"truncates": end == "truncated", "is_blind": is_blind})
     config.rollouts(rollout_fragment_length=fragment, batch_mode=mode).multi_agent(policies="own")
     with config.training(train_batch_size=2 * fragment, sgd_minibatch_size=8).build() as algo:
         ends = 0
@@ -167,7 +171,8 @@ def test_returns_of_agents_go_on_from_the_start_of_an_episode(fragment, truncate
             for trainee, batch in algo.train_batches():
                 lived = 10 if trainee.policy_id == "a" else 4
                 for row in np.flatnonzero(batch[sb.TERMINATEDS] | batch[sb.TRUNCATEDS]):
-                    assert batch[sb.OBS][row : row + 3].ravel().tolist() == [lived - 1, lived, 0]
+                    last = lived - 1 if is_blind else lived
+                    assert batch[sb.OBS][row : row + 3].ravel().tolist() == [lived - 1, last, 0]
                     ends += 1
     assert ends > 3
 

@@ -280,6 +280,8 @@ class EnvironmentEpisode:
             return
         if lane.records and is_seen and (lane.every_final_observation or not terminated):
             lane.keep_final(slot.index, observations[slot.agent])
+        elif lane.records and lane.every_final_observation:
+            lane.keep_last(slot.index)
         self._close(slot, terminated, truncated)
 
     @staticmethod

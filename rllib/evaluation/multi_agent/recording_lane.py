@@ -318,6 +318,11 @@ class RecordingLane(NetworkLane, Lane):
             final = self.policy.filter(final[None], environments=np.array([slot]))[0]
         self._add_final(int(self._opened[slot]), slot, final, self.states[slot])
 
+    def keep_last(self, slot: int) -> None:
+        """Keeps what a slot has acted on last as its final observation, of an agent that ends without any."""
+        row = int(self._opened[slot])
+        self._add_final(row, slot, self.fragment.observations[row, slot].copy(), self.states[slot])
+
     def _add_final(self, row: int, slot: int, final: np.ndarray, state: np.ndarray) -> None:
         self.fragment.final_observations.append((row, slot, final))
         if self.remembers:

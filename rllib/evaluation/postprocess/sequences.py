@@ -148,9 +148,7 @@ class SequenceRows:
             while start < stop:
                 start = sequence.take(fragment, i, start, stop)
                 if ended[start - 1]:
-                    # An agent that terminates need not observe anything more; any numbers will do, as none is learned.
-                    final = finals.get((start - 1, i), observations[start - 1, i])
-                    complete.append(sequence.closed(final, bool(terminated[start - 1])))
+                    complete.append(sequence.closed(finals[start - 1, i], bool(terminated[start - 1])))
                     sequence = _Sequence(self._settings)
                 elif not sequence.room:
                     complete.append(sequence.closed(observations[start, i]))

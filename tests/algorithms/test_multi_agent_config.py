@@ -6,7 +6,7 @@ import threading
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import DQNConfig, ESConfig, Policy, PPOConfig
+from rllib import Algorithm, DQNConfig, ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.config.conflicts import SettingsError
 from rllib.env import register_env
@@ -48,6 +48,8 @@ MAPPINGS = {
     "partial": functools.partial(lambda prefix, agent_id: f"{prefix}{agent_id}", "p"),
     "table": BY_TABLE,
     "globs": {"[0]": "p0", "?": "p1"},
+    "ids": {0: "p0", 1: "p1"},
+    "an id and a pattern": {1: "p1", "*": "p0"},
 }
 
 
@@ -97,6 +99,8 @@ MISTAKES = {
     "unknown policy": ({"policy_mapping_fn": lambda agent_id: "p3"}, f"gave agent 0 {UNKNOWN}"),
     "unknown in the table": ({"policy_mapping_fn": {"*": "p3"}}, f"names {UNKNOWN}"),
     "no string": ({"policy_mapping_fn": lambda agent_id: 3}, "the id of a policy, a string, but gave 3 for agent 0"),
+    "empty table": ({"policy_mapping_fn": {}}, "policy_mapping_fn={} must be a function"),
+    "no pattern among ids": ({"policy_mapping_fn": {0: "p0"}}, "no pattern for agent 1, only 0"),
     "no pattern": ({"policy_mapping_fn": {"0": "p0"}}, r"no pattern for agent 1, only 0. Add it, or '\*'"),
     "no argument": ({"policy_mapping_fn": lambda: "p0"}, r"must take \(agent_id\), \(agent_id, episode\)"),
     "too many": ({"policy_mapping_fn": lambda a, b, c, d: "p0"}, r"must take \(agent_id\), \(agent_id, episode\)"),
@@ -112,6 +116,12 @@ MISTAKES = {
         {"policies": {"p0": PolicySpec(config={"num_rollout_workers": 2}), "p1": None}},
         r"policies\['p0'\] sets num_rollout_workers, which belongs to the run.*can be .*gamma.*lr",
     ),
+    "switches to train": (
+        {"policies_to_train": {"p0": True, "p1": False}},
+        "policies_to_train={'p0': True, 'p1': False} must be ids of policies, a function",
+    ),
+    "no batch": ({"policies_to_train": lambda policy_id: True}, r"must take \(policy_id, batch\)"),
+    "a batch too many": ({"policies_to_train": lambda policy_id, batch, more: True}, r"must take \(policy_id, batch\)"),
     "unknown to train": ({"policies_to_train": ["p00"]}, "names 'p00', but there are p0, p1. Did you mean 'p0'"),
     **{
         f"id {given!r}": ({"policies": [given]}, f"can be the name of a directory.* but {given!r} was given")
@@ -128,6 +138,19 @@ MISTAKES = {
 def test_mistakes(given, message):
     with pytest.raises(ValueError, match=message):
         build(**{"policies": TWO, "policy_mapping_fn": BY_TABLE, **given})
+
+
+def test_a_mistake_in_what_learns_is_no_warning(caplog):
+    with pytest.raises(ValueError, match="names 'p2'"):
+        build(policies=TWO, policy_mapping_fn=BY_TABLE, policies_to_train=["p2"])
+    assert "nothing is trained" not in caplog.text
+
+
+def test_a_table_of_ids_is_in_checkpoints(tmp_path):
+    with build(policies=TWO, policy_mapping_fn={0: "p1", 1: "p0"}) as algo:
+        path = algo.save(tmp_path)
+    with Algorithm.from_checkpoint(path) as algo:
+        assert mapped(algo) == TWO[::-1]
 
 
 def test_an_unknown_policy_is_a_key_that_is_missing():

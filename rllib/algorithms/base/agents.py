@@ -385,7 +385,7 @@ def listed(policies_to_train: Any) -> list:
     """
     if isinstance(policies_to_train, str):
         return [policies_to_train]
-    if not isinstance(policies_to_train, Collection):
+    if not isinstance(policies_to_train, Collection) or isinstance(policies_to_train, Mapping):
         raise ValueError(
             f"policies_to_train={policies_to_train!r:.80} must be ids of policies, a function (policy_id, batch) -> "
             "bool, or None for all"
@@ -406,12 +406,16 @@ def trained(
     if given is None:
         return learned.keys(), _always
     if callable(given):
+        try:
+            inspect.signature(given).bind("", None)
+        except TypeError:
+            raise ValueError(
+                f"policies_to_train={given!r:.80} must take (policy_id, batch), and say whether it learns"
+            ) from None
+        except ValueError:  # builtins without a signature
+            pass
         return learned.keys(), given
     names = listed(given)
-    if not names:
-        logger.warning("policies_to_train is empty: nothing is trained")
-    elif found and set(found).isdisjoint(names):
-        logger.warning("policies_to_train=%s: no agent acts by any of these: nothing is trained", names)
     for name in names:
         if name not in specs:
             near = nearest(name, specs) if isinstance(name, str) else ()
@@ -419,6 +423,10 @@ def trained(
             raise ValueError(f"policies_to_train names {name!r}, but there are {', '.join(specs)}.{hint}")
         if name not in learned:
             raise ValueError(f"policies_to_train names {name!r}, which is written by hand and does not learn")
+    if not names:
+        logger.warning("policies_to_train is empty: nothing is trained")
+    elif found and set(found).isdisjoint(names):
+        logger.warning("policies_to_train=%s: no agent acts by any of these: nothing is trained", names)
     return [name for name in learned if name in names], _always
 
 
@@ -490,10 +498,11 @@ class TableMapping:
     """A mapping that is data: patterns of agents' names -> policy ids; the first that fits counts.
 
     Args:
-        table: such as {"agent_0": "main", "adversary_*": "other"}; patterns as of the shell.
+        table: such as {"agent_0": "main", "adversary_*": "other"}; patterns as of the shell. What is no string, such as
+            a number, is an agent's id.
     """
 
-    def __init__(self, table: Mapping[str, str]):
+    def __init__(self, table: Mapping[AgentID, str]):
         self.table = dict(table)
         self._known: dict[AgentID, str] = {}
 
@@ -506,12 +515,17 @@ class TableMapping:
     def _found(self, agent: AgentID) -> str:
         name = str(agent)
         for pattern, policy_id in self.table.items():
-            if fnmatch.fnmatchcase(name, pattern):
+            if fnmatch.fnmatchcase(name, pattern if isinstance(pattern, str) else _pattern_of(pattern)):
                 return policy_id
         raise ValueError(
-            f"policy_mapping_fn has no pattern for agent {agent!r}, only {', '.join(self.table)}. Add it, or '*' for "
-            "all that are left."
+            f"policy_mapping_fn has no pattern for agent {agent!r}, only {', '.join(map(str, self.table))}. Add it, or "
+            "'*' for all that are left."
         )
+
+
+def _pattern_of(agent: AgentID) -> str:
+    """The pattern that fits the name of this agent alone."""
+    return re.sub(r"([*?\[])", r"[\1]", str(agent))
 
 
 def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: ExaminedAgents) -> PolicyMapping:
@@ -542,8 +556,8 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
                 f"{missing[0]!r} has no policy of its name. Give policy_mapping_fn=lambda agent_id, episode, **kwargs: "
                 '..., or a table such as {"agent_*": "p0"}.'
             )
-        given = {re.sub(r"([*?\[])", r"[\1]", str(agent)): str(agent) for agent in examined.agents}
-    if not isinstance(given, Mapping):
+        given = {_pattern_of(agent): str(agent) for agent in examined.agents}
+    if not isinstance(given, Mapping) or not given:
         raise ValueError(
             f"policy_mapping_fn={given!r:.80} must be a function (agent_id, episode, worker, **kwargs) -> policy id, a "
             'table such as {"agent_*": "p0"}, or the id of one policy for all agents'

@@ -167,7 +167,7 @@ class Varied(MultiAgentEnv):
         self.observation_space = {
             "box": box, "dict": spaces.Dict(far=box, near=box), "discrete": spaces.Discrete(4),
             "masked": spaces.Dict(action_mask=spaces.MultiBinary(2), observations=box),
-            "ignored": spaces.Dict(far=box, near=box),
+            "ignored": spaces.Dict(far=box, near=box), "behind": spaces.Dict(near=box, wind=box),
         }[config["observes"]]  # fmt: skip
         self.action_space = spaces.Discrete(2)
         self.observation_space.seed(0)
@@ -193,7 +193,7 @@ class Varied(MultiAgentEnv):
 
 
 @pytest.mark.parametrize("policies", ["shared", "own"])
-@pytest.mark.parametrize("observes", ["box", "dict", "discrete", "masked", "ignored", "previous"])
+@pytest.mark.parametrize("observes", ["box", "dict", "discrete", "masked", "ignored", "previous", "behind"])
 @pytest.mark.parametrize("ids", [False, True])
 @pytest.mark.parametrize("critic", [False, True, "state"])
 def test_a_loaded_policy_acts_on_an_agents_own_observation(policies, observes, ids, critic, tmp_path):
@@ -208,6 +208,10 @@ def test_a_loaded_policy_acts_on_an_agents_own_observation(policies, observes, i
     if has_memory:
         config.training(model={"use_lstm": True, "lstm_use_prev_action": True, "lstm_cell_size": 4})
     config.multi_agent(policies=policies)
+    if observes == "behind" and critic:
+        with pytest.raises(ValueError, match="observes the key 'wind', which stands behind 'state'"):
+            config.build()
+        return
     with config.build() as algo:
         algo.train()
         path = algo.save(tmp_path / "checkpoint")

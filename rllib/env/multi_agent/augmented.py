@@ -93,7 +93,7 @@ class Augmentation:
         self._one_hot = np.eye(len(self._agents), dtype=np.float32) if agent_ids else None
         self._widths = {agent: spaces.flatdim(space) for agent, space in own.items()}
         for agent, space in own.items():
-            _check_extendable(agent, space, agent_ids)
+            _check_extendable(agent, space, agent_ids, critic)
         self._state_space = state_space
         self.spaces = {agent: self._space(agent) for agent in self._agents}
 
@@ -139,7 +139,7 @@ class Augmentation:
         return ExtendedObservation(parts, observation)
 
 
-def _check_extendable(agent: AgentID, space: Space, agent_ids: bool) -> None:
+def _check_extendable(agent: AgentID, space: Space, agent_ids: bool, critic: str | None) -> None:
     leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     if any(isinstance(leaf, spaces.Box) and len(leaf.shape) > 1 for leaf in leaves):
         raise ValueError(
@@ -151,10 +151,10 @@ def _check_extendable(agent: AgentID, space: Space, agent_ids: bool) -> None:
             f"agent {agent!r} observes the key {AGENT_ID!r}, which agent_id_in_observation would add. Rename it, or "
             "leave agent_id_in_observation out."
         )
-    if isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > ENV_STATE]):
+    if critic and isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > ENV_STATE]):
         raise ValueError(
             f"agent {agent!r} observes the key {late[0]!r}, which stands behind {ENV_STATE!r}; what the critic alone "
-            "reads has to be the last part. Rename it."
+            "reads has to be the last part. Rename it, or leave centralized_critic out."
         )
 
 

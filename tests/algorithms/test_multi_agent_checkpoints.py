@@ -138,6 +138,20 @@ def test_some_policies_of_a_checkpoint_are_taken(tmp_path):
         algo.restore(path)
 
 
+def test_what_is_counted_by_policy_is_of_the_policies_of_the_run(tmp_path):
+    """Those that are not taken from a checkpoint count as removed; one that gets their id begins at 0."""
+    path, _, _ = saved(tmp_path / "checkpoint", **TWO)
+    with Algorithm.from_checkpoint(path, policy_ids=["p0"], policy_mapping_fn="p0") as algo:
+        before = algo.metrics.removed["num_steps_sampled"]
+        result = algo.train()
+        counted = result["policy_steps_sampled"]
+        assert counted.keys() == {"p0"} and before > 0
+        assert counted["p0"] + before == result["num_agent_steps_sampled"]
+        algo.add_policy("p1", policy_mapping_fn={"0": "p0", "*": "p1"})
+        result = algo.train()
+        assert result["policy_steps_sampled"]["p1"] == result["policy_steps_sampled_this_iter"]["p1"] > 0
+
+
 def test_some_policies_are_taken_as_they_were(tmp_path):
     """With the settings of those that were added, and frozen where they were; hand-written ones as well."""
     with build(**TWO) as algo:

@@ -366,6 +366,10 @@ class Saving:
         ):
             self._refill_recorded()
         self.metrics.set_state(algorithm["metrics"])
+        # Policies of the checkpoint that this run is without.
+        known = self.policies if self.agents is None else self.agents.settings.spaces
+        for policy_id in self.metrics.policies.keys() - known.keys():
+            self.metrics.forget(policy_id)
         for policy_id, trainee in self.trainees.items():
             place = f"policies/{policy_id}/"
             trainee.set_numbers(_of_policy(policy_id, algorithm["state"]))

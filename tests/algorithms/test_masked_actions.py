@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode
 
 from rllib import (
@@ -396,6 +396,35 @@ class TestBadMasks:
 
         with pytest.raises(ValueError, match=r"'action_mask' is MultiBinary\(3\).*the actions have 4 choices"):
             build(PPOConfig(), Short)
+
+    @pytest.mark.parametrize(
+        "inside",
+        [lambda seen: Dict(inner=seen), lambda seen: Tuple([Discrete(2), seen]), lambda seen: Tuple([seen] * 2)],
+    )
+    @pytest.mark.parametrize("config", [PPOConfig, DQNConfig])
+    def test_inside_of_a_part(self, inside, config):
+        """Networks would read such a mask as features, and take illegal actions."""
+        probe = MaskedProbe()
+        spaces = inside(probe.observation_space), probe.action_space
+
+        class Nested(gymnasium.Env):
+            observation_space, action_space = spaces
+
+            def reset(self, *, seed=None, options=None):
+                return self.observation_space.sample(), {}
+
+            def step(self, action):
+                return self.observation_space.sample(), 1.0, True, False, {}
+
+        with pytest.raises(ValueError, match=r"\['action_mask'\], but a mask of legal actions is read"):
+            build(config(), Nested)
+        build(config(), Nested, action_mask_key=None).stop()
+
+    def test_of_the_members_of_a_group(self):
+        """QMIX masks them; of other algorithms a group's action is one action."""
+        grouped = PPOConfig().environment(lambda _: MaskedAgents({}).with_agent_groups({"both": ["first", "second"]}))
+        with pytest.raises(ValueError, match=r"observation\[0\]\['action_mask'\], but a mask"):
+            grouped.rollouts(num_rollout_workers=0).build()
 
     def test_no_mask_in_the_info(self):
         with pytest.raises(

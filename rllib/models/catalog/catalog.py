@@ -28,7 +28,7 @@ from rllib.models.observations.encoders import (
 )
 from rllib.models.observations.filters import CLIP
 from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, is_under, unsupported
-from rllib.models.observations.masks import masked_columns
+from rllib.models.observations.masks import masked_columns, refuse_nested
 from rllib.models.observations.torso import (
     AUTOMATIC_FILTERS,
     NATURE_FILTERS,
@@ -96,6 +96,7 @@ def policy_spec(
     if settings.custom_model is not None:
         return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = _distribution(action_space, settings, model)
+    refuse_nested(observation_space, action_mask_key, distribution)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     read = observation_space
     if mask is not None:

@@ -71,6 +71,27 @@ def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice 
     return slice(leaves[0].start, leaves[-1].stop)
 
 
+def refuse_nested(space: spaces.Space, key: str | None, distribution) -> None:
+    """Refuses a mask inside of a part of the observations, where no network looks for it.
+
+    Args:
+        space, key, distribution: as for `masked_columns`.
+
+    Raises:
+        Unfit: if there is one, and actions that could be masked.
+    """
+    if key is None or has_key(space, key) or not getattr(distribution, "choices", ()):
+        return
+    if nested := next((leaf for leaf in flat_leaves(space) if f"[{key!r}]" in leaf.path), None):
+        raise Unfit(
+            f"the observations have {key!r} at observation{nested.path}, but a mask of legal actions is read at the "
+            f"top of a Dict alone, observation[{key!r}]: illegal actions would be taken.",
+            "Move it there, with a number for each choice of the whole action. Or use .environment(action_mask_key="
+            f"None), and the policy reads {key!r} as it reads other numbers.",
+            {"action_mask_key": None},
+        )
+
+
 def has_key(space: spaces.Space, key: str | None) -> bool:
     """Whether observations of the space have a part of this name."""
     return isinstance(space, spaces.Dict) and key in space.spaces

@@ -222,6 +222,7 @@ class StubAlgorithm:
         self.config = SimpleNamespace(policies={"main": SimpleNamespace(config={"lr": 0.1}), "random": None})
         self.workers = SimpleNamespace(foreach_worker=lambda function: [function(SimpleNamespace(env=ConnectFour()))])
         self.own_settings = {}
+        self.agents = SimpleNamespace(specs=self.policies)
         self.callbacks = make_callbacks(league)
         self.callbacks.on_algorithm_init(algorithm=self)
 
@@ -291,6 +292,19 @@ class TestLeague:
         elo = results[-1]["elo"]
         assert elo["main"] > elo["main_v3"] - 1e-9
         assert elo["random"] < elo["main_v1"] < elo["main_v2"] < elo["main_v3"]
+
+    @pytest.mark.parametrize("opponents", [["random", "main_v2"], ["random"]])
+    def test_a_name_that_is_taken_is_left_out(self, opponents):
+        """A copy of an earlier run may be an opponent, or a policy outside of the league."""
+        levels = {"main": 0, "random": -1, "main_v2": -2}
+        algo = stub(levels.items(), opponents=opponents, snapshot_when=Every(iterations=1))
+        algo.run(3)
+        assert algo.callbacks.opponents == [*opponents, "main_v1", "main_v3", "main_v4"]
+        assert algo.policies["main_v2"] == -2
+        again = stub(algo.policies.items(), opponents=opponents, snapshot_when=Every(iterations=1))
+        again.callbacks.set_state(json.loads(json.dumps(algo.callbacks.get_state())))
+        again.run(4)
+        assert again.callbacks.opponents == [*algo.callbacks.opponents, "main_v5"]
 
     def test_too_few_games_are_no_reason(self):
         assert sizes(stub(games=2).run(3)) == [1, 1, 2]  # 4, 8 and 12 of the 10 games

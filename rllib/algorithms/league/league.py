@@ -16,9 +16,9 @@ After each iteration the league counts the games that were played in it. When it
 policy, which stays as it is, to the opponents, and changes the mapping.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, Literal
 
 from rllib.algorithms.league.matchmaking import Matchmaking, Pairing, make_matchmaking
@@ -33,10 +33,10 @@ from rllib.storage.by_arguments import ByArguments
 class League(DefaultCallbacks, ByArguments):
     """Callbacks that let one policy learn against given opponents and frozen copies of itself.
 
-    Copies are named main_v1, main_v2, ... A result has `custom_metrics/league`: `size`, the number of opponents;
-    `win_rate_vs_latest`, the mean score in the newest games against the newest one, NaN before the first; and
-    `elo/<policy>`. A draw counts half a win. In an episode of several agents of a policy, the mean of their returns
-    counts.
+    Copies are named main_v1, main_v2, ..., without the names that are taken. A result has `custom_metrics/league`:
+    `size`, the number of opponents; `win_rate_vs_latest`, the mean score in the newest games against the newest one,
+    NaN before the first; and `elo/<policy>`. A draw counts half a win. In an episode of several agents of a policy,
+    the mean of their returns counts.
 
     Args:
         main: id of the policy that learns.
@@ -85,7 +85,7 @@ class League(DefaultCallbacks, ByArguments):
         self.payoff = PayoffTable()
         self.ratings = EloRatings([main, *self._given]) if rating else None
         self._copies: list[str] = []
-        self._num_copies_made = 0
+        self._newest_number = 0  # in the names of the copies
         self._algorithm: Any = None
         self._mapping_in_use: Pairing | None = None
 
@@ -182,7 +182,7 @@ class League(DefaultCallbacks, ByArguments):
     def _add_games(self, episodes: Iterable[Episode]) -> None:
         main, opponents = self._main, self.opponents
         members = {main, *opponents}
-        for game in chain.from_iterable(map(games_of, episodes)):
+        for game in itertools.chain.from_iterable(map(games_of, episodes)):
             players = {game.policy, game.opponent}
             if not players <= members:
                 continue  # of a copy that has left, or a policy outside of the league
@@ -195,7 +195,9 @@ class League(DefaultCallbacks, ByArguments):
 
     def _add_copy(self) -> None:
         algorithm, main = self._algorithm, self._main
-        name = f"{main}_v{self._num_copies_made + 1}"
+        # A policy of the user's may have such a name: a copy of an earlier run.
+        names = ((number, f"{main}_v{number}") for number in itertools.count(self._newest_number + 1))
+        number, name = next(each for each in names if each[1] not in algorithm.agents.specs)
         left = self._chosen_to_leave() if len(self._copies) == self._max_size else None
         copies = [each for each in self._copies if each != left] + [name]
         mapping = self._pairing([*self._given, *copies])
@@ -206,7 +208,7 @@ class League(DefaultCallbacks, ByArguments):
             policy_mapping_fn=mapping,
             policies_to_train=self._trained,
         )
-        self._copies, self._num_copies_made, self._mapping_in_use = copies, self._num_copies_made + 1, mapping
+        self._copies, self._newest_number, self._mapping_in_use = copies, number, mapping
         if self.ratings is not None:
             self.ratings.add(name, self.ratings[main])
         if left is not None:
@@ -235,7 +237,7 @@ class League(DefaultCallbacks, ByArguments):
         """The copies, results, ratings and the condition's state, JSON-able; the policies have files of their own."""
         return {
             "copies": list(self._copies),
-            "num_copies_made": self._num_copies_made,
+            "num_copies_made": self._newest_number,
             "payoff": self.payoff.get_state(),
             "ratings": None if self.ratings is None else self.ratings.get_state(),
             "condition": self._condition.get_state(),
@@ -243,7 +245,7 @@ class League(DefaultCallbacks, ByArguments):
 
     def set_state(self, state: dict) -> None:
         """Restores the state that `get_state` returned; the algorithm has to have the copies' policies again."""
-        self._copies, self._num_copies_made = list(state["copies"]), state["num_copies_made"]
+        self._copies, self._newest_number = list(state["copies"]), state["num_copies_made"]
         self.payoff.set_state(state["payoff"])
         if self.ratings is not None:
             # Ratings of a checkpoint without any, or without a player that is new in the config, begin anew.

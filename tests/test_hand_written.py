@@ -88,8 +88,12 @@ class _Counting(HandWrittenPolicy):
         return counts[:, 0].astype(int).tolist(), [counts + 1], {}
 
 
+def _as_they_are(observations, action_masks):
+    return observations
+
+
 def test_players_keep_the_state_of_each_agent():
-    player = AgentPlayer(None, lambda agent, episode, worker: "counts", {"counts": _Counting})
+    player = AgentPlayer(None, lambda agent, episode, worker: "counts", {"counts": _Counting}, with_masks=_as_they_are)
     assert [player.act({"a": 0}), player.act({"a": 0, "b": 0}), player.act({"a": 0})] == [
         {"a": 0}, {"a": 1, "b": 0}, {"a": 2}
     ]  # fmt: skip
@@ -104,7 +108,7 @@ def test_the_mapping_of_a_player_may_draw():
         draws.append(episode.rng.random())
         return "counts"
 
-    player = AgentPlayer(None, mapping, {"counts": _Counting})
+    player = AgentPlayer(None, mapping, {"counts": _Counting}, with_masks=_as_they_are)
     for _ in range(2):
         player.act({"a": 0, "b": 0})
         player.reset()

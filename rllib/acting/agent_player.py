@@ -1,6 +1,6 @@
 """Policies of several agents that act in one episode, for deployment: a player that takes and gives dicts by agent."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +51,7 @@ class AgentPlayer:
         policy_of: function (agent, episode, worker) -> policy id.
         hand_written: policy id -> factory of the object that acts in place of a network.
         explore: sample the actions.
+        with_masks: ActingSettings.with_masks.
         policies: agent -> policy id, in place of the mapping's answer; agents that are left out keep it.
     """
 
@@ -61,8 +62,10 @@ class AgentPlayer:
         hand_written: Mapping[str, Callable[[], Any]],
         *,
         explore: bool = False,
+        with_masks: Callable[..., Sequence],
         policies: Mapping[AgentID, str] | None = None,
     ):
+        self._with_masks = with_masks
         self._algo, self._policy_of, self._explore = algo, policy_of, explore
         self._hand_written = {policy_id: make() for policy_id, make in hand_written.items()}
         self._given = dict(policies or {})
@@ -84,7 +87,7 @@ class AgentPlayer:
         if player is None:
             policy_id = self._given.get(agent) or self._policy_of(agent, self._episode, None)
             if policy_id in self._hand_written:
-                player = _HandWrittenPlayer(policy_id, self._hand_written[policy_id])
+                player = _HandWrittenPlayer(policy_id, self._hand_written[policy_id], self._with_masks)
             else:
                 player = Player(self._algo, explore=self._explore, policy_id=policy_id, agent_id=agent)
             self._players[agent] = player
@@ -117,13 +120,14 @@ class AgentPlayer:
 class _HandWrittenPlayer:
     """A policy that is written by hand, with the state of one agent in one episode."""
 
-    def __init__(self, policy_id: str, chooser: Any):
-        self.policy_id, self._chooser = policy_id, chooser
+    def __init__(self, policy_id: str, chooser: Any, with_masks: Callable[..., Sequence]):
+        self.policy_id, self._chooser, self._with_masks = policy_id, chooser, with_masks
         self._states: list | None = None
 
     def act(self, observation: Any, reward: float | None = None, action_mask: Any = None) -> Any:
-        """The action for the environment's newest observation; such a policy reads nothing else."""
-        (action, *_), self._states = choose(self._chooser, [observation], self._states)
+        """The action for the environment's newest observation; such a policy reads nothing else but the mask."""
+        (seen,) = self._with_masks([observation], None if action_mask is None else [action_mask])
+        (action, *_), self._states = choose(self._chooser, [seen], self._states)
         return action
 
 
@@ -148,12 +152,15 @@ class SeatedPlayers:
         return self._player_of(agent).policy_for(agent)
 
     def act(
-        self, observations: Mapping[AgentID, Any], rewards: Mapping[AgentID, float] | None = None
+        self,
+        observations: Mapping[AgentID, Any],
+        rewards: Mapping[AgentID, float] | None = None,
+        action_masks: Mapping[AgentID, Any] | None = None,
     ) -> dict[AgentID, Any]:
         """Actions of the agents that have an observation; arguments and errors as for AgentPlayer."""
         actions = {}
         for agent, observation in observations.items():
-            actions.update(self._player_of(agent).act({agent: observation}, rewards))
+            actions.update(self._player_of(agent).act({agent: observation}, rewards, action_masks))
         return actions
 
     def _player_of(self, agent: AgentID) -> Any:

@@ -1,5 +1,6 @@
 """Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
+import itertools
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -79,6 +80,17 @@ class ActingSettings:
         """The adapter of a class, if there is one."""
         return next((adapter for adapter in self.adapters if isinstance(adapter, kind)), None)
 
+    def with_masks(self, observations: Sequence, action_masks: Sequence | None) -> Sequence:
+        """Observations as policies that are written by hand get them in training: with masks that stand beside them.
+
+        Raises:
+            NoActionError: if a mask is missing.
+        """
+        adapter = self.adapter(ActionMask)
+        if adapter is None:
+            return observations
+        return [adapter.joined(*each) for each in zip(observations, action_masks or itertools.repeat(None))]
+
 
 @under_plain_names
 class Acting:
@@ -86,6 +98,7 @@ class Acting:
 
     policies: dict[str, Policy]
     _inferences: Mapping[str, "Inference"]
+    _acting_settings: "ActingSettings"
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -274,7 +287,7 @@ class Acting:
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
         if (chooser := self._hand_written(policy_id)) is not None:
-            actions, states = choose(chooser, observations, state)
+            actions, states = choose(chooser, self._acting_settings.with_masks(observations, action_masks), state)
         else:
             inputs = action_masks, prev_action, prev_reward, agent_ids
             actions, states = self._of_network(policy_id, observations, state, explore, fetches, *inputs)

@@ -32,19 +32,26 @@ class Human:
         """Name of a person in tables."""
         return NAME
 
-    def act(self, observations: Mapping[Any, Any], rewards: Mapping[Any, float] | None = None) -> dict[Any, Any]:
+    def act(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, float] | None = None,
+        action_masks: Mapping[Any, Any] | None = None,
+    ) -> dict[Any, Any]:
         """The actions that are typed for these agents.
 
         Raises:
             Mistake: if the input ends, or actions of this kind cannot be typed.
         """
-        return {agent: self._asked(agent, observation) for agent, observation in observations.items()}
+        masks = action_masks or {}
+        return {agent: self._asked(agent, observation, masks.get(agent)) for agent, observation in observations.items()}
 
-    def _asked(self, agent: Any, observation: Any) -> Any:
+    def _asked(self, agent: Any, observation: Any, mask: Any) -> Any:
         if self._shows:
             click.echo(f"{agent} observes {observation}")
         space = self._space_of(agent)
-        mask = observation.get(self._mask_key) if isinstance(observation, Mapping) else None
+        if mask is None and isinstance(observation, Mapping):
+            mask = observation.get(self._mask_key)
         choices = _described(agent, space, mask)
         while True:
             click.echo(f"{agent}, {choices}: ", nl=False)

@@ -84,7 +84,7 @@ class LoadedPolicy(Acting):
         self.metadata: dict[str, Any] = dict(description["trained"])
         self.policy_version: int = self.metadata["num_updates"]
         self.action_space = description["action_space"]
-        settings = ActingSettings.from_json(description)
+        settings = self._acting_settings = ActingSettings.from_json(description)
         self._exploration: dict[str, float] = description["exploration"]
         self._inference = Inference(
             description["observation_space"], self.action_space, settings, np.random.default_rng(), policy.distribution

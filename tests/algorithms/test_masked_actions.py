@@ -24,6 +24,7 @@ from rllib import (
     PQNConfig,
     SACConfig,
 )
+from rllib.algorithms.base.videos import key_in_infos, undrawn_environment
 from rllib.config.conflicts import SettingsError
 from rllib.core import (
     FlattenObservations,
@@ -32,6 +33,8 @@ from rllib.core import (
     SingleAgentObservationPreprocessor,
 )
 from rllib.env import MultiAgentEnv
+from rllib.env.multi_agent.played_episodes import PlayedEpisodes
+from rllib.policies import PolicySpec, RandomPolicy
 from tests.envs import MaskedProbe, in_vector
 
 MODEL = {"fcnet_hiddens": [16]}
@@ -455,17 +458,49 @@ class MaskedAgents(MultiAgentEnv):
     possible_agents: ClassVar[list[str]] = ["first", "second"]
 
     def __init__(self, config=None):
-        self.probes = {agent: MaskedProbe() for agent in self.possible_agents}
+        self.probes = {agent: MaskedProbe(config) for agent in self.possible_agents}
         self.observation_spaces = {agent: probe.observation_space for agent, probe in self.probes.items()}
         self.action_spaces = {agent: probe.action_space for agent, probe in self.probes.items()}
 
     def reset(self, *, seed=None, options=None):
-        return {agent: probe.reset(seed=seed)[0] for agent, probe in self.probes.items()}, {}
+        first = {agent: probe.reset(seed=seed) for agent, probe in self.probes.items()}
+        return {agent: seen for agent, (seen, _) in first.items()}, {agent: info for agent, (_, info) in first.items()}
 
     def step(self, actions):
         taken = {agent: self.probes[agent].step(action) for agent, action in actions.items()}
         observations, rewards, ended, cut, infos = ({a: each[i] for a, each in taken.items()} for i in range(5))
         return observations, rewards, {**ended, "__all__": all(ended.values())}, {**cut, "__all__": False}, infos
+
+
+@pytest.mark.parametrize("source", ["observation", "info"])
+@pytest.mark.parametrize("second", [None, RandomPolicy], ids=["networks", "by hand"])
+@pytest.mark.parametrize("more", [{}, {"agent_id_in_observation": True}], ids=["", "ids"])
+def test_agents_are_played_by_legal_actions(source, second, more):
+    """By a player, in episodes of the library's and of one's own, and by compute_actions; others raise."""
+    config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
+    config.multi_agent(policies={"first": None, "second": PolicySpec(second)}, **more)
+    with build(config, MaskedAgents, {"mask": source}, action_mask_from=source) as algo:
+        algo.train()
+        env = undrawn_environment(algo.config)
+        played = PlayedEpisodes(env, mask_key=key_in_infos(algo.config))
+        for _ in range(20):
+            played.play(algo.make_player(explore=True))
+        player = algo.make_player(explore=True)
+        for act in (lambda seen, masks: player.act(seen, action_masks=masks), by_agent(algo)):
+            for _ in range(20):
+                (observations, infos), over = env.reset(), False
+                while not over:
+                    masks = {agent: info["action_mask"] for agent, info in infos.items()} if source == "info" else None
+                    observations, _, ends, _, infos = env.step(act(observations, masks))
+                    over = ends["__all__"]
+                player.reset()
+        if source == "info":
+            with pytest.raises(ValueError, match="trained with masks beside"):
+                algo.compute_actions({"second": observations["second"]})
+
+
+def by_agent(algo):
+    return lambda observations, masks: algo.compute_actions(observations, action_masks=masks)
 
 
 class WithoutMask(MultiAgentObservationPreprocessor):

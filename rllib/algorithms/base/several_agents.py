@@ -236,6 +236,7 @@ class SeveralAgents(Acting):
             agents.mapping,
             agents.settings.hand_written,
             explore=explore,
+            with_masks=self._acting_settings.with_masks,
             policies=policies,
         )
 

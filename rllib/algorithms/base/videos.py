@@ -70,6 +70,11 @@ def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable
     return total, length
 
 
+def key_in_infos(config: AlgorithmConfig) -> str | None:
+    """Key of the mask of legal actions in infos; None where masks are elsewhere, or there are none."""
+    return config.action_mask_key if config.action_mask_from == "info" else None
+
+
 class EvaluationVideos:
     """Plays episodes after an evaluation and writes them as an animated picture, by this process.
 
@@ -92,7 +97,7 @@ class EvaluationVideos:
         if is_multi_agent(self._env):
             from rllib.env.multi_agent.played_episodes import PlayedEpisodes
 
-            self._agents = PlayedEpisodes(self._env)
+            self._agents = PlayedEpisodes(self._env, mask_key=key_in_infos(config))
 
     def record(self, algorithm) -> str:
         """Writes videos/iteration_000012.gif in the algorithm's directory; returns that name, for the results."""

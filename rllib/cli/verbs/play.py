@@ -9,7 +9,14 @@ import click
 import gymnasium
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode, render_modes, undrawn_environment
+from rllib.algorithms.base.videos import (
+    drawn_environment,
+    fps_of,
+    key_in_infos,
+    play_episode,
+    render_modes,
+    undrawn_environment,
+)
 from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.human import Human
@@ -154,7 +161,7 @@ class _Agents:
         from rllib.env.multi_agent.played_episodes import PlayedEpisodes
 
         self._algorithm, self._is_unseen, self._stack = algorithm, is_unseen, stack
-        self._episodes = PlayedEpisodes(env, seed)
+        self._episodes = PlayedEpisodes(env, seed, key_in_infos(algorithm.config))
 
     def play(self, seating: Seating, episodes: int, draw: Callable[[], None], **how) -> None:
         human = Human(self._episodes.action_space, self._algorithm.config.action_mask_key, self._is_unseen)

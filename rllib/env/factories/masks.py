@@ -88,13 +88,22 @@ class ActionMask(Adapter):
         return info[self.mask_key]
 
     def row(self, observation, inputs: StepInputs):
-        if inputs.action_mask is None:
+        return self.joined(observation, inputs.action_mask)
+
+    def joined(self, observation, action_mask) -> dict:
+        """The new observation, of one and its mask; one that has its mask already stays as it is.
+
+        Raises:
+            NoActionError: if there is no mask.
+        """
+        observation, action_mask = self.taken_apart(observation, action_mask)
+        if action_mask is None:
             raise NoActionError(
                 "no action can be computed: this policy was trained with masks beside its observations, and needs "
                 "action_mask with each.",
                 f"Give action_mask=info[{self.mask_key!r}], or what env.{METHOD}() returns.",
             )
-        return self.added_to(observation, np.asarray(inputs.action_mask))
+        return self.added_to(observation, np.asarray(action_mask))
 
     def to_json(self) -> dict[str, str]:
         return asdict(self)

@@ -18,7 +18,12 @@ class PlaysAgents(Protocol):
 
     def policy_for(self, agent: AgentID) -> str: ...
 
-    def act(self, observations: Mapping[AgentID, Any], rewards: Mapping[AgentID, float]) -> dict[AgentID, Any]: ...
+    def act(
+        self,
+        observations: Mapping[AgentID, Any],
+        rewards: Mapping[AgentID, float],
+        action_masks: Mapping[AgentID, Any] | None,
+    ) -> dict[AgentID, Any]: ...
 
 
 class PlayedEpisodes:
@@ -27,9 +32,11 @@ class PlayedEpisodes:
     Args:
         env: an environment with several agents; the owner closes it.
         seed: of its first reset.
+        mask_key: of the mask of legal actions in each agent's info; None: there are none.
     """
 
-    def __init__(self, env: Any, seed: int = 0):
+    def __init__(self, env: Any, seed: int = 0, mask_key: str | None = None):
+        self._mask_key = mask_key
         self._stream = MultiAgentStream([env], [seed], worker="play")
 
     @property
@@ -59,7 +66,7 @@ class PlayedEpisodes:
             ValueError: if a result of the environment breaks a rule; the environment's own exception, with a note.
         """
         player.reset()
-        observations, _ = self._stream.reset(0)
+        observations, infos = self._stream.reset(0)
         draw()
         returns: defaultdict[AgentID, float] = defaultdict(float)
         since_acted: defaultdict[AgentID, float] = defaultdict(float)
@@ -69,14 +76,15 @@ class PlayedEpisodes:
         while not is_over:
             acting = {agent: seen for agent, seen in observations.items() if agent not in ended}
             actions_of.update(acting.keys())
-            actions = player.act(acting, {agent: since_acted.pop(agent, 0.0) for agent in acting})
+            masks = None if self._mask_key is None else {agent: infos[agent][self._mask_key] for agent in acting}
+            actions = player.act(acting, {agent: since_acted.pop(agent, 0.0) for agent in acting}, masks)
             step = self._stream.step(0, actions)
             for agent, reward in step.rewards.items():
                 returns[agent] += float(reward or 0.0)
                 since_acted[agent] += float(reward or 0.0)
             for flags in (step.terminateds, step.truncateds):
                 ended.update(agent for agent, flag in flags.items() if flag)
-            observations, is_over, length = step.observations, step.is_over, length + 1
+            observations, infos, is_over, length = step.observations, step.infos, step.is_over, length + 1
             draw()
         keys = {agent: (agent, player.policy_for(agent)) for agent in actions_of}
         return Episode(

@@ -217,7 +217,7 @@ def same_loss(loss, minibatch, outputs, model):
     "base, own, message",
     [
         (PPOConfig, {"torch_autocast": "bfloat16"}, "torch_autocast='bfloat16' does not reach"),
-        (PPOConfig, {"learner": "numpy", "custom_loss": same_loss}, "learner='numpy' trains"),
+        (PPOConfig, {"learner": "numpy", "custom_loss": same_loss}, "learner='numpy' computes gradients"),
         (DQNConfig, {"torch_autocast": "bfloat16", "adam_epsilon": 0.1}, "torch_autocast='bfloat16' does not reach"),
         (DQNConfig, {"replay_buffer_config": {"frame_stack_axis": 0}}, "frame_stack_axis=0"),
     ],

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections import Counter
 
 import gymnasium
@@ -522,6 +523,72 @@ def test_a_silent_loop_is_named():
     silent = pytest.raises(SampleTimeoutError, match=r"nobody has asked the .* for an action for 0.2 s")
     with config.rollouts(sample_timeout_s=0.2).build() as algorithm, silent:
         algorithm.train()
+
+
+def only_untrained(loop):
+    episode = loop.start_episode(training_enabled=False)
+    for _ in range(5):
+        loop.get_action(episode, loop.seen)
+        time.sleep(0.005)
+    loop.end_episode(episode, loop.seen)
+
+
+def only_endless_untrained(loop):
+    episode = loop.start_episode(training_enabled=False)
+    while True:
+        loop.get_action(episode, loop.seen)
+        time.sleep(0.005)
+
+
+def only_logged(loop):
+    episode = loop.start_episode()
+    for _ in range(5):
+        loop.log_action(episode, loop.seen, loop.acted)
+        time.sleep(0.005)
+    loop.end_episode(episode, loop.seen)
+
+
+def untrained_beside_one_that_stops(loop):
+    episode = loop.start_episode()
+    for _ in range(3):
+        loop.get_action(episode, loop.seen)
+    only_endless_untrained(loop)
+
+
+class Plays:
+    """Plays as the config says, again and again."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.play = config["play"]
+
+    def run(self):
+        try:
+            while True:
+                self.play(self)
+        except (EpisodeLost, RunEnded):
+            threading.Event().wait()
+
+
+class Lone(Plays, ExternalEnv):
+    seen, acted = np.zeros(2, np.float32), 1
+
+
+class Two(Plays, ExternalMultiAgentEnv):
+    seen, acted = dict.fromkeys("ab", Lone.seen), {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("play", [only_untrained, only_endless_untrained, only_logged, untrained_beside_one_that_stops])
+@pytest.mark.parametrize("env", [Lone, Two])
+def test_steps_that_are_not_learned_from_do_not_keep_a_run_waiting(env, play, mode):
+    config = small(PPOConfig(), 40).environment(env, env_config={"play": play})
+    config.rollouts(num_rollout_workers=0, batch_mode=mode, rollout_fragment_length=40, sample_timeout_s=0.5)
+    if env is Two:
+        config.multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: "p")
+    silent = pytest.raises(SampleTimeoutError, match="has got steps that are not learned from alone")
+    with config.build() as algorithm, silent:
+        algorithm.sample(40)
 
 
 def test_a_restored_run_goes_on_with_new_episodes(tmp_path):

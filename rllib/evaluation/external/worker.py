@@ -164,12 +164,10 @@ class ExternalWorker(MultiAgentWorker):
 
     def _step_through(self, report: SampleReport) -> None:
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
+        self._num_rows, self._row_at = 0, time.monotonic()
         self._take_turns(report)
-        limit = time.monotonic() + self.settings.sample_timeout_s
-        while not self._num_closed:  # it has ended for want of environments, or nothing is learned from
-            if any(each.is_carried for each in self._episodes):  # rows come when these episodes end
-                limit = time.monotonic() + self.settings.sample_timeout_s
-            if time.monotonic() > limit:
+        while not self._num_closed:  # it has ended for want of environments or rows, or episodes are carried
+            if self._lacks_rows():
                 raise SampleTimeoutError(
                     f"for {self.settings.sample_timeout_s:g} s {self.kind} {self.worker_index} has got steps that are "
                     "not learned from alone: of episodes with training_enabled=False, with actions of others, or of "
@@ -255,6 +253,8 @@ class ExternalWorker(MultiAgentWorker):
             is_full: whether it needs no more memory, though it has fewer, since few slots have acted in each pass.
         """
         is_complete, is_enough = self.settings.complete_episodes, self._num_sampled >= wanted
+        if self._num_closed != self._num_rows:
+            self._num_rows, self._row_at = self._num_closed, time.monotonic()
         self._is_closing = is_complete and is_enough
         may_begin = not self._is_closing or self._lets_in()
         if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more environments
@@ -263,7 +263,12 @@ class ExternalWorker(MultiAgentWorker):
             self._lets_begin = may_begin
             return not self._awaited or self._is_silent()
         self._lets_begin = bool(self._waiting and self._free)  # one was freed in the pass in which they had to wait
-        return is_enough or (is_full and not is_complete)
+        return is_enough or (is_full and not is_complete) or self._lacks_rows()
+
+    def _lacks_rows(self) -> bool:
+        """Whether nothing that is learned from has come for too long, though loops have asked for actions."""
+        now, limit_s = time.monotonic(), self.settings.sample_timeout_s
+        return now - self._row_at >= limit_s > now - self._answered_at
 
     @property
     def _num_sampled(self) -> int:

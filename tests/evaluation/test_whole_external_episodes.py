@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -170,6 +171,51 @@ def test_clients_with_many_episodes(monkeypatch, play, count, groups, inference)
         batches = [algorithm.sample(10) for _ in range(10)]
         check(batches, algorithm.metrics.episodes_total)
     for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+# ------------------------------------------------------------------ beside episodes that are not learned from
+
+
+def watches(loop):
+    """Plays an episode that is not learned from and does not end."""
+    with contextlib.suppress(*ENDS):
+        episode = loop.start_episode(training_enabled=False)
+        while True:
+            loop.get_action(episode, seen(-1, 0))
+            time.sleep(0.001)
+
+
+class Watched(Loops):
+    """The same, beside an episode that is not learned from and does not end."""
+
+    def run(self):
+        threading.Thread(target=watches, args=(self,), daemon=True).start()
+        super().run()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("play", [in_turn, pooled])
+def test_whole_episodes_of_loops_do_not_wait_for_one_that_is_not_learned_from(play, count):
+    config = whole(PPOConfig()).environment(Watched, env_config={"play": play, "count": count})
+    with config.build() as algorithm:
+        batches = [algorithm.sample(10) for _ in range(12)]
+        check(batches, algorithm.metrics.episodes_total)
+
+
+@pytest.mark.parametrize("inference", ["remote", "local"])
+@pytest.mark.parametrize("play, count, groups", [(in_turn, 1, [1]), (in_turn, 3, [1, 1]), (together, 3, [1])])
+def test_whole_episodes_of_clients_do_not_wait_for_one_that_is_not_learned_from(play, count, groups, inference):
+    with served(PPOConfig()).build() as algorithm:
+        algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+        client = PolicyClient(environment(algorithm).url, inference_mode=inference, fragment_length=3)
+        watching = threading.Thread(target=watches, args=(client,), daemon=True)
+        watching.start()
+        threads = begin(algorithm, play, count, groups)
+        batches = [algorithm.sample(10) for _ in range(10)]
+        check(batches, algorithm.metrics.episodes_total)
+    for thread in (*threads, watching):
         thread.join(20)
         assert not thread.is_alive()
 

@@ -117,7 +117,8 @@ class ExternalWorker(MultiAgentWorker):
         # Environments of the running episodes, by their ids, and those that are free.
         self._env_of: dict[str, int] = {}
         self._free = list(reversed(range(len(self._episodes))))
-        # Environments whose episodes end before a fragment of whole episodes: all that began before it had enough rows.
+        # Environments whose episodes end before a fragment of whole episodes: all that are learned from and began before
+        # it had enough rows.
         self._awaited: set[int] = set()
         self._is_closing = False  # whether it has enough rows
         # First turns of episodes that have to wait: for an environment, or while the fragment is closing.
@@ -243,7 +244,11 @@ class ExternalWorker(MultiAgentWorker):
         for each in self._episodes:
             each.begin_fragment()
         self._answered_at = self._let_in_at = time.monotonic()
-        self._awaited, self._is_closing, self._lets_begin = set(self._env_of.values()), False, False
+        self._awaited, self._is_closing, self._lets_begin = self._trained(), False, False
+
+    def _trained(self) -> set[int]:
+        """Environments of the running episodes that are learned from."""
+        return {index for index in self._env_of.values() if self._episodes[index].trains}
 
     def _is_over(self, wanted: int, is_full: bool) -> bool:
         """Whether the fragment ends now; else notes whether it is closing, and whether waiting episodes begin.
@@ -297,7 +302,7 @@ class ExternalWorker(MultiAgentWorker):
     def _is_silent(self) -> bool:
         """Whether the loops of all episodes that the fragment waits for have been silent for too long."""
         limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
-        are_others_there = self._waiting or len(self._awaited) < len(self._env_of)
+        are_others_there = self._waiting or self._awaited < self._trained()
         if patience_s is not None and are_others_there:
             limit_s = min(patience_s, limit_s)
         return time.monotonic() - self._answered_at >= limit_s
@@ -547,7 +552,7 @@ class ExternalWorker(MultiAgentWorker):
         elif turn.claim():
             index = self._free.pop()
             self._env_of[turn.episode_id] = index
-            if not self._is_closing:
+            if turn.trains and not self._is_closing:
                 self._awaited.add(index)
             self.stream.begin(index, turn)
             self._episodes[index].begin(turn.trains, turn.step.rewards)

@@ -5,6 +5,7 @@ import socket
 
 # Connections that may wait to be accepted.
 BACKLOG = 4096
+LARGEST_PORT = 65_535
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -29,7 +30,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     name = host[1:-1] if is_bracketed else host
-    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65536
+    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= LARGEST_PORT
     if not name or not is_port or (":" in name) != is_bracketed:
         raise ValueError(f'an address is "HOST:PORT", "127.0.0.1:9900" or "[::1]:9900", but got {address!r:.80}')
     return name, int(port)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import urllib.parse
+from functools import partial
 from types import SimpleNamespace
 
 import gymnasium
@@ -29,6 +30,8 @@ from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import exchange, policy_server
 from rllib.env.external.forms import LONGEST_NAME
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
+from rllib.env.external.policy_server_input import PolicyServerInput
+from rllib.env.external.served import served_environment
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy
@@ -556,6 +559,23 @@ def test_wrong_addresses_and_ports(monkeypatch, transport):
             PolicyClient(address)
     with pytest.raises(ValueError, match="timeout_s must be at least"):
         PolicyClient("localhost:9900", timeout_s=1)
+
+
+@pytest.mark.parametrize(
+    "port, workers, fits", [(65_535, 1, True), (65_535, 2, False), (65_530, 7, False), (0, 9, True)]
+)
+@pytest.mark.parametrize("is_function", [False, True])
+def test_each_worker_has_a_port(transport, port, workers, fits, is_function):
+    config = PPOConfig().environment(observation_space=BOX, action_space=CHOICE).rollouts(num_rollout_workers=workers)
+    address = ServerSettings("127.0.0.1", port, transport).address(port)
+    if is_function:
+        address = partial(PolicyServerInput, address="127.0.0.1", port=port)
+    config = config.external(listen=address).to_dict()
+    if fits:
+        assert served_environment(config).settings.port == port
+    else:
+        with pytest.raises(ValueError, match=f"num_rollout_workers={workers}: .* largest port"):
+            served_environment(config)
 
 
 def test_several_agents_and_arrays_of_actions(transport):

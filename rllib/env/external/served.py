@@ -10,6 +10,7 @@ from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.policy_server_input import address_of_input
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.factories.registry import EnvContext, EnvFactory
+from rllib.web.sockets import LARGEST_PORT
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     """The factory of a config with the setting `listen`.
 
     Raises:
-        ValueError, TypeError: if it is no address, or its function returns none; if an agent is no string.
+        ValueError, TypeError: if it is no address, or its function returns none; if an agent is no string, or a worker
+            would listen on a port that there is not.
     """
     for name in ("observation_space", "action_space"):
         agents = config[name] if isinstance(config[name], dict) else ()
@@ -55,5 +57,12 @@ def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     )
     address = address_of_input(config["listen"], config) if callable(config["listen"]) else config["listen"]
     settings = ServerSettings.of_address(address, **{name: config[name] for name in names})
+    last_port = settings.port and settings.port + max(config["num_rollout_workers"] - 1, 0)
+    if last_port > LARGEST_PORT:
+        raise ValueError(
+            f"num_rollout_workers={config['num_rollout_workers']}: worker i listens on port + i - 1, the last one on "
+            f"{last_port:,}, but the largest port is {LARGEST_PORT:,}. Use a smaller port, "
+            "or use fewer workers."
+        )
     spaces = config["action_space"], config["observation_space"]
     return ServedFactory(*spaces, settings, has_several=config["policies"] is not None)

@@ -38,6 +38,17 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     episode_ids: list[str | None] | None = None
 
 
+# What there may be beside one observation, and its name beside several.
+_BESIDE = {
+    "state": "states",
+    "action_mask": "action_masks",
+    "prev_action": "prev_actions",
+    "prev_reward": "prev_rewards",
+    "agent_id": "agent_ids",
+    "episode_id": "episode_ids",
+}
+
+
 class Question:
     """Observations whose actions are requested, in the form of `LoadedPolicy.compute_actions`.
 
@@ -128,6 +139,7 @@ class Messages:
     def _question(self, request: ActRequest) -> Question:
         if (request.observation is UNSET) == (request.observations is UNSET):
             raise BadRequest(422, f"either observation or observations is needed. A request is {_FORM}")
+        self._check_number(request)
         self._check_previous(request)
         self._check_agents(request)
         if request.observation is not UNSET:
@@ -149,6 +161,16 @@ class Messages:
         )
         question.episodes = request.episode_ids
         return question
+
+    @staticmethod
+    def _check_number(request: ActRequest) -> None:
+        """Refuses what belongs to one observation beside several, and the reverse: it would be left out."""
+        is_alone = request.observation is not UNSET
+        for one, several in _BESIDE.items():
+            name, right = (several, one) if is_alone else (one, several)
+            if getattr(request, name) not in (UNSET, None):
+                given = "observation" if is_alone else "observations"
+                raise BadRequest(422, f"{name} does not go with {given}: give {right}")
 
     def _check_previous(self, request: ActRequest) -> None:
         for name in self._unread:

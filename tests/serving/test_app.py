@@ -16,6 +16,7 @@ import rllib
 from rllib import PPOConfig
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
+from rllib.serving.messages import ActRequest
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
 from tests.multi_agent import NameTheSignal
@@ -275,6 +276,25 @@ def test_a_memory_goes_with_the_client(tmp_path):
     actions, state = served(path, scenario)
     assert actions == [player.act(row, None if step == 0 else float(step - 1)) for step, row in enumerate(rows)]
     assert any(np.any(part) for part in state)
+
+
+_FIELDS = ActRequest.__struct_fields__
+
+
+@pytest.mark.parametrize("name", [each for each in _FIELDS if f"{each}s" in _FIELDS and each != "observation"])
+def test_a_field_goes_with_one_observation_or_with_several(name):
+    """A field of the other number would be left out in silence."""
+    value = 1.0 if name == "prev_reward" else "1"
+
+    async def scenario(client):
+        several, alone = {"observations": [OBSERVATION] * 2}, {"observation": OBSERVATION}
+        refused = [await client.act({**several, name: value}), await client.act({**alone, f"{name}s": [value]})]
+        return refused, await client.act({**several, name: None})
+
+    refused, unread = served(CARTPOLE, scenario)
+    for answer, given in zip(refused, (name, f"{name}s"), strict=True):
+        assert answer.status == 422 and f"{given} does not go with observation" in answer.json()["error"]
+    assert unread.status == 200
 
 
 def test_what_the_policy_does_not_read_is_refused():

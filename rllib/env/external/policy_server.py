@@ -664,7 +664,7 @@ class PolicyServer(ExternalEnv):
             self._counter.acted(time.perf_counter() - began)
             return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
 
-        return self._turns(request, lambda item: None, None, answer)
+        return self._turns(request, _not_logged, None, answer)
 
     def _log_all(self, request: Request) -> Turns:
         def logged(item: Item) -> Mapping:
@@ -681,7 +681,7 @@ class PolicyServer(ExternalEnv):
         return self._turns(request, logged, None, lambda _: {})
 
     def _end_all(self, request: Request) -> Turns:
-        return self._turns(request, lambda item: None, True, lambda _: {})
+        return self._turns(request, _not_logged, True, lambda _: {})
 
     def _turns(
         self,
@@ -708,6 +708,8 @@ class PolicyServer(ExternalEnv):
         # All items are looked at before any is taken in.
         given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
         for item in request.items:
+            if item.truncated and not end:
+                raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
             if self._has_several:
                 _check_agents("infos", {} if item.info is None else item.info)
             elif item.dones or item.truncateds:
@@ -817,6 +819,12 @@ class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
 def _caller(client: str, episode_id: str) -> tuple[str, str]:
     """Key of the clock of an episode: that of its client, or of its own without a client's name."""
     return client, "" if client else episode_id
+
+
+def _not_logged(item: Item) -> None:
+    """Refuses an action where the policy is asked for one, or the episode ends: it would be left out."""
+    if item.action is not msgspec.UNSET and item.action is not None:
+        raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
 
 
 def _check_agents(name: str, values: Any) -> None:

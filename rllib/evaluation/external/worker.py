@@ -117,8 +117,8 @@ class ExternalWorker(MultiAgentWorker):
         # Environments of the running episodes, by their ids, and those that are free.
         self._env_of: dict[str, int] = {}
         self._free = list(reversed(range(len(self._episodes))))
-        # Environments whose episodes end before a fragment of whole episodes: all that are learned from and began before
-        # it had enough rows.
+        # Environments whose episodes end before a fragment of whole episodes: those that are learned from and began
+        # before it had enough rows.
         self._awaited: set[int] = set()
         self._is_closing = False  # whether it has enough rows
         # First turns of episodes that have to wait: for an environment, or while the fragment is closing.

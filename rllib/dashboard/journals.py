@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError
-from rllib.runs.follower import complete_lines
-from rllib.storage.foreign_files import open_inside
+from rllib.storage.growing_lines import GrowingLines
 from rllib.tune.experiment.directory import FORMAT, journal_file, lock_held
 from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.trial import Trial
@@ -33,6 +32,7 @@ class Experiment:
     def __init__(self, path: Path, id: str):
         self.path, self.id = path, id
         self._seen: tuple | None = None
+        self._lines: GrowingLines | None = None
         self._begin()
 
     @property
@@ -48,7 +48,6 @@ class Experiment:
         self.trials: dict[str, Trial] = {}
         self.is_running: bool | None = None
         self.problem = ""
-        self._position = 0
 
     def refresh(self) -> bool:
         """Reads new records. Returns whether anything has changed."""
@@ -62,33 +61,28 @@ class Experiment:
             return False
         was = self.is_running
         if seen != self._seen:
-            if self._seen is not None and (seen[:2] != self._seen[:2] or status.st_size < self._position):
+            if self._lines is None or file != self._lines.path:
                 self._begin()
-            self._read(file)
+                self._lines = GrowingLines(file)
+            self._read(file.name)
         self.is_running = lock_held(file)
         changed = seen != self._seen or was != self.is_running
         self._seen = seen
         return changed
 
-    def _read(self, path: Path) -> None:
+    def _read(self, name: str) -> None:
         try:
-            with open_inside(path.parent, path.name) as file:
-                file.seek(self._position)
-                while not self._took_all(file):
-                    pass
-                self._position = file.tell()
+            lines = self._lines.read()
         except (OSError, DamagedFileError) as error:
-            self.problem = f"{path.name}: {getattr(error, 'strerror', None) or error}"
-
-    def _took_all(self, file) -> bool:
-        """Takes records up to the end of the file, or to the next broken one. Returns whether it reached the end."""
-        try:
-            for record in complete_lines(file):
-                self._take(record)
-        except _BROKEN as error:
-            self.problem = self.problem or f"the journal has a record that cannot be read: {error or type(error)}"
-            return False
-        return True
+            self.problem = f"{name}: {getattr(error, 'strerror', None) or error}"
+            return
+        if self._lines.was_replaced:
+            self._begin()
+        for line in lines.split(b"\n")[:-1]:
+            try:
+                self._take(msgspec.json.decode(line))
+            except _BROKEN as error:
+                self.problem = self.problem or f"the journal has a record that cannot be read: {error or type(error)}"
 
     def _take(self, record: dict) -> None:
         if record["type"] != "experiment":

@@ -14,10 +14,9 @@ from rllib.result import stored_names
 from rllib.runs.entries import lookup
 from rllib.runs.files import UNREADABLE
 from rllib.storage.foreign_files import open_inside, read_inside
+from rllib.storage.growing_lines import GrowingLines
 
 _CHUNK_BYTES = 4 << 20
-# Number of bytes before the position that are compared: a file that was made anew has others there.
-_FINGERPRINT_BYTES = 64
 _TAIL_BYTES = 1 << 16
 _LONGEST_TAIL_BYTES = 1 << 24
 
@@ -49,7 +48,8 @@ class ResultFile:
     """
 
     def __init__(self, path: Path, keys: Sequence[str]):
-        self._path, self.keys, self.restarts = path, tuple(keys), 0
+        self.keys, self.restarts = tuple(keys), 0
+        self._lines, self.unfinished_bytes, self.behind_bytes = GrowingLines(path), 0, 0
         # Each number may be stored under other names (result.py).
         self._names = {key: (key, *stored_names(key)) for key in keys}
         names = (name for names in self._names.values() for name in names)
@@ -59,8 +59,7 @@ class ResultFile:
         self._begin()
 
     def _begin(self) -> None:
-        self._position, self._fingerprint, self._inode = 0, b"", None
-        self.count = self.bad_lines = self.unfinished_bytes = self.behind_bytes = 0
+        self.count = self.bad_lines = 0
         self.first_bad = ""
 
     def read(self, most_bytes: int = _CHUNK_BYTES) -> np.ndarray:
@@ -74,42 +73,15 @@ class ResultFile:
             are the first results of the new file.
         """
         try:
-            file = open_inside(self._path.parent, self._path.name)
+            lines, is_other = self._lines.read(most_bytes), self._lines.was_replaced
         except (OSError, DamagedFileError):
-            if self._position:
-                self._begin()
-                self.restarts += 1
-            return np.empty((0, len(self.keys)))
-        with file:
-            status = os.fstat(file.fileno())
-            self._check_same(file, status)
-            return self._numbers(self._next_lines(file, status.st_size, most_bytes))
-
-    def _check_same(self, file, status) -> None:
-        same = status.st_size >= self._position and self._inode in (None, status.st_ino)
-        if same and self._fingerprint:
-            file.seek(self._position - len(self._fingerprint))
-            same = file.read(len(self._fingerprint)) == self._fingerprint
-        if not same:
+            lines, is_other = b"", self._lines.position > 0
+            self._lines = GrowingLines(self._lines.path)
+        if is_other:
             self._begin()
             self.restarts += 1
-        self._inode = status.st_ino
-
-    def _next_lines(self, file, size: int, most_bytes: int) -> bytes:
-        file.seek(self._position)
-        left = size - self._position
-        chunk = file.read(min(most_bytes, left))
-        while b"\n" not in chunk and len(chunk) < min(left, _LONGEST_TAIL_BYTES):
-            if not (more := file.read(min(len(chunk), left - len(chunk)))):
-                break
-            chunk += more
-        # Lines after one that is too long for a result are not read.
-        end = chunk.rfind(b"\n") + 1
-        is_all = len(chunk) == left or not end
-        self._position += end
-        self._fingerprint = (self._fingerprint + chunk[:end])[-_FINGERPRINT_BYTES:]
-        self.unfinished_bytes, self.behind_bytes = (left - end, 0) if is_all else (0, left - end)
-        return chunk[:end]
+        self.unfinished_bytes, self.behind_bytes = self._lines.unfinished_bytes, self._lines.behind_bytes
+        return self._numbers(lines)
 
     def _numbers(self, lines: bytes) -> np.ndarray:
         try:

@@ -15,8 +15,8 @@ import csv
 import io
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,21 +111,32 @@ def _read_lines(path: Path) -> list[tuple[dict, int]]:
         lines = read_inside(path.parent, path.name).split(b"\n")
     except FileNotFoundError:
         return []
-    decoder = msgspec.json.Decoder(dict)
     found, bad, end = [], [], 0
     for number, line in enumerate(lines[:-1], 1):
         end += len(line) + 1
         try:
-            result = decoder.decode(line)
-            if not is_number(result.get("training_iteration", 0)):
-                raise msgspec.ValidationError(f"training_iteration is {result['training_iteration']!r:.40}")
-            found.append((result, end))
+            found.append((_result_in(line), end))
         except UNREADABLE as error:
             bad.append(f"line {number} holds no result ({error})")
     if bad:
         more = f", nor do {len(bad) - 1} more" if len(bad) > 1 else ""
         _warn_once(f"{path}: {bad[0]}{more}; left out")
     return found
+
+
+def results_in(lines: bytes) -> Iterator[dict]:
+    """Yields the results in whole lines. Lines that hold none are skipped; `read_results` warns of them."""
+    for line in lines.split(b"\n"):
+        with suppress(*UNREADABLE):
+            yield _result_in(line)
+
+
+def _result_in(line: bytes) -> dict:
+    """Decodes a line; raises one of UNREADABLE if it holds no result."""
+    result = msgspec.json.decode(line, type=dict)
+    if not is_number(result.get("training_iteration", 0)):
+        raise msgspec.ValidationError(f"training_iteration is {result['training_iteration']!r:.40}")
+    return result
 
 
 def _warn_once(message: str) -> None:

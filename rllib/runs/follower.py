@@ -5,7 +5,6 @@ It ends when its standard input does, which the run closes or which ends with th
 
 import contextlib
 import logging
-import math
 import os
 import sys
 import threading
@@ -14,19 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from rllib.runs.drawing import RETURN, CurveLogger
 from rllib.runs.events import TensorBoardLogger
-from rllib.runs.files import UNREADABLE, read_goals, read_params
+from rllib.runs.files import read_goals, read_params, results_in
+from rllib.storage.growing_lines import GrowingLines
 
 _POLL_INTERVAL_S = 0.5
 _NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"
 _NO_TENSORBOARD = "TensorBoard events need tensorboardX: pip install tensorboardX"
 # Time for the last files when the run has ended; the run itself waits as long (sidecar.py).
 LONGEST_END_S = 60.0
-# Number of bytes before the position that must not have changed.
-_FINGERPRINT_BYTES = 4096
 
 
 class Follower:
@@ -37,27 +33,22 @@ class Follower:
     """
 
     def __init__(self, directory: Path, open_loggers: Callable[[], list]):
-        self._directory, self._open_loggers = directory, open_loggers
-        self._file = self._unbuffered = None
-        self._loggers: list = []
-        self._fingerprint = b""
+        self._lines, self._open_loggers = GrowingLines(directory / "result.json"), open_loggers
+        self._loggers: list | None = None
         self._last: dict = {}
 
     def poll(self) -> None:
         """Passes on the new results."""
-        if self._file is None or self._was_cut():
-            self._close_files()
-            try:
-                self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in _close_files)
-                self._unbuffered = open(self._file.name, "rb", buffering=0)  # noqa: SIM115 (closed in _close_files)
-            except FileNotFoundError:
-                return
+        try:
+            results = list(results_in(self._lines.read()))
+        except FileNotFoundError:
+            return
+        if self._loggers is None or self._lines.was_replaced:
+            self._close_loggers()
             self._loggers, self._last = self._open_loggers(), {}
-        results = self._new_results()
         for logger in self._loggers:
             self._call(logger, lambda logger: [*map(logger.on_result, thinned(results, logger.points_per_poll))])
         self._last = results[-1] if results else self._last
-        self._fingerprint = self._before_position(min(self._file.tell(), _FINGERPRINT_BYTES))
 
     def close(self, params: Mapping | None = None) -> None:
         """Passes on the remaining results and closes the loggers.
@@ -66,35 +57,14 @@ class Follower:
             params: "a/b" path -> chosen value, for TensorBoard's page of hyperparameters.
         """
         self.poll()
-        for logger in self._loggers:
+        for logger in self._loggers or ():
             if params is not None and hasattr(logger, "add_hparams"):
                 self._call(logger, lambda logger: logger.add_hparams(params, self._last))
-        self._close_files()
+        self._close_loggers()
 
-    def _close_files(self) -> None:
-        for logger in self._loggers:
+    def _close_loggers(self) -> None:
+        for logger in self._loggers or ():
             self._call(logger, lambda logger: logger.close())
-        for file in (self._file, self._unbuffered):
-            if file is not None:
-                file.close()
-
-    def _new_results(self) -> list[dict]:
-        """Reads the new results. Lines that hold none are skipped here; `read_results` warns of them."""
-        results = []
-        while True:
-            try:
-                results.extend(result for result in complete_lines(self._file) if isinstance(result, dict))
-                return results
-            except UNREADABLE:
-                continue
-
-    def _was_cut(self) -> bool:
-        return self._before_position(len(self._fingerprint)) != self._fingerprint
-
-    def _before_position(self, length: int) -> bytes:
-        """This number of bytes before the position, as they are now: not what was buffered when they were read."""
-        self._unbuffered.seek(self._file.tell() - length)
-        return self._unbuffered.read(length)
 
     def _call(self, logger, call: Callable) -> None:
         try:
@@ -159,20 +129,6 @@ def thinned(results: list, most: int) -> list:
     """Chooses at most `most` results, evenly spaced, with the last one."""
     step = -(-len(results) // most) or 1
     return results[::-1][::step][::-1]
-
-
-def complete_lines(file, end: float = math.inf) -> Iterator:
-    """Yields the JSON lines written since the last call; an unfinished line waits for its end.
-
-    Args:
-        file: open for reading bytes.
-        end: position at which to stop.
-    """
-    while file.tell() < end and (line := file.readline()):
-        if not line.endswith(b"\n"):
-            file.seek(-len(line), os.SEEK_CUR)
-            return
-        yield msgspec.json.decode(line)
 
 
 def run_beside(follow: Callable, *arguments) -> None:

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from rllib.dashboard import result_file
 from rllib.dashboard.result_file import ResultFile, read_last
 from rllib.runs.files import drop_results_after
+from rllib.storage import growing_lines
 
 
 def _line(**result) -> str:
@@ -52,7 +52,7 @@ def test_a_metric_may_have_any_name(tmp_path, name):
 
 
 def test_a_line_that_is_too_long_for_a_result_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(result_file, "_LONGEST_TAIL_BYTES", 1000)
+    monkeypatch.setattr(growing_lines, "_LONGEST_LINE_BYTES", 1000)
     path = tmp_path / "result.json"
     path.write_text(_line(a=1.0) + "x" * 5000 + "\n" + _line(a=2.0))
     file = ResultFile(path, ["a"])

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rllib.cli.failures import EXIT_SIGNAL
-from rllib.runs.files import UNREADABLE
-from rllib.runs.follower import complete_lines
+from rllib.errors import DamagedFileError
+from rllib.runs.files import results_in
+from rllib.storage.growing_lines import GrowingLines
 from rllib.tune.running.runner import Interrupts
 
 _POLL_S = 0.1
@@ -118,7 +119,10 @@ class SeedRun:
     error: str = ""
     _process: subprocess.Popen | None = field(default=None, repr=False)
     _is_told: bool = field(default=False, repr=False)
-    _results: Any = field(default=None, repr=False)
+    _lines: GrowingLines = field(init=False, repr=False)
+
+    def __post_init__(self):
+        self._lines = GrowingLines(self.path / "result.json")
 
     def start(self, share: Share) -> None:
         """Starts the process on its share of the machine."""
@@ -151,11 +155,8 @@ class SeedRun:
         self._release()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, *UNREADABLE):
-            self._results = self._results or (self.path / "result.json").open("rb")
-            if os.fstat(self._results.fileno()).st_size < self._results.tell():
-                self._results.seek(0)  # a resumed run has removed results behind its checkpoint
-            for result in complete_lines(self._results):
+        with contextlib.suppress(OSError, DamagedFileError):
+            for result in results_in(self._lines.read()):
                 self.result = result
 
     def interrupt(self) -> None:
@@ -177,9 +178,6 @@ class SeedRun:
     def _release(self) -> None:
         self._process.stdin.close()
         self._process = None
-        if self._results is not None:
-            self._results.close()
-            self._results = None
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:

@@ -4,9 +4,12 @@ import atexit
 import sys
 from pathlib import Path
 
+import msgspec
+
 from rllib.runs.events import TensorBoardLogger
-from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends, wants_groups
+from rllib.runs.follower import Follower, run_beside, until_input_ends, wants_groups
 from rllib.runs.sidecar import Sidecar
+from rllib.storage.growing_lines import GrowingLines
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.directory import journal_file
 
@@ -41,28 +44,28 @@ class TensorBoardCallback(Callback):
 def follow_experiment(directory: Path, before: int) -> None:
     """Follows the trials of an experiment that run after a position in its journal, until standard input ends."""
     followers: dict[str, Follower] = {}
-    with open(journal_file(directory), "rb") as journal:
-        known = {record["id"]: record for record in complete_lines(journal, before) if record["type"] == "trial"}
-        for _ in until_input_ends():
-            ended = []
-            for record in complete_lines(journal):
-                trial = known.get(record.get("id"))
-                if record["type"] == "trial":
-                    known[record["id"]] = record
-                elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
-                    place = directory / trial["dir"]
-                    follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place, wants_groups(place))])
-                    followers.setdefault(trial["id"], follower)
-                elif record["type"] == "status" and record["status"] in _ENDS:
-                    ended.append(record["id"])
-            for follower in followers.values():
-                follower.poll()
-            for trial_id in ended:
-                trial = known.pop(trial_id, None)
-                if trial_id in followers:
-                    followers.pop(trial_id).close(trial["params"])
-        for trial_id, follower in followers.items():
-            follower.close(known[trial_id]["params"])
+    journal, records_in = GrowingLines(journal_file(directory)), msgspec.json.Decoder(dict).decode_lines
+    known = {record["id"]: record for record in records_in(journal.read(before)) if record["type"] == "trial"}
+    for _ in until_input_ends():
+        ended = []
+        for record in records_in(journal.read()):
+            trial = known.get(record.get("id"))
+            if record["type"] == "trial":
+                known[record["id"]] = record
+            elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
+                place = directory / trial["dir"]
+                follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place, wants_groups(place))])
+                followers.setdefault(trial["id"], follower)
+            elif record["type"] == "status" and record["status"] in _ENDS:
+                ended.append(record["id"])
+        for follower in followers.values():
+            follower.poll()
+        for trial_id in ended:
+            trial = known.pop(trial_id, None)
+            if trial_id in followers:
+                followers.pop(trial_id).close(trial["params"])
+    for trial_id, follower in followers.items():
+        follower.close(known[trial_id]["params"])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from hypothesis.extra import numpy as hnp
 from rllib import PPOConfig
 from rllib.errors import CheckpointError
 from rllib.serving.loaded_policy import load_policy
-from rllib.storage import checkpoint, file_locks
+from rllib.storage import checkpoint, file_locks, whole
 from rllib.storage.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
 from rllib.storage.tensor_file import TensorFile, tensors_of
 from tests.damage import rewrite
@@ -224,7 +224,7 @@ def test_an_existing_checkpoint_is_replaced_whole(tmp_path):
 
 
 def test_it_is_replaced_where_the_system_cannot_exchange(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_exchange", lambda first, second: False)
+    monkeypatch.setattr(whole, "_exchange", lambda first, second: False)
     test_an_existing_checkpoint_is_replaced_whole(tmp_path)
 
 
@@ -282,7 +282,7 @@ def test_the_next_save_removes_what_a_killed_writer_left(tmp_path):
         "def stop(*_):\n"
         "    print('writing', flush=True)\n"
         "    signal.pause()\n"
-        "checkpoint._put_in_place = stop\n"
+        "checkpoint.put_in_place = stop\n"
         "checkpoint.write_checkpoint(sys.argv[1], {'a.json': {'i': 1}})\n"
     )
     writers = [

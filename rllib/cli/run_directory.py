@@ -22,10 +22,11 @@ from rllib.remote.mirror import Mirror, noted_copy
 from rllib.remote.url import is_url, joined, parent_and_name, shown
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
-from rllib.runs.safe_files import numbered, remove_whole, write_whole
-from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint, remove_abandoned
+from rllib.runs.safe_files import numbered, write_whole
+from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
 from rllib.storage.local_path import local_path
+from rllib.storage.whole import remove_abandoned, remove_whole
 from rllib.tune.experiment.directory import JOURNALS
 
 logger = logging.getLogger(__name__)

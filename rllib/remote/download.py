@@ -16,6 +16,7 @@ from rllib.remote.order import in_download_order
 from rllib.remote.url import is_url, joined, parent_and_name, place_of, protocol_of, shown
 from rllib.storage.checkpoint import MANIFEST, OF_ITERATION
 from rllib.storage.foreign_files import inside
+from rllib.storage.whole import draft_beside
 
 # A folder that is written to meanwhile may lose files between its listing and their copies.
 _LISTINGS = 3
@@ -57,19 +58,16 @@ def download(folder: Folder, target: Path, wanted: Callable[[list[str]], Mapping
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(_LISTINGS):
-        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
         try:
             names = folder.names()
             places = {name: name for name in names} if wanted is None else wanted(names)
-            _copy(folder, places, draft)
-            os.chmod(draft, 0o777 & ~_umask())
-            os.rename(draft, target)
+            with draft_beside(target) as draft:
+                _copy(folder, places, draft)
+                os.rename(draft, target)
             return
         except FileNotFoundError as error:
             if attempt == _LISTINGS - 1:
                 raise StorageError(f"{folder.url} changes while it is read: {error}") from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copy(folder: Folder, places: Mapping[str, str], draft: Path) -> None:
@@ -91,12 +89,6 @@ def _place(folder: Folder, name: str, draft: Path) -> Path:
         raise DamagedFileError(
             f"{folder.url} lists {name!r:.200}, which would lie outside of the folder. Nothing of it is kept."
         ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # ---------------------------------------------------------------------- checkpoints

@@ -3,13 +3,9 @@
 import itertools
 import mmap
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from rllib.storage.file_locks import sync_directory
 
 
 def numbered(path: Path) -> Iterator[Path]:
@@ -49,43 +45,6 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-
-
-def move_whole(draft: Path, path: Path) -> None:
-    """Gives a directory its name in one step, once the disk has all of its files.
-
-    Args:
-        draft: the directory, on the same file system.
-        path: its new name; there is nothing, or an empty directory.
-    """
-    for root, _, names in os.walk(draft):
-        for name in names:
-            _sync_file(os.path.join(root, name))
-        sync_directory(Path(root))
-    os.rename(draft, path)
-    sync_directory(path.parent)
-
-
-def _sync_file(path: str | Path) -> None:
-    """Waits until the disk has a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_whole(directory: Path) -> None:
-    """Removes a checkpoint: it is not there under its name from one moment on, and nobody sees a part of it.
-
-    If the process is killed, what is left has a name that writers of checkpoints in the same directory clear away.
-    """
-    hidden = directory.with_name(f".checkpoint.tmp-{secrets.token_hex(4)}")
-    try:
-        os.rename(directory, hidden)
-    except FileNotFoundError:
-        return
-    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def append_text(path: Path, text: str) -> None:

@@ -13,15 +13,12 @@ run has written the checkpoint (signatures.py).
 """
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import mmap
 import os
 import platform
 import re
-import secrets
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,12 +29,13 @@ import cloudpickle
 from rllib import __version__
 from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.encoding import UserCode, decode, encode, import_path
-from rllib.storage.file_locks import DirectoryLock, sync_directory
+from rllib.storage.file_locks import sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
 from rllib.storage.local_path import local_path
 from rllib.storage.signatures import signature, wrote
 from rllib.storage.tensor_file import TensorFile, tensors_of
 from rllib.storage.unpickling import unpickled
+from rllib.storage.whole import draft_beside, put_in_place, remove_abandoned
 
 __all__ = [
     "FORMAT_VERSION",
@@ -50,7 +48,6 @@ __all__ = [
     "newest_checkpoint",
     "read_checkpoint",
     "read_manifest",
-    "remove_abandoned",
     "write_checkpoint",
 ]
 
@@ -59,8 +56,6 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 # Key of the manifest: of all its other entries, and by their digests of all files.
 _SIGNATURE = "signature"
-# Names that `_sibling` gives to checkpoints that are being written.
-_TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
 _RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "cloudpickle")
 
 # The name of an iteration's checkpoint in the directory of its run.
@@ -112,66 +107,17 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(path.parent)
-        with _temporary_directory(path) as temporary:
+        with draft_beside(path) as temporary:
             entries = {name: _write_file(temporary / name, content) for name, content in files.items()}
             _write_file(temporary / MANIFEST, _manifest(entries))
             for directory in {temporary, *((temporary / name).parent for name in files)}:
                 sync_directory(directory)
-            _put_in_place(temporary, path)
+            put_in_place(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
         message = f"the checkpoint could not be written ({error.strerror}); one that was there before is unchanged"
         raise OSError(error.errno, message, str(path)) from error
     return path
-
-
-@contextlib.contextmanager
-def _temporary_directory(path: Path) -> Iterator[Path]:
-    """A new hidden directory beside the path, removed at the end of the block if it still exists.
-
-    It is locked until then, which tells other processes that it is not abandoned.
-    """
-    temporary, lock = _locked_directory(path)
-    try:
-        yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        lock.close()
-
-
-def _locked_directory(path: Path) -> tuple[Path, DirectoryLock]:
-    """Makes the temporary directory, and locks it.
-
-    Before it is locked, another process may take it for abandoned and remove it; then another one is made.
-    """
-    while True:
-        temporary = _sibling(path, "tmp")
-        temporary.mkdir()
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            lock = DirectoryLock(temporary)
-            if temporary.exists():
-                return temporary, lock
-            lock.close()
-
-
-def remove_abandoned(directory: Path) -> None:
-    """Removes the temporary directories of killed writers in a directory, which are not locked.
-
-    Where there are no locks, nothing is removed.
-    """
-    for found in directory.iterdir():
-        if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
-            continue
-        # It is locked, or another process removes it as well.
-        with contextlib.suppress(OSError), DirectoryLock(found) as lock:
-            if lock.is_held:
-                shutil.rmtree(found)
-
-
-def _is_ours(directory: Path) -> bool:
-    """Whether the directory holds nothing but files of a checkpoint."""
-    files = [file for file in directory.rglob("*") if not file.is_dir()]
-    return all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
 
 
 def _refuse_to_replace(path: Path) -> None:
@@ -275,36 +221,6 @@ def _write_file(path: Path, content: Content) -> dict[str, Any]:
         file.flush()
         os.fsync(file.fileno())
         return {"size_bytes": file.tell(), "sha256": digest.hexdigest()}
-
-
-def _sibling(path: Path, purpose: str) -> Path:
-    """A new hidden name beside the path, and so on the same file system."""
-    return path.parent / f".{path.name}.{purpose}-{secrets.token_hex(4)}"
-
-
-def _put_in_place(temporary: Path, path: Path) -> None:
-    if path.exists() and not any(path.iterdir()):
-        path.rmdir()  # a name that is free is taken in one step on all systems
-    if not path.exists():
-        os.rename(temporary, path)
-    elif _exchange(temporary, path):
-        shutil.rmtree(temporary, ignore_errors=True)
-    else:
-        # Without an exchange, for a moment the old checkpoint exists only under its other name.
-        old = _sibling(path, "old")
-        os.rename(path, old)
-        os.rename(temporary, path)
-        shutil.rmtree(old)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swaps two directories in one step (renameat2 of Linux); False if the system or file system cannot."""
-    at_fdcwd, rename_exchange = -100, 2
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
-        return False
-    return renameat2(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), rename_exchange) == 0
 
 
 # ---------------------------------------------------------------------- reading

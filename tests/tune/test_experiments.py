@@ -226,7 +226,7 @@ def test_nothing_is_left_of_a_checkpoint_whose_writer_was_killed(run):
     (trial,) = run(is_killed_while_it_saves, max_failures=1).trials
     assert trial.status == "TERMINATED" and trial.num_failures == 1
     assert [line["loss"] for line in lines(trial)] == [3.0, 2.0]
-    assert not list(Path(trial.logdir).glob(".checkpoint.tmp-*"))
+    assert not list(Path(trial.logdir).glob(".checkpoint*.tmp-*"))
 
 
 def saves_then_fails(config, checkpoint_dir=None):

@@ -35,7 +35,7 @@ class CopiesEverything(tune.Callback):
 
     def copy(self, **info):
         self.paths.append(self.copies / f"at_{len(self.paths)}")
-        drafts = shutil.ignore_patterns(".checkpoint.tmp-*")  # a trial may be renaming one
+        drafts = shutil.ignore_patterns(".checkpoint*.tmp-*")  # a trial may be renaming one
         shutil.copytree(self.experiment, self.paths[-1], ignore=drafts)
 
     on_trial_start = on_trial_result = on_trial_save = on_checkpoint = on_trial_complete = copy

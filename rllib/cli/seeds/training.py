@@ -22,8 +22,8 @@ from rllib.remote.url import joined
 from rllib.result import Result
 from rllib.runs.files import read_results
 from rllib.runs.measures import interval, iqm
-from rllib.runs.safe_files import remove_whole
 from rllib.storage.checkpoint import newest_checkpoint
+from rllib.storage.whole import remove_whole
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.reporting.scores import final_scores
 

@@ -1,6 +1,5 @@
 """Files of the learner: the candidate's checkpoint, promoted ones, and the returns of the served policy."""
 
-import contextlib
 import json
 import math
 import os
@@ -8,11 +7,12 @@ import shutil
 from pathlib import Path
 
 from rllib.runs.files import read_results
-from rllib.runs.safe_files import move_whole, write_whole
+from rllib.runs.safe_files import write_whole
 from rllib.serving.learning.results import is_of_learner
 from rllib.serving.learning.settings import LearningSettings
-from rllib.storage.checkpoint import CheckpointError, newest_checkpoint, remove_abandoned
+from rllib.storage.checkpoint import CheckpointError, newest_checkpoint
 from rllib.storage.file_locks import sync_directory
+from rllib.storage.whole import draft_beside, is_draft, move_whole, remove_abandoned, remove_whole
 
 _FIRST = "checkpoint_000000"
 _HISTORY = "returns.json"
@@ -37,12 +37,12 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
             if not all(map(is_of_learner, read_results(directory)[-1:])):
                 raise CheckpointError(f"--learn-to {directory} is the directory of a training run: give a new one")
             return newest
-        if any(each.suffix != ".tmp" for each in directory.iterdir()):
+        if not all(is_draft(each.name) for each in directory.iterdir()):
             raise CheckpointError(f"--learn-to {directory} holds other files than checkpoints: give a new directory")
-        first, temporary = directory / _FIRST, directory / "first.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(checkpoint, temporary)
-        move_whole(temporary, first)
+        first = directory / _FIRST
+        with draft_beside(first) as draft:
+            shutil.copytree(checkpoint, draft, dirs_exist_ok=True)
+            move_whole(draft, first)
     except OSError as error:
         raise CheckpointError(f"--learn-to {directory} cannot be written: {error.strerror}") from error
     return first
@@ -50,7 +50,7 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
 
 def holds_first_alone(directory: Path) -> bool:
     """Whether the directory of a learner has the policy to start from alone, and nothing was learned."""
-    return {each.name for each in directory.iterdir() if each.suffix != ".tmp"} <= {_FIRST}
+    return {each.name for each in directory.iterdir() if not is_draft(each.name)} <= {_FIRST}
 
 
 class Progress:
@@ -83,11 +83,7 @@ class Progress:
 
     def drop_candidate(self) -> None:
         """Removes the candidate, if there is one."""
-        old = self._settings.path / "dropped.tmp"
-        shutil.rmtree(old, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(self._settings.candidate, old)  # at once: nobody loads half of it
-        shutil.rmtree(old, ignore_errors=True)
+        remove_whole(self._settings.candidate)
 
     def write_history(self, version: int, returns: list[float]) -> None:
         """Writes the returns of the policy that is served."""

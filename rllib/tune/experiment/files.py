@@ -6,8 +6,9 @@ from pathlib import Path
 import cloudpickle
 
 from rllib.runs.files import drop_results_after, read_results, write_params
-from rllib.runs.safe_files import append_text, move_whole, numbered, remove_whole, write_whole
+from rllib.runs.safe_files import append_text, numbered, write_whole
 from rllib.storage.foreign_files import copy_inside
+from rllib.storage.whole import draft_beside, move_whole, remove_whole
 from rllib.tune.experiment.records import not_finite, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
@@ -87,9 +88,9 @@ def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
     checkpoint = source.checkpoint
     places = numbered(Path(trial.logdir) / f"checkpoint_{checkpoint.iteration:06d}")
     path = next(place for place in places if not place.exists())
-    draft = path.with_name(f".checkpoint.tmp-{path.name}")
-    copy_inside(source.logdir, checkpoint.name, draft)
-    move_whole(draft, path)
+    with draft_beside(path) as draft:
+        copy_inside(source.logdir, checkpoint.name, draft)
+        move_whole(draft, path)
     return TrialCheckpoint(path.name, checkpoint.iteration, dict(checkpoint.metrics))
 
 

@@ -22,11 +22,12 @@ import msgspec
 import numpy as np
 
 from rllib.errors import DamagedFileError
-from rllib.runs.safe_files import move_whole, numbered
+from rllib.runs.safe_files import numbered
 from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
 from rllib.storage.local_path import expanded, local_path
 from rllib.storage.tensor_file import DTYPES, TensorFile, tensors_of
+from rllib.storage.whole import move_whole
 from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
 METADATA = ".tune.json"
@@ -120,7 +121,7 @@ def temporary_directory(inside: str | Path) -> Path:
 
 def remove_temporaries(inside: str | Path) -> None:
     """Removes unfinished checkpoints of a killed process from a directory that no process writes to now."""
-    for leftover in Path(inside).glob(".checkpoint.tmp-*"):
+    for leftover in Path(inside).glob(".checkpoint*.tmp-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -24,10 +24,18 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[match] for match, by in zip(matches, differences) if by <= _FURTHER * differences[0]]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the most similar known name, after a space; "" if none is similar."""
-    near = nearest(name, known)
-    return f" Did you mean {near[0]}?" if near else ""
+def did_you_mean(name: Any, known: Iterable, form: Callable[[str], str] = str, otherwise: str = "") -> str:
+    """A sentence that suggests similar known names, after a space.
+
+    Args:
+        name: what was given.
+        known: names, or other values that are compared by their strings.
+        form: how a name is shown, such as repr for one that stands in quotes in a program.
+        otherwise: a sentence for the case that none is similar.
+    """
+    near = nearest(str(name), map(str, known))
+    sentence = f"Did you mean {' or '.join(map(form, near))}?" if near else otherwise
+    return sentence and f" {sentence}"
 
 
 def refuse_slips(function: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -39,8 +47,8 @@ def refuse_slips(function: str, given: Iterable[str], known: Iterable[str]) -> N
         known: those that it has.
     """
     for name in given:
-        if near := nearest(name, known):
-            raise TypeError(f"{function} has no argument {name!r}. Did you mean {near[0]}?")
+        if hint := did_you_mean(name, known):
+            raise TypeError(f"{function} has no argument {name!r}.{hint}")
 
 
 def misspelt_override(owner: type, base: type, overridable: Iterable[str]) -> str | None:
@@ -76,8 +84,8 @@ def missing(package: str, name: str, known: Iterable[str], why: str | None = Non
         known: names that the package has, from which similar ones are suggested.
         why: advice for a name that is known to be absent; None: similar names are suggested.
     """
-    near = [] if why or name.startswith("_") else nearest(name, known)
-    hint = f": {why}." if why else f". Did you mean {' or '.join(near)}?" if near else ""
+    near = "" if name.startswith("_") else did_you_mean(name, known)
+    hint = f": {why}." if why else f".{near}" if near else ""
     # The import statement looks for the name first, before it looks for a module of the package.
     importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
     if importing and hint and importlib.util.find_spec(f"{package}.{name}") is None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.progress import result_table
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -164,8 +164,7 @@ def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> No
     """
     root, known = str(key).partition("/")[0], sorted(_KNOWN)
     if root not in known:
-        near = nearest(root, [*short_names, *known])
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(root, [*short_names, *known])
         use = "".join(f"{name}, " for name in short_names) + ("or " if short_names else "")
         raise ValueError(f"{what}: no result has {key!r}.{hint} Use {use}any key of the results.")
 

@@ -1,7 +1,6 @@
 """The `rllib` command. Each verb is a module that is imported when it is used, which keeps help fast."""
 
 import contextlib
-import difflib
 import importlib
 import os
 import signal
@@ -12,6 +11,7 @@ import click
 import rllib
 from rllib import __version__
 from rllib.cli.failures import EXIT_SIGNAL
+from rllib.did_you_mean import did_you_mean
 
 _COMMANDS = {
     "train": "Train an algorithm on an environment.",
@@ -77,8 +77,7 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args[0] not in (*_COMMANDS, *_ALIASES) and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0].lower(), _COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(args[0], _COMMANDS, repr)
             ctx.fail(f"there is no command {args[0]!r}.{hint} Commands: {', '.join(_COMMANDS)}.")
         return super().resolve_command(ctx, args)
 

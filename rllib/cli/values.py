@@ -11,7 +11,7 @@ import click
 import yaml
 
 from rllib.config.conflicts import surrounded
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.remote.url import is_url, place_of, shown
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
@@ -258,6 +258,5 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> No
     known = list(known)
     for key in given:
         if key not in known:
-            near = nearest(str(key), known)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-            raise ValueError(f"{where}: unknown key {key!r}. {hint}")
+            hint = did_you_mean(key, known, repr, otherwise=f"Known are: {', '.join(known)}.")
+            raise ValueError(f"{where}: unknown key {key!r}.{hint}")

@@ -15,11 +15,11 @@ An object instead of the class is a pattern: the driver and every worker begin w
 """
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rllib.did_you_mean import did_you_mean
 from rllib.evaluation.hooks.arguments import LATER, LaterArguments, adapt, named_arguments
 from rllib.evaluation.hooks.functions import functions_problem, methods_of
 
@@ -285,11 +285,11 @@ def callbacks_problem(given, functions: Mapping[str, Callable | Sequence[Callabl
 
 def _hook_problem(owner: type[DefaultCallbacks], name: str) -> str | None:
     if name not in HOOKS:
-        near = difflib.get_close_matches(name, HOOKS, n=1)
-        if not near and name not in _OTHER_HOOKS:
+        hint = did_you_mean(name, HOOKS)
+        if not hint and name not in _OTHER_HOOKS:
             return None  # a method of the user's own
-        hint = f"Did you mean {near[0]}?" if near else f"The hooks are {', '.join(HOOKS)}."
-        return f"has {name}, which nothing calls. {hint} A method of your own needs a name that is less like a hook's."
+        hint = hint or f" The hooks are {', '.join(HOOKS)}."
+        return f"has {name}, which nothing calls.{hint} A method of your own needs a name that is less like a hook's."
     declared = inspect.signature(getattr(DefaultCallbacks, name)).parameters.values()
     given = [parameter.name for parameter in declared if parameter.kind is parameter.KEYWORD_ONLY]
     method, later = getattr(owner, name), LATER.get(name, {})

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records, joined, renamed
@@ -205,8 +205,7 @@ def files_of(path: str | os.PathLike) -> list[Path]:
         return matching
     directory, name = os.path.split(path)
     entries = os.listdir(directory or ".") if os.path.isdir(directory or ".") else []
-    near = nearest(name, entries)
-    hint = f" Did you mean {os.path.join(directory, near[0])}?" if near else ""
+    hint = did_you_mean(name, entries, lambda near: os.path.join(directory, near))
     raise FileNotFoundError(f"there is no {path!r} (in {os.getcwd()}).{hint}")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.errors import StorageError
 from rllib.remote.order import is_passing
 from rllib.remote.url import protocol_of, shown
@@ -216,8 +216,8 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         fsspec.get_filesystem_class(protocol)
     except ValueError:
-        near = nearest(protocol, fsspec.available_protocols())
-        hint = f" Did you mean {near[0]}://?" if near else " s3://, gs:// and az:// are some of them."
+        some = "s3://, gs:// and az:// are some of them."
+        hint = did_you_mean(protocol, fsspec.available_protocols(), "{}://".format, otherwise=some)
         raise ValueError(f"{shown(url)}: fsspec knows no protocol {protocol!r}.{hint}") from None
     except ImportError as error:
         package = _PACKAGES.get(protocol)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.serving.endpoint import Endpoint
@@ -114,8 +114,7 @@ class App:
         for place in ("/act/", "/spec/"):
             if path.startswith(place):
                 given = path.removeprefix(place)
-                hint = "".join(f" Did you mean {near!r}?" for near in nearest(given, ids)[:1])
-                return f"there is no policy {given!r}; there are {listed}.{hint}"
+                return f"there is no policy {given!r}; there are {listed}.{did_you_mean(given, ids, repr)}"
         paths = "/act, /spec" if self._model.default is not None else "/act/ID, /spec/ID"
         learning = "" if self._learning is None else ", /reward, /stats, /resume"
         return f"there is no {path}; there are {paths}, /policies, /health, /metrics, /reload{learning}"

@@ -8,7 +8,7 @@ from rllib.core import FlattenObservations, MeanStdFilter, MultiRLModuleSpec, RL
 from rllib.core.learner.torch_learner import learner_problem
 from rllib.core.metrics.metrics_logger import _KEYWORDS, MetricsLogger
 from rllib.core.modules.rl_module import OVERRIDDEN as OF_MODULES
-from rllib.did_you_mean import misspelt_override
+from rllib.did_you_mean import did_you_mean, misspelt_override
 from rllib.models.model_settings import ModelSettings
 from rllib.replay.replay_settings import ReplaySettings
 
@@ -17,6 +17,24 @@ BASES = [
     (TorchLearner, ("compute_loss_for_module", "build")),
     (TorchRLModule, OF_MODULES),
 ]
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "expected"),
+    [
+        ("lefd", str, " Did you mean left?"),
+        ("LEFT", repr, " Did you mean 'left'?"),
+        ("agent_10", str, " Did you mean agent_1 or agent_0?"),
+        ("agent_10", repr, " Did you mean 'agent_1' or 'agent_0'?"),
+        (12, "{}://".format, " Did you mean 123://?"),
+        (None, str, " There are two."),
+        ("xyz", repr, " There are two."),
+    ],
+)
+def test_similar_names_are_suggested_in_one_sentence(given, form, expected):
+    known = ["left", "agent_0", "agent_1", 123]
+    assert did_you_mean(given, known, form, otherwise="There are two.") == expected
+    assert did_you_mean(given, known, form) == ("" if "There" in expected else expected)
 
 
 def _slips(name: str) -> set[str]:

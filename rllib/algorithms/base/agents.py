@@ -19,7 +19,7 @@ from gymnasium import Space, spaces
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.policies import with_settings
 from rllib.config.conflicts import Mistake, surrounded
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.errors import UnknownPolicyError
@@ -418,8 +418,7 @@ def trained(
     names = listed(given)
     for name in names:
         if name not in specs:
-            near = nearest(name, specs) if isinstance(name, str) else ()
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, specs, repr)
             raise ValueError(f"policies_to_train names {name!r}, but there are {', '.join(specs)}.{hint}")
         if name not in learned:
             raise ValueError(f"policies_to_train names {name!r}, which is written by hand and does not learn")
@@ -591,11 +590,9 @@ def _check_travels(mapping: PolicyMapping) -> None:
 
 def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:
     """The error for an id that no policy has."""
-    near = nearest(policy_id, known) if isinstance(policy_id, str) else ()
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     return UnknownPolicyError(
-        f"{what}, but there are {', '.join(known)}.{hint} Add it to .multi_agent(policies=...), or use "
-        f"algo.add_policy({policy_id!r})."
+        f"{what}, but there are {', '.join(known)}.{did_you_mean(policy_id, known, repr)} Add it to "
+        f".multi_agent(policies=...), or use algo.add_policy({policy_id!r})."
     )
 
 

@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 
 # name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
 ALGORITHMS = {
@@ -146,6 +146,4 @@ def _why_not(name) -> str:
             ": a class of your own is imported only where its name is typed on the command line, as in rllib train "
             f"{name} ENV (with a file or a run, --algo {name}). In a program, give the class itself, or its config."
         )
-    near = nearest(name, ALGORITHMS)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f".{hint} There are: {', '.join(ALGORITHMS)}."
+    return f".{did_you_mean(name, ALGORITHMS, repr)} There are: {', '.join(ALGORITHMS)}."

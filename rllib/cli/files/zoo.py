@@ -20,7 +20,7 @@ from typing import Any
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.files.literals import read_literal
 from rllib.config.stable_baselines3 import settings_from_sb3
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.env.factories.registry import EnvContext, resolve
 
 logger = logging.getLogger("rllib")
@@ -113,8 +113,7 @@ def _section(content: Mapping[str, Any], path: Path, env: str | None) -> tuple[s
     if _OTHERS in content:
         logger.info("%s has no settings of %s, which gets those of %r", path, env, _OTHERS)
         return _OTHERS, env
-    near = nearest(env, environments)
-    raise ValueError(f"{path} has no settings of {env}.{f' Did you mean {near[0]}?' if near else ''}")
+    raise ValueError(f"{path} has no settings of {env}.{did_you_mean(env, environments)}")
 
 
 def _without_version(env: str) -> str:

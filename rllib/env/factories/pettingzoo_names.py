@@ -14,7 +14,7 @@ from typing import Any
 
 import pettingzoo
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.errors import EnvironmentPackageError
 
 
@@ -58,8 +58,7 @@ def _of_registry(kind: str, env_id: str, config: dict[str, Any]):
         raise EnvironmentPackageError(f"environment 'pettingzoo:{kind}/{env_id}': {error}") from error
     except exceptions.PettingZooRegistryError as error:
         ids = pettingzoo.aec_registry if kind == "aec" else pettingzoo.parallel_registry
-        near = nearest(env_id, list(ids))
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else f" It has {', '.join(sorted(ids))}."
+        hint = did_you_mean(env_id, ids, repr, otherwise=f"It has {', '.join(sorted(ids))}.")
         raise ValueError(f"PettingZoo's registry has no {kind} environment {env_id!r}.{hint}") from error
 
 
@@ -107,8 +106,7 @@ def _check_arguments(name: str, config: dict[str, Any], *creators) -> None:
         if isinstance(creator, type) and any(each.kind is each.VAR_KEYWORD for each in parameters):
             return  # its own constructor has the last word
     if unknown := [key for key in config if key not in known]:
-        near = nearest(unknown[0], sorted(known))
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        hint = did_you_mean(unknown[0], sorted(known), repr)
         raise ValueError(
             f"env_config has {unknown[0]!r}, but 'pettingzoo:{name}' takes no such argument.{hint} It takes "
             f"{', '.join(sorted(known - {'kwargs', 'args', 'self'}))}."

@@ -28,7 +28,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from gymnasium.vector import VectorEnv
 
 from rllib.config.aliases import tell_once
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean, nearest
 from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
@@ -507,9 +507,13 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = example_advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
-            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
-            "only for names that you type, and with --load-user-code."
+        remedy = (
+            example_advice(name)
+            or (f"Use pip install 'rllib[{extra}]'." if extra else None)
+            or (
+                "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
+                "only for names that you type, and with --load-user-code."
+            )
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"
@@ -533,8 +537,7 @@ def _newest_version(env_id: str) -> EnvSpec | None:
 def _unknown_of_module(module, module_name: str, name: str) -> str:
     classes = [key for key, value in vars(module).items() if is_environment_class(value)]
     own = [key for key in classes if vars(module)[key].__module__ == module.__name__]
-    near = nearest(name, [*own, *gymnasium.registry])
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = did_you_mean(name, [*own, *gymnasium.registry], repr)
     listed = f" It has the classes {', '.join(own)}." if own else ""
     return (
         f"the module {module_name!r} has no environment class {name!r}, and registers no such id.{hint}{listed} "
@@ -566,8 +569,7 @@ def _unknown_namespace(name: str) -> str | None:
 
 def _unknown_name(name: str) -> str:
     today = id_today(name, gymnasium.registry) or _unknown_namespace(name)
-    near = [] if today else nearest(name, [*ENVIRONMENTS, *_newest_ids()])
-    hint = f" {today}" if today else f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = f" {today}" if today else did_you_mean(name, [*ENVIRONMENTS, *_newest_ids()], repr)
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
         'or "module:Id" where importing the module registers the id.'

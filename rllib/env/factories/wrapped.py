@@ -14,7 +14,7 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rllib.config.conflicts import Unfit
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.env.agents import agent_interface
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
@@ -289,9 +289,8 @@ def _resolve_name(name: str) -> Callable:
     found = _class(module, short)
     if found is None:
         known = [*_names(module), *(WRAPPERS if module == "gymnasium.wrappers" else ())]
-        near = nearest(short, known)
-        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known are {', '.join(known)}."
-        raise ValueError(f"there is no wrapper {name!r}. {hint} Your own: rllib.register_wrapper(name, wrapper).")
+        hint = did_you_mean(short, known, repr, otherwise=f"Known are {', '.join(known)}.")
+        raise ValueError(f"there is no wrapper {name!r}.{hint} Your own: rllib.register_wrapper(name, wrapper).")
     if module == "gymnasium.wrappers" and short in REFUSED:
         raise ValueError(f"env_wrappers: {short} has no place around an environment here: {REFUSED[short]}.")
     if short in KEEP_STATISTICS and short not in _warned:

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from gymnasium import spaces
 
+from rllib.did_you_mean import did_you_mean
 from rllib.env.factories.adapter import Adapter, StepInputs
-from rllib.env.multi_agent.agent_spaces import did_you_mean
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
 from rllib.errors import NoActionError
 from rllib.models.observations.flat_spaces import next_to_zero
@@ -75,7 +75,7 @@ class AgentParts(Adapter):
         if agent is None or name not in self.agents:
             lacks = "no agent_id was given" if agent is None else f"there is no agent {agent!r}"
             listed = ", ".join(map(repr, self.agents))
-            hint = "" if agent is None else did_you_mean(agent, self.agents)
+            hint = "" if agent is None else did_you_mean(agent, self.agents, repr)
             raise NoActionError(
                 f"no action can be computed: this policy reads the agent's id beside its observation, and {lacks}."
                 f"{hint}",

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from gymnasium import Space, spaces
 
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.legacy import convert_space
 
@@ -150,7 +150,7 @@ class AgentSpaces:
     def _missing(self, kind: Kind, agent: AgentID, by_agent: Mapping) -> str:
         listed = f"{kind}_spaces has those of {', '.join(map(repr, by_agent))}" if by_agent else f"{kind}_space is None"
         return (
-            f"{self._name} has no {kind} space for agent {agent!r}: {listed}.{did_you_mean(agent, by_agent)} "
+            f"{self._name} has no {kind} space for agent {agent!r}: {listed}.{did_you_mean(agent, by_agent, repr)} "
             f"Set self.{kind}_spaces = {{agent: space, ...}}, or self.{kind}_space to a space that all agents share."
         )
 
@@ -159,12 +159,6 @@ def space_method(env, kind: Kind) -> Callable[[AgentID], Space] | None:
     """The environment's own `get_observation_space` or `get_action_space`; None where it has MultiAgentEnv's."""
     method = getattr(env, f"get_{kind}_space", None)
     return method if callable(method) and not getattr(method, "is_default", False) else None
-
-
-def did_you_mean(agent: AgentID, agents: Iterable[AgentID]) -> str:
-    """A hint to the agents that a mistyped id may mean; empty if none is near."""
-    near = nearest(str(agent), [str(each) for each in agents])
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _given(env, kind: Kind) -> tuple[Mapping, Any]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from rllib.did_you_mean import did_you_mean
 from rllib.env.multi_agent.adapt import DictEnv, FourValuesEnv, is_pair
-from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID, AgentSpaces, did_you_mean, known_agents
+from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.spaces.supported import mismatch
 from rllib.env.streams.first_results import WITHOUT_THIS_CHECK, env_name, is_end
@@ -204,7 +205,7 @@ class CheckedAgents:
                 listed = ", ".join(map(repr, known_agents(self.env)[:8])) + (", ..." if len(self._possible) > 8 else "")
                 raise self._broken(
                     f"{name} has the agent {agent!r}, but possible_agents are {listed}", AGENT_RULE,
-                    f"Correct the id, or add it to possible_agents.{did_you_mean(agent, self._possible)}",
+                    f"Correct the id, or add it to possible_agents.{did_you_mean(agent, self._possible, repr)}",
                 )  # fmt: skip
 
     def _check_observations(self, observations: Mapping) -> None:

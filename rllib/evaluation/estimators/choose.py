@@ -30,10 +30,9 @@ def estimator_class(given: Any) -> type[OffPolicyEstimator]:
         return given
     by_name = {name: each for each in ESTIMATORS for name in (each.__name__, each.short_name)}
     if not isinstance(given, str) or given not in by_name:
-        near = did_you_mean(given, by_name) if isinstance(given, str) else ""
         raise ValueError(
-            f"there is no estimator {given!r:.80}.{near} There are {', '.join(by_name)}, and classes derived from "
-            "OffPolicyEstimator"
+            f"there is no estimator {given!r:.80}.{did_you_mean(given, by_name)} There are {', '.join(by_name)}, and "
+            "classes derived from OffPolicyEstimator"
         )
     return by_name[given]
 

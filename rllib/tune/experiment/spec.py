@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.remote.url import place_of
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
@@ -389,9 +389,8 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
         elif _OLD_KEYS.get(key, key) in known:
             settings[_OLD_KEYS.get(key, key)] = space_of(value) if key == "config" else value
         else:
-            near = nearest(key, [*known, *OF_OTHER_ERAS])
-            hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
-            raise TypeError(f"{where} has no argument {key!r}. {hint}")
+            hint = did_you_mean(key, [*known, *OF_OTHER_ERAS], otherwise=f"It takes: {', '.join(known)}.")
+            raise TypeError(f"{where} has no argument {key!r}.{hint}")
     if resume_config is not None and not isinstance(resume_config, ResumeConfig):
         raise TypeError(f"{where}: resume_config must be a tune.ResumeConfig, but got {resume_config!r:.80}")
     if resume_config is not None and settings.get("resume"):

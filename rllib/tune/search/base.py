@@ -221,7 +221,7 @@ def _merged(space: Mapping, point: Mapping, prefix: str) -> dict:
     for key, value in point.items():
         path = f"{prefix}{key}"
         if key not in space:
-            hint = did_you_mean(str(key), map(str, space))
+            hint = did_you_mean(key, space)
             raise ValueError(f"points_to_evaluate: the search space has no {path}.{hint}")
         inside = space[key]
         if isinstance(inside, Mapping) and not is_grid(inside) and isinstance(value, Mapping):

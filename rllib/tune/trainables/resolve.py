@@ -8,7 +8,7 @@ from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import absent, algorithm_names, get_algorithm_class
-from rllib.did_you_mean import nearest
+from rllib.did_you_mean import did_you_mean
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import StatusReporter
 from rllib.tune.trainables.trainable import AlgorithmTrainable, FunctionTrainable, Trainable
@@ -99,10 +99,9 @@ def _by_name(name: str) -> Resolved:
         if absent(name) or ":" in name:
             raise
         known = [*_registered, *algorithm_names()]
-        near = nearest(name, known)
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"there is no trainable {name!r}.{hint} There are: {', '.join(known)}; tune.register_trainable adds more."
+            f"there is no trainable {name!r}.{did_you_mean(name, known, repr)} There are: {', '.join(known)}; "
+            "tune.register_trainable adds more."
         ) from None
     return Resolved(algorithm.__name__, _of_algorithm(algorithm), {})
 

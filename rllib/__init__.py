@@ -1,12 +1,11 @@
 """Fast, correct reinforcement learning on a ZeroMQ actor runtime."""
 
-import importlib
 import os
 
 from rllib import moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
 from rllib.config.elsewhere import OF_STABLE_BASELINES
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 
 moved.install()
 
@@ -77,14 +76,9 @@ _ELSEWHERE = {
 }
 
 
-def __getattr__(name: str):
-    # The names of algorithms before Ray 2.0: PPOTrainer.
-    known = name.removesuffix("Trainer") if name.removesuffix("Trainer") in ALGORITHMS else name
-    if known not in _LAZY:
-        raise missing(__name__, name, __all__, _absent(name))
-    value = getattr(importlib.import_module(_LAZY[known]), known)
-    globals()[name] = value
-    return value
+def _present(name: str) -> str:
+    """The name today of a name before Ray 2.0: PPO of PPOTrainer."""
+    return name.removesuffix("Trainer") if name.removesuffix("Trainer") in ALGORITHMS else name
 
 
 def _absent(name: str) -> str | None:
@@ -95,5 +89,4 @@ def _absent(name: str) -> str | None:
     return _ELSEWHERE.get(name)
 
 
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY, _absent, _present)

@@ -107,9 +107,10 @@ def _statement(node: ast.stmt, module: ModuleType) -> Iterator[str]:
         yield from _function(node)
     elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
         yield from _class(node, getattr(module, node.name))
-    elif isinstance(node, ast.Assign) and not node.targets[0].id.startswith("_"):
+    elif isinstance(node, ast.Assign):
         (target,) = node.targets
-        yield f"{target.id}: {type(getattr(module, target.id)).__name__}"
+        for name in [each.id for each in ast.walk(target) if isinstance(each, ast.Name) and each.id[0] != "_"]:
+            yield f"{name}: {type(getattr(module, name)).__name__}"
 
 
 def _class(node: ast.ClassDef, class_: type) -> Iterator[str]:

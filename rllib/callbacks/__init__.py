@@ -5,10 +5,8 @@
 Hooks within workers, for single episodes and updates, are those of rllib.DefaultCallbacks (docs/guide/own_code.md).
 """
 
-import importlib
-
 from rllib.config.elsewhere import OF_STABLE_BASELINES
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 
 # Loaded on first use: an algorithm needs the base classes alone.
 _LAZY = {
@@ -28,14 +26,4 @@ _LAZY = {
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605
 
-
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise missing(__name__, name, __all__, OF_STABLE_BASELINES.get(name))
-    value = getattr(importlib.import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY, OF_STABLE_BASELINES.get)

@@ -5,10 +5,7 @@
 docs/start/from_rllib.md says what each becomes here, and what is refused.
 """
 
-import importlib
-from typing import Any
-
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 
 _MODULES = "rllib.core.modules."
 _PIECES = "rllib.core.connectors.pieces"
@@ -65,15 +62,4 @@ _ELSEWHERE = {
 
 __all__ = list(_LAZY | _SAME)
 
-
-def __getattr__(name: str) -> Any:
-    present = _SAME.get(name, name)
-    if present not in _LAZY:
-        raise missing(__name__, name, list(_LAZY), _ELSEWHERE.get(name))
-    value = getattr(importlib.import_module(_LAZY[present]), present)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY, _ELSEWHERE.get, lambda name: _SAME.get(name, name))

@@ -1,8 +1,5 @@
 """Environments: from ids, classes and functions to streams of transitions."""
 
-import importlib
-
-from rllib.did_you_mean import missing
 from rllib.env.agents import is_multi_agent
 from rllib.env.checkup.driver import check_environment
 from rllib.env.episodes import Episode, EpisodeTracker
@@ -10,6 +7,7 @@ from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvContext, EnvFactory, register_env, resolve
 from rllib.env.spaces.actions import ActionMapper
 from rllib.env.streams.base import EnvironmentStream
+from rllib.lazy_names import lazy_names
 
 __all__ = [
     "ActionMapper",
@@ -43,9 +41,4 @@ _LAZY = {
     "make_multi_agent": "rllib.env.multi_agent.copies",
 }
 
-
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise missing(__name__, name, __all__, None)
-    globals()[name] = value = getattr(importlib.import_module(_LAZY[name]), name)
-    return value
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -1,8 +1,6 @@
 """Recorded steps: files, what they hold as episodes, and their way into replays and batches."""
 
-import importlib
-
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 
 # Loaded on first use, so that a run from an environment loads none of it.
 _LAZY = {
@@ -16,14 +14,4 @@ _LAZY = {
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605
 
-
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise missing(__name__, name, __all__)
-    value = getattr(importlib.import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

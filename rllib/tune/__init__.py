@@ -1,8 +1,6 @@
 """Experiments over anything, and over reinforcement learning first: `from rllib import tune`, then `tune.run(...)`."""
 
-import importlib
-
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 
 # Loaded on first use, so that the import stays quick.
 _NAMES = {
@@ -44,14 +42,4 @@ _LAZY = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605
 
-
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise missing(__name__, name, __all__)
-    value = getattr(importlib.import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

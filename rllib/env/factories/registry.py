@@ -507,13 +507,9 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = (
-            example_advice(name)
-            or (f"Use pip install 'rllib[{extra}]'." if extra else None)
-            or (
-                "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
-                "only for names that you type, and with --load-user-code."
-            )
+        remedy = example_advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
+            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
+            "only for names that you type, and with --load-user-code."
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"

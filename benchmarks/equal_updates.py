@@ -101,8 +101,7 @@ def compare(name: str, environment: str, count: int) -> list[tuple[str, ...]] | 
     with build(name, environment) as algo, tempfile.TemporaryDirectory() as directory:
         given = weights(algo)
         given |= updated(algo, count)
-        if getattr(algo.policy.distribution, "squashed", False):
-            given["actions"] = np.tanh(given["actions"])
+        given["actions"] = algo.policy.distribution.for_critics(given["actions"])
         settings = {"algorithm": name, "environment": environment, "learning_rate": LR, "gamma": algo.config.gamma}
         if name == DISCRETE:
             settings |= {"tau": TAU, **SETTINGS[name]}

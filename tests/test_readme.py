@@ -154,6 +154,7 @@ PLACEHOLDERS = {
 FILES = {
     "ppo.yml": "CartPole-v1: {n_timesteps: 100, policy: MlpPolicy}",
     "hyperparams/sac.yml": "BipedalWalker-v3: {n_timesteps: 100, policy: MlpPolicy}",
+    "my_module.py": "from rllib import PPO\n\nclass SPO(PPO): pass\n",
     "tuned.py": "from rllib import PPOConfig\nconfig = PPOConfig().environment('CartPole-v1')\n",
 }
 # Of the shell; what stands behind one is no argument.

@@ -13,6 +13,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.losses.deterministic import TARGET_NOISE
 from rllib.losses.sac import NEXT_NOISE, NOISE
+from rllib.models.distributions.base import ActionUnit
 from rllib.models.distributions.standard import Categorical
 from tests.algorithms import actor_critic_reference as reference
 
@@ -185,7 +186,7 @@ def by_the_papers_names(algo, batch):
     columns = {
         theirs: torch.tensor(np.asarray(batch[ours], np.float64)) for theirs, ours in NAMES.items() if ours in batch
     }
-    if getattr(algo.policy.distribution, "squashed", False):
+    if algo.policy.distribution.unit is ActionUnit.BEFORE_TANH:
         columns["actions"] = columns["actions"].tanh()
     return columns
 
@@ -230,7 +231,7 @@ def by_our_names(batch, distribution):
     columns = {NAMES[name]: column for name, column in batch.items()}
     if isinstance(distribution, Categorical):
         columns[sb.ACTIONS] = columns[sb.ACTIONS].long()
-    elif getattr(distribution, "squashed", False):
+    elif distribution.unit is ActionUnit.BEFORE_TANH:
         columns[sb.ACTIONS] = columns[sb.ACTIONS].atanh()
     return columns
 

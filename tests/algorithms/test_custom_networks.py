@@ -136,7 +136,7 @@ def test_a_memory_of_several_tensors_answers_right():
         (PPO, Q, {}, r"the custom model Q cannot be used: forward\(\) must return \(dist_inputs, values\)"),
         (Rainbow, Q, {}, "noisy=True puts noise into layers of the built-in network"),
         (DQN, Cell, {}, "cannot train a policy with a memory"),
-        (PPO, Net, {"learner": "numpy"}, "of your own. Use learner='torch'"),
+        (PPO, Net, {"learner": "numpy"}, "without one. Use learner='torch'"),
         (PPO, "nothing", {}, "'nothing' is no registered name"),
     ],
 )

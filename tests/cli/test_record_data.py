@@ -55,7 +55,7 @@ def test_a_checkpoint_acts_where_its_data_is_no_more(rllib_command, tmp_path, na
     if env is None:
         with gymnasium.make("CartPole-v1") as made:
             config.environment(observation_space=made.observation_space, action_space=made.action_space)
-    config.evaluation(evaluation_config={"env": "CartPole-v1"}, off_policy_estimation_methods={"is": {"type": "is"}})
+    config.evaluation(evaluation_config={"env": "CartPole-v1"}, off_policy_estimation_methods={"dm": {"type": "dm"}})
     config.training(train_batch_size=32, model={"fcnet_hiddens": [8]}).debugging(seed=1)
     config.reporting(min_sample_timesteps_per_iteration=64, min_time_s_per_iteration=0)
     with config.build() as algorithm:

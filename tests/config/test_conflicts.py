@@ -51,6 +51,7 @@ SAMPLES: dict[str, list] = {
     "evaluation_config": [{"lr": 1}, {"explore": 1}, {"explor": True}],
     "exploration_config": [{"type": "NoSuchExploration"}, {"type": "StochasticSampling", "random_timesteps": 9}],
     "framework": ["tf2"],
+    "ignore_observation_keys": [["action_mask"]],
     "info_columns": [{"cost": {"shape": "wide"}}],
     "input_": ["sampler", "some.json", {"some.json": 0.5, "sampler": 0.4}, {"a.json": 0.5, "b.json": 0.5}, "dataset"],
     "input_config": [{"some": 1}],

@@ -81,7 +81,8 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
     for name in state.keys() & set(_FILES_OF_ONE_POLICY):
         state[f"policies/{DEFAULT_POLICY}/{name}"] = state.pop(name)
     spec = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {}).get("spec", {})
-    if spec.get("memory") and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
+    has_memory = spec.get("memory") or spec.get("architecture", {}).get("kind") == "memory"
+    if has_memory and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
         state["config.json"]["model"].setdefault("vf_share_memory", True)
     if "learner.safetensors" in state:
         state[LEARNER_FILE] = state.pop("learner.safetensors")

@@ -151,7 +151,10 @@ def test_policies_change_in_a_drawn_run(runner):
     assert outcome["changes"] == len(changes) and not outcome["refused_changes"]
 
 
-SHORT = {"train_batch_size": 20, "num_rollout_workers": 0, "min_time_s_per_iteration": 0, "seed": 0}
+SHORT = {
+    "train_batch_size": 20, "num_rollout_workers": 0, "seed": 0,
+    "min_time_s_per_iteration": 0, "min_sample_timesteps_per_iteration": 40,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("algorithm", ["PG", "DQN"])

@@ -24,6 +24,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import TD3Config
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
+from rllib.env.external import policy_server
 from rllib.env.external.samples import Replay
 from rllib.exploration.explorers import StochasticSampling
 
@@ -756,6 +757,7 @@ def test_steps_taken_in_together_give_the_rows_of_one_after_the_other(
             batches = [algorithm.sample(16) for _ in range(count)]
             return batches, [(each.episode_return, each.length) for each in algorithm.metrics.episodes]
 
+    monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.0)  # nobody waits for the end of the run
     runs, run = [], Replay.run
     monkeypatch.setattr(Replay, "run", lambda self, count: runs.append(count) or run(self, count))
     together, episodes = sampled_rows()

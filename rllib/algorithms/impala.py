@@ -24,8 +24,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.saving import numbers_in
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment

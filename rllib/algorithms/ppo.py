@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.feature import Feature
-from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
+from rllib.algorithms.base.space_rules import NewPolicy, of_network
 from rllib.algorithms.families.constrained import cost_limit_of, price_of_costs
 from rllib.algorithms.families.constrained_on_policy import (
     ConstrainedActorCriticConfig,

@@ -21,8 +21,8 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.families.q_learning import for_discrete_actions
 from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.sections import OfPolicy, at_least, between, section

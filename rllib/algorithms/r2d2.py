@@ -21,8 +21,8 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.new_policy import NewPolicy, of_network
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES
+from rllib.algorithms.base.space_rules import NewPolicy, of_network
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.families.q_learning import QTrainee
 from rllib.algorithms.families.sequence_replay import (

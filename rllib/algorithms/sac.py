@@ -42,7 +42,7 @@ from gymnasium import spaces
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.feature import Feature
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
 from rllib.algorithms.families.constrained import COST_CRITIC, ConstrainedConfig, cost_limit_of, price_of_costs
 from rllib.algorithms.families.critic_networks import critics_of

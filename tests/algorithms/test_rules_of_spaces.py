@@ -10,8 +10,8 @@ from gymnasium import spaces
 
 from rllib import env as environments
 from rllib.algorithms.base import policies
-from rllib.algorithms.base.new_policy import _rules, broken_rules
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
+from rllib.algorithms.base.space_rules import _rules, broken_rules
 from rllib.config.conflicts import SettingsError
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)

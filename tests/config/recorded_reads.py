@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from unittest.mock import patch
 
 from rllib.algorithms.base import policies
-from rllib.algorithms.base.new_policy import broken_rules
+from rllib.algorithms.base.space_rules import broken_rules
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject
 

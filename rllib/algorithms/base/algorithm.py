@@ -27,7 +27,6 @@ from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
-from rllib.algorithms.base.new_policy import NewPolicy, naming_settings
 from rllib.algorithms.base.policies import by_message, described, make_policies, naming_settings_of, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
 from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
@@ -37,6 +36,7 @@ from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.settings.exploration import exploration_settings, make_exploration
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
+from rllib.algorithms.base.space_rules import NewPolicy, naming_settings
 from rllib.algorithms.base.stable_baselines.construction import Words, differs
 from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
 from rllib.algorithms.base.trainee import Trainee, refuse_methods_of_trainees

@@ -12,7 +12,7 @@ from typing import Any
 from gymnasium import Space
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.new_policy import NewPolicy, broken_rules
+from rllib.algorithms.base.space_rules import NewPolicy, broken_rules
 from rllib.config.conflicts import Mistake, Remedy, Unfit, surrounded
 from rllib.evaluation import seeding
 from rllib.models.network_spec import NetworkSpec

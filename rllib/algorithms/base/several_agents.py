@@ -10,8 +10,8 @@ from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
-from rllib.algorithms.base.new_policy import naming_settings
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
+from rllib.algorithms.base.space_rules import naming_settings
 from rllib.config.aliases import tell_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy

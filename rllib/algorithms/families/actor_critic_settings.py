@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from gymnasium import spaces
 
-from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
+from rllib.algorithms.base.space_rules import NewPolicy, of_network, of_spaces
 from rllib.algorithms.families.sequence_replay import SequenceReplayConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict

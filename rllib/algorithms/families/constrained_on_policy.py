@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from rllib.algorithms.base.new_policy import NewPolicy, of_network
+from rllib.algorithms.base.space_rules import NewPolicy, of_network
 from rllib.algorithms.families.constrained import COST_CRITIC, ConstrainedConfig
 from rllib.algorithms.families.intrinsic import IntrinsicConfig, IntrinsicTrainee
 from rllib.algorithms.families.on_policy import ActorCriticConfig

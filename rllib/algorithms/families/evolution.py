@@ -15,8 +15,8 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.new_policy import NewPolicy, of_network, of_spaces
 from rllib.algorithms.base.sources import Source
+from rllib.algorithms.base.space_rules import NewPolicy, of_network, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Unfit

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY, exploration_settings, make_exploration
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.config.conflicts import Mistake
 from rllib.evaluation import seeding

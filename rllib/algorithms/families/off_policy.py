@@ -23,9 +23,9 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, rows_of_steps
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.saving import numbers_in
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.aliases import tell_arguments

@@ -14,8 +14,8 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.new_policy import NewPolicy, of_spaces
 from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig, OffPolicyTrainee
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict

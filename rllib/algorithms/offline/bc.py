@@ -6,7 +6,7 @@ actions is fitted to the recorded ones, and the standard deviation stays what it
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from rllib.algorithms.base.new_policy import NewPolicy, of_network
+from rllib.algorithms.base.space_rules import NewPolicy, of_network
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig, MARWILTrainee
 from rllib.config.conflicts import Mistake, conflict
 from rllib.config.sections import section

@@ -224,7 +224,7 @@ def _following(
             raise ValueError(
                 f"{records.where(int(breaks[0]))}: new_obs is not the obs of the next row, nor in {len(breaks):,} of "
                 f"{compared:,} rows. The rows are shuffled, or the episode ids are wrong. input_config={{'check': "
-                "False}} takes them as they are."
+                "False} takes them as they are."
             )
         known[last] = terminateds[last] | ~followed_by_resets(obs, following, starts)
         if HAS_NEXT in records.columns:  # our own files say it

@@ -262,7 +262,7 @@ FAULTS = {
     "shuffled rows": (
         {"new_obs": np.array([[9], [1], [2], [7], [3]], float)},
         {},
-        "new_obs is not the obs of the next row",
+        r"new_obs is not the obs of the next row.*input_config=\{'check': False\} takes them",
     ),
     "an episode that goes on": ({"terminateds": np.array([0, 1, 0, 0, 1])}, {}, "row 1: the episode has ended"),
     "no rows": ({name: np.empty((0, 1)) for name in ("obs", "new_obs", "actions", "rewards", "eps_id")}, {}, "no rows"),

@@ -291,3 +291,11 @@ def test_evaluation_without_anything_to_evaluate_in_is_refused_at_build():
     made.build().stop()
     with pytest.raises(ValueError, match=r"evaluation_interval=5: .*no environment to evaluate in.*Leave"):
         made.evaluation(evaluation_interval=5).build()
+
+
+@pytest.mark.parametrize("methods", [{}, METHODS], ids=["alone", "estimates"])
+def test_a_setting_that_estimates_read_has_an_effect(methods):
+    """BC has no returns to discount, but what a policy would earn is discounted; rewards count as recorded."""
+    settings = config(off_policy_estimation_methods=methods).training(gamma=0.9).offline_data(reward_scale=2.0)
+    told = "\n".join(settings.without_effect())
+    assert ("gamma=0.9" in told) == (not methods) and "reward_scale=2.0" in told

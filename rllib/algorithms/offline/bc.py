@@ -36,6 +36,10 @@ class BCConfig(MARWILConfig):
         ] = "logp",
     ) -> Self: ...
 
+    def why_without_effect(self, name: str) -> str | None:
+        estimates = name == "gamma" and self.off_policy_estimation_methods  # they discount what would be earned
+        return None if estimates else super().why_without_effect(name)
+
     refuses: ClassVar[dict[str, str]] = {"beta": "it weights actions by their advantages, which is MARWIL"}
     conflicts = (
         conflict(

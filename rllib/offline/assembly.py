@@ -6,12 +6,13 @@ here hold for every format, and everything that they repair is counted in `Recor
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, UNSAID, Records, T
+from rllib.offline.records import DONES, UNSAID, Records, T, refuse_no_numbers
 from rllib.offline.writing.metadata import HAS_NEXT
 
 # Two observations are the same if no number differs by more.
@@ -88,7 +89,7 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
     columns = records.columns
     if sb.EPS_ID not in columns:
         return records, _starts_without_ids(records, options)
-    ids = columns[sb.EPS_ID]
+    ids = _counts(records, sb.EPS_ID)
     changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     blocks = ids[np.append(0, changes)] if len(ids) else ids
     if len(np.unique(blocks)) < len(blocks):  # an id comes again: environments sampled in turns, or another episode
@@ -108,10 +109,11 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
 
 def _begins_of_ids(records: Records) -> np.ndarray:
     """Whether each row but the first begins an episode, by its number or that of its step; bool [rows - 1]."""
-    ids = records.columns[sb.EPS_ID]
+    ids = _counts(records, sb.EPS_ID)
     begins = ids[1:] != ids[:-1]
     if T in records.columns:
-        begins |= records.columns[T][1:] <= records.columns[T][:-1]
+        steps = _counts(records, T)
+        begins |= steps[1:] <= steps[:-1]
     return begins
 
 
@@ -120,7 +122,8 @@ def _follows(records: Records, rows: np.ndarray) -> np.ndarray:
     columns = records.columns
     follows = ~set_flags(records)[rows]
     if T in columns:
-        return follows & (columns[T][rows + 1] > columns[T][rows])
+        steps = _counts(records, T)
+        return follows & (steps[rows + 1] > steps[rows])
     if sb.NEXT_OBS not in columns:
         return np.zeros(len(rows), bool)
     return follows & _same(columns[sb.NEXT_OBS][rows], columns[sb.OBS][rows + 1])
@@ -131,19 +134,62 @@ def set_flags(records: Records) -> np.ndarray:
     ends = np.zeros(len(records), bool)
     for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES):
         if name in records.columns:
-            ends |= _flags(records.columns[name])
+            ends |= _flags(records, name)
     return ends
 
 
-def _flags(column: np.ndarray) -> np.ndarray:
-    """Flags [rows] or [rows, 1] as bool [rows]."""
-    return column.astype(bool).reshape(len(column))
+def _flags(records: Records, name: str) -> np.ndarray:
+    """The flags [rows] or [rows, 1] of a column as bool [rows].
+
+    Raises:
+        ValueError: for another shape, and for a value that is neither 0 nor 1.
+    """
+    column = _one_a_row(records, name)
+    if column.dtype != bool:
+        values = column if column.dtype.kind in "fiu" else np.array([_as_flag(value) for value in column.tolist()])
+        if (wrong := np.flatnonzero((values != 0) & (values != 1))).size:
+            row = int(wrong[0])
+            raise ValueError(
+                f"{records.where(row)}: {name} is {column.tolist()[row]!r:.40}, but a flag is True or False, 1 or 0 "
+                f"({wrong.size:,} of {len(column):,} rows)"
+            )
+        column = values
+    return column.astype(bool)
+
+
+def _as_flag(value: Any) -> float:
+    """A value of Python's as a number; NaN for what is none, such as a text or a missing value."""
+    return float(value) if isinstance(value, int | float) else np.nan
+
+
+def _counts(records: Records, name: str) -> np.ndarray:
+    """The numbers [rows] of episodes or steps, by the name of their column.
+
+    Raises:
+        ValueError: for another shape, and for a row without a number.
+    """
+    column = _one_a_row(records, name)
+    if name == T and column.dtype.kind not in "fiub":
+        refuse_no_numbers(name, records.columns, str(column.dtype), records.source)
+    if column.dtype.kind == "f" and (wrong := np.flatnonzero(~np.isfinite(column))).size:
+        row = int(wrong[0])
+        raise ValueError(f"{records.where(row)}: {name} is {column[row]}, which numbers nothing")
+    return column
+
+
+def _one_a_row(records: Records, name: str) -> np.ndarray:
+    """A column [rows] or [rows, 1] as [rows]; raises a ValueError for another shape."""
+    column = records.columns[name]
+    if column.shape[1:] not in ((), (1,)):
+        raise ValueError(f"{records.where(0)}: {name} must be one value a row, but has the shape {column.shape[1:]}")
+    return column.reshape(len(column))
 
 
 def _starts_without_ids(records: Records, options: ReadOptions) -> np.ndarray:
     columns, rows = records.columns, len(records)
     if T in columns:
-        return _starts(columns[T][1:] <= columns[T][:-1], rows)
+        steps = _counts(records, T)
+        return _starts(steps[1:] <= steps[:-1], rows)
     ends, begins = set_flags(records), np.zeros(max(rows - 1, 0), bool)
     if ends.any() or options.ends == "flags":
         begins |= ends[:-1]
@@ -167,11 +213,11 @@ def _ends(
 ) -> tuple[np.ndarray, np.ndarray, int | None]:
     """The columns terminateds and truncateds, bool [rows], and the time limit."""
     columns, rows = records.columns, len(records)
-    given = [_flags(columns[name]) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
-    terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
-    if given[0] is not None or DONES not in columns:
+    given = {name: _flags(records, name) for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES) if name in columns}
+    terminateds, truncateds = (given.get(name, np.zeros(rows, bool)) for name in (sb.TERMINATEDS, sb.TRUNCATEDS))
+    if sb.TERMINATEDS in given or DONES not in given:
         return terminateds, truncateds, max_episode_steps
-    dones = _flags(columns[DONES]) & ~truncateds
+    dones = given[DONES] & ~truncateds
     limit = max_episode_steps
     if options.dones != "auto":
         is_limit = np.full(rows, options.dones == "truncated")

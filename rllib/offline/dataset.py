@@ -17,7 +17,7 @@ from rllib.offline.files import named, read_records, size_of_files
 from rllib.offline.formats import MINARI, is_table, records_of_table
 from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import Records, T, renamed
+from rllib.offline.records import Records, T, refuse_no_numbers, renamed
 from rllib.offline.writing.metadata import (
     ACTIONS_NORMALIZED,
     DENSITIES_NORMALIZED,
@@ -92,6 +92,8 @@ class Dataset:
                     f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}. input_read_schema="
                     f"{{{name!r}: COLUMN}} says which column it is."
                 )
+            if name in records.columns and (held := records.columns[name].dtype).kind not in "fiub":
+                refuse_no_numbers(name, records.columns, str(held), records.source)
         if not len(records):
             raise ValueError(f"{records.source} has no rows")
         said = records.metadata

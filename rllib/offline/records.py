@@ -7,7 +7,7 @@ mean, and whether they can be right, is decided for all formats in one place (`a
 import dataclasses
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,29 @@ FOREIGN_NAMES = {
 # Columns of facts that hold for each source by itself, so that it may lack them.
 _MAY_BE_UNSAID = (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT)
 EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
+# Columns by which episodes, returns and estimates would be others if they were left out; and their names elsewhere.
+_OF_STEPS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES, sb.EPS_ID, T)
+NUMBERS = frozenset((*_OF_STEPS, *sb.PROBABILITIES, *FOREIGN_NAMES))
+
+
+def refuse_no_numbers(name: str, names: Collection[str], held: str, source: str | None = None) -> None:
+    """Refuses a column without numbers that is one of NUMBERS; others are left out, such as infos.
+
+    Args:
+        name: of the column in the source.
+        names: of all columns there: of two that mean the same, the one with our name is read.
+        held: what it holds.
+        source: its name, for the message; None: the caller adds it.
+
+    Raises:
+        ValueError: naming the column.
+    """
+    ours = FOREIGN_NAMES.get(name, name)
+    if name in NUMBERS and (name == ours or ours not in names):
+        at = "" if source is None else f"{source}: "
+        raise ValueError(
+            f"{at}{name} holds no numbers, but {held}: texts, or rows without a value. Convert it, or leave it out."
+        )
 
 
 def episode_numbers(names: np.ndarray) -> np.ndarray:

@@ -109,6 +109,84 @@ def test_a_reward_that_is_no_number_is_named():
         Dataset.from_columns({"obs": np.zeros((3, 1)), "actions": np.zeros(3, int), "rewards": rewards})
 
 
+STEPS = {
+    "obs": [[0.0], [1.0], [2.0], [3.0]], "new_obs": [[1.0], [2.0], [3.0], [4.0]], "actions": [0, 1, 0, 1],
+    "rewards": [1.0] * 4, "terminateds": [False, True, False, True], "truncateds": [False] * 4,
+    "eps_id": [0, 0, 1, 1], "t": [0, 1, 0, 1], "action_logp": [-0.5] * 4,
+}  # fmt: skip
+# What a column may hold in place of a number: texts, as of a .csv file, and a row without a value, as after a join.
+NO_NUMBERS = {"texts": lambda values: list(map(str, values)), "a gap": lambda values: [values[0], None, *values[2:]]}
+
+
+def _npz(columns, folder):
+    with_numbers = {
+        name: np.array([np.nan if each is None else each for each in values]) for name, values in columns.items()
+    }
+    np.savez(folder / "a.npz", **with_numbers)
+    return Dataset.from_path(folder / "a.npz")
+
+
+def _hdf5(columns, folder):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "a.hdf5", "w") as file:
+        for name, values in columns.items():
+            file[name] = [np.nan if each is None else each for each in values]
+    return Dataset.from_path(folder / "a.hdf5")
+
+
+def _parquet(columns, folder):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), folder / "a.parquet")
+    return Dataset.from_path(folder / "a.parquet")
+
+
+def _lines(columns, folder):
+    (folder / "a.json").write_text(json.dumps({"type": "SampleBatch", **columns}))
+    return Dataset.from_path(folder / "a.json")
+
+
+FORMS = {
+    "arrays": lambda columns, folder: Dataset.from_columns({name: np.array(each) for name, each in columns.items()}),
+    "pandas": lambda columns, folder: Dataset.from_columns(pytest.importorskip("pandas").DataFrame(columns)),
+    "pyarrow": lambda columns, folder: Dataset.from_columns(pytest.importorskip("pyarrow").table(columns)),
+    "npz": _npz,
+    "hdf5": _hdf5,
+    "parquet": _parquet,
+    "json": _lines,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("held", NO_NUMBERS)
+def test_a_column_of_steps_without_numbers_is_refused_and_not_left_out(tmp_path, form, held):
+    """Without its flags the data is one episode, which goes on behind each end."""
+    assert FORMS[form](STEPS, tmp_path).lengths.tolist() == [2, 2]
+    for name in ("actions", "rewards", "terminateds", "truncateds", "dones", "t"):
+        values = STEPS.get(name, STEPS["terminateds"])
+        changed = {**STEPS, name: NO_NUMBERS[held](values)}
+        with pytest.raises(ValueError, match=rf"\b{name.removesuffix('s')}") as error:
+            FORMS[form](changed, tmp_path)
+        assert "np." not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["terminateds", "dones", "truncateds"])
+@pytest.mark.parametrize("value", [-1, 2, 0.5, "False", None])
+def test_a_flag_is_0_or_1(name, value):
+    flags = np.array([0, value, 0, 0], object if value is None else None)
+    columns = {each: np.array(column) for each, column in STEPS.items() if each not in ("terminateds", "truncateds")}
+    with pytest.raises(ValueError, match=f"row [01]: {name} is .*but a flag is"):
+        Dataset.from_columns({**columns, name: flags})
+
+
+@pytest.mark.parametrize("name", ["terminateds", "truncateds", "eps_id", "t"])
+def test_a_column_with_several_values_a_row_is_named(name):
+    columns = {each: np.array(column) for each, column in STEPS.items()}
+    with pytest.raises(ValueError, match=rf"{name} must be one value a row, but has the shape \(2,\)"):
+        Dataset.from_columns({**columns, name: np.stack([columns[name]] * 2, 1)})
+    lone = {**columns, name: columns[name][:, None]}
+    assert Dataset.from_columns(lone).lengths.tolist() == [2, 2]
+
+
 # ---------------------------------------------------------------------- paths and archives
 
 

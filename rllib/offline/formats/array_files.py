@@ -12,7 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packages import package
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import Records, our_names
+from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers, our_names, refuse_no_numbers
 from rllib.storage.foreign_files import json_object
 
 # The array of a .npz file in which our writer leaves metadata, as JSON in bytes.
@@ -41,7 +41,14 @@ def records_of_npz(
     metadata = {}
     if METADATA in columns:
         metadata = json_object(columns.pop(METADATA).tobytes())
-    rows = {name: column for name, column in columns.items() if column.ndim and column.dtype.kind in "fiub"}
+    rows = {}
+    for name, column in columns.items():
+        if name in EPISODE_NAMES and column.dtype.kind == "U" and column.ndim == 1:
+            rows[name] = episode_numbers(column)
+        elif column.dtype.kind not in "fiub":
+            refuse_no_numbers(name, columns, str(column.dtype), source)
+        elif column.ndim:
+            rows[name] = column
     yield _records(rows, source, metadata)
 
 
@@ -59,7 +66,7 @@ def records_of_hdf5(
     h5py = package("h5py", source)
     try:
         with h5py.File(file, "r") as opened:
-            found = dict(_datasets(opened, h5py, options))
+            found = dict(_datasets(opened, h5py, options, source))
             metadata = json_object(str(opened.attrs[ATTRIBUTE]).encode()) if ATTRIBUTE in opened.attrs else {}
             if not found:
                 raise _Refused(f"it has no arrays of numbers, but {', '.join(sorted(opened)[:10]) or 'nothing'}")
@@ -85,7 +92,7 @@ def size_of_hdf5(file: BinaryIO, source: str) -> int:
     h5py = package("h5py", source)
     try:
         with h5py.File(file, "r") as opened:
-            return sum(dataset.nbytes for _, dataset in _datasets(opened, h5py, ReadOptions()))
+            return sum(dataset.nbytes for _, dataset in _datasets(opened, h5py, ReadOptions(), source))
     except _DAMAGED as error:
         raise _no_whole_file(source, error) from None
 
@@ -102,7 +109,7 @@ def _no_whole_file(source: str, error: Exception) -> ValueError:
     return ValueError(f"{source} is no whole HDF5 file of recorded steps ({error})")
 
 
-def _datasets(opened, h5py, options: ReadOptions) -> Iterator[tuple[str, Mapping]]:
+def _datasets(opened, h5py, options: ReadOptions, source: str) -> Iterator[tuple[str, Mapping]]:
     """(name, array in the file) of those that are read."""
     names = [*opened, *(name for name in _IN_GROUPS if name in opened)]
     names += [name for name in (options.schema or {}).values() if "/" in name and name in opened]
@@ -111,7 +118,12 @@ def _datasets(opened, h5py, options: ReadOptions) -> Iterator[tuple[str, Mapping
         if not isinstance(link, h5py.HardLink):
             raise _Refused(f"{name!r} is a link, which is not followed")
         dataset = opened[name]
-        if not isinstance(dataset, h5py.Dataset) or not dataset.ndim or dataset.dtype.kind not in "fiub":
+        if not isinstance(dataset, h5py.Dataset):
+            continue
+        if dataset.dtype.kind not in "fiub":
+            refuse_no_numbers(name, names, str(dataset.dtype), source)
+            continue
+        if not dataset.ndim:
             continue
         if dataset.external or dataset.is_virtual:
             raise _Refused(f"the numbers of {name!r} lie in another file, which is not opened")

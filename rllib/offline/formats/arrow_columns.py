@@ -6,26 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from rllib.offline.records import EPISODE_NAMES, episode_numbers
+from rllib.offline.records import EPISODE_NAMES, episode_numbers, refuse_no_numbers
 
 # Names of the types that Ray gives tensors; their shape stands in the metadata beside the name.
 _RAYS_TENSORS = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
+_TEXTS = ("string", "large_string", "string_view")
 _NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
-def arrays_of(table, described: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+def arrays_of(table, described: Mapping[str, Any], source: str | None = None) -> Iterator[tuple[str, np.ndarray]]:
     """(name, array [rows, ...]) of the columns that hold numbers; a struct gives a column for each field.
 
     Args:
         table: of pyarrow.
         described: name -> {"shape", "dtype"} of columns of bytes; see parquet_files.py.
+        source: name of the table, for a message about a column; None: the caller adds it.
 
     Raises:
-        ValueError: for a list that has another length than the first, and for bytes of another size; by column and row.
+        ValueError: for a list that has another length than the first, and for bytes of another size, by column and row;
+            and as `refuse_no_numbers`.
     """
     for field, column in zip(table.schema, table.columns):
         chunks = [chunk.storage if hasattr(chunk, "storage") else chunk for chunk in column.chunks]
-        for name, array in _arrays(field.name, chunks, described.get(field.name)):
+        arrays = list(_arrays(field.name, chunks, described.get(field.name)))
+        if chunks and not arrays and str(chunks[0].type) != "null":
+            refuse_no_numbers(field.name, table.column_names, str(chunks[0].type), source)
+        for name, array in arrays:
             shape = _shape_of_tensor(field)
             yield name, array.reshape(len(array), *shape) if shape and array[:1].size == np.prod(shape) else array
 
@@ -43,7 +49,7 @@ def _shape_of_tensor(field) -> list[int]:
 
 def _arrays(name: str, chunks: list, described: Mapping | None) -> Iterator[tuple[str, np.ndarray]]:
     kind = str(chunks[0].type) if chunks else ""
-    if kind in ("string", "large_string", "string_view") and name in EPISODE_NAMES:
+    if kind.removeprefix("dictionary<values=").startswith(_TEXTS) and name in EPISODE_NAMES:
         yield name, episode_numbers(np.array([text for chunk in chunks for text in chunk.to_pylist()], str))
         return
     if kind.startswith("struct"):

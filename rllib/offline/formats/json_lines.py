@@ -22,12 +22,10 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, EPISODE_NAMES, Records, completed, episode_numbers, joined
+from rllib.offline.records import DONES, EPISODE_NAMES, NUMBERS, Records, completed, episode_numbers, joined
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
-# Columns whose values have to be numbers; others are left out where they are not, such as infos.
-_NUMBERS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES)
 # Columns with a number a step: a line in which one of them is no list holds one step.
 _OF_STEPS = (sb.REWARDS, "reward", sb.ACTIONS, "action", sb.TERMINATEDS, sb.TRUNCATEDS, DONES, "done")
 _DECODER = msgspec.json.Decoder()
@@ -217,7 +215,7 @@ def _columns_at_once(lines: list[_Line]) -> dict[str, np.ndarray] | None:
             columns[name] = episode_numbers(column)
         elif column is not None and column.dtype.kind in "fiub" and column.ndim:
             columns[name] = column
-        elif name in _NUMBERS:
+        elif name in NUMBERS:
             return None
     return columns or None
 
@@ -241,13 +239,13 @@ def _array(name: str, value: Any) -> np.ndarray | None:
     try:
         column = np.asarray(value)
     except ValueError:
-        if name in _NUMBERS:
+        if name in NUMBERS:
             raise ValueError(f"rows of {name} have different shapes") from None
         return None
     if column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
         return episode_numbers(column)
     if column.dtype.kind not in "fiub":
-        if name in _NUMBERS:
+        if name in NUMBERS:
             raise ValueError(f"{name} holds no numbers, but {column.dtype}")
         return None
     return column if column.ndim else None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rllib.offline.formats.arrow_columns import arrays_of
-from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers
+from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers, refuse_no_numbers
 
 
 def is_table(value: Any) -> bool:
@@ -24,12 +24,12 @@ def records_of_table(table: Any) -> Records:
     """The rows of a table; columns of lists are arrays, whose rows need equal shapes.
 
     Raises:
-        ValueError: if they have not, with the column and the row.
+        ValueError: if they have not, with the column and the row; and as `refuse_no_numbers`.
     """
     source = f"the {type(table).__module__.partition('.')[0]} table"
     if _is_arrow(table):
-        return Records(dict(arrays_of(table, {})), source)
-    columns = {}
+        return Records(dict(arrays_of(table, {}, source)), source)
+    columns, names = {}, [str(name) for name in table.columns]
     for name in table.columns:
         column = np.asarray(table[name].to_numpy())
         if str(name) in EPISODE_NAMES and column.dtype.kind in "OU" and all(isinstance(each, str) for each in column):
@@ -38,11 +38,15 @@ def records_of_table(table: Any) -> Records:
             column = _stacked(str(name), column, source)
         if column is not None and column.dtype.kind in "fiub":
             columns[str(name)] = column
+        else:
+            refuse_no_numbers(str(name), names, str(table[name].dtype), source)
     return Records(columns, source)
 
 
 def _stacked(name: str, column: np.ndarray, source: str) -> np.ndarray | None:
-    """A column of lists or arrays as one array; None for other objects, such as texts."""
+    """A column of numbers, lists or arrays as one array; None for other objects, such as texts."""
+    if len(column) and all(isinstance(row, int | float | np.number | np.bool_) for row in column):
+        return np.asarray(column.tolist())
     if not len(column) or not all(isinstance(row, list | tuple | np.ndarray) for row in column):
         return None
     rows = [np.asarray(row) for row in column]

@@ -5,6 +5,7 @@ flag for an end of the task and for a time limit. Next observations may be missi
 here hold for every format, and everything that they repair is counted in `Records.notices`.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, UNSAID, Records, T, refuse_no_numbers
+from rllib.offline.records import AFTER_GAP, DONES, UNSAID, Records, T, refuse_no_numbers
 from rllib.offline.writing.metadata import HAS_NEXT
 
 # Two observations are the same if no number differs by more.
@@ -53,8 +54,9 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     Raises:
         ValueError: if steps do not follow from one another, or an episode goes on after its end.
     """
-    given = records
+    given = records = _with_gaps_counted(records)
     records, starts = _in_order(records, options)
+    starts = _cut_at_gaps(records, starts)
     columns = dict(records.columns)
     terminateds, truncateds, limit = _ends(records, starts, options, max_episode_steps)
     last = starts[1:] - 1
@@ -75,7 +77,7 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
         truncateds[last[unmarked]] = True
     columns |= {sb.TERMINATEDS: terminateds, sb.TRUNCATEDS: truncateds}
     columns[sb.NEXT_OBS], has_next = _following(records, starts, terminateds, options)
-    for name in (DONES, HAS_NEXT):
+    for name in (DONES, HAS_NEXT, AFTER_GAP):
         columns.pop(name, None)
     done = Records(columns, records.source, records.parts, records.metadata, records.notices)
     return Episodes(done, starts, has_next, limit, records is not given)
@@ -105,6 +107,33 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
             begins[seams[~follows]] = True
             return grouped, _starts(begins, len(grouped))
     return records, _starts(_begins_of_ids(records), len(records))
+
+
+def _with_gaps_counted(records: Records) -> Records:
+    """The records with the number of gaps before each row, where the source tells of gaps."""
+    if AFTER_GAP not in records.columns:
+        return records
+    count = np.cumsum(records.columns[AFTER_GAP] == 1)
+    return dataclasses.replace(records, columns={**records.columns, AFTER_GAP: count}, notices=records.notices)
+
+
+def _cut_at_gaps(records: Records, starts: np.ndarray) -> np.ndarray:
+    """The starts, and one behind each gap in an episode: it is not known how many of its steps were left out."""
+    columns = records.columns
+    if AFTER_GAP not in columns:
+        return starts
+    before = np.setdiff1d(np.flatnonzero(np.diff(columns[AFTER_GAP])), starts - 1)
+    goes_on = np.zeros(len(before), bool)
+    if T in columns:
+        steps = _counts(records, T)
+        goes_on |= steps[before + 1] == steps[before] + 1
+    if sb.NEXT_OBS in columns:
+        goes_on |= _same(columns[sb.NEXT_OBS][before], columns[sb.OBS][before + 1])
+    if goes_on.all():
+        return starts
+    cuts = before[~goes_on] + 1
+    records.notices.append(f"{len(cuts):,} episodes are cut where steps of them may have been left out")
+    return np.union1d(starts, cuts)
 
 
 def _begins_of_ids(records: Records) -> np.ndarray:

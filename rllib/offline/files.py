@@ -18,7 +18,7 @@ from rllib import sample_batch as sb
 from rllib.did_you_mean import did_you_mean
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import Records, joined, renamed
+from rllib.offline.records import AFTER_GAP, Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
 from rllib.storage.local_path import expanded
 
@@ -97,15 +97,20 @@ def _numbered_pieces(
     sources: Sequence[Path | str], options: ReadOptions, piece_bytes: int | None, notices: list[str]
 ) -> Iterator[tuple[int, int, Records]]:
     """(number of the file, number of the first row in it, records) of each piece; adds notices of files left out."""
+    is_after_gap = False
     for number, source in enumerate(sources):
         first = 0
         try:
             for piece in _pieces_of_source(source, options, piece_bytes):
+                if is_after_gap and len(piece):
+                    said = piece.columns.setdefault(AFTER_GAP, np.zeros(len(piece), np.int8))
+                    said[0], is_after_gap = 1, False
                 yield number, first, piece
                 first += len(piece)
         except (ValueError, OSError) as error:
             if not options.skips_errors:
                 raise
+            is_after_gap = True
             notices.append(f"{source} was left out, from the first error on: {error}")
 
 

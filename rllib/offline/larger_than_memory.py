@@ -179,6 +179,7 @@ class _Order:
     def __init__(self):
         # Number of an episode -> its last step so far, if steps are counted.
         self._seen: dict[int, int | None] = {}
+        self._last: int | None = None
 
     def check(self, records: Records, dataset: Dataset, num_whole: int) -> None:
         """Checks a piece, of which the first `num_whole` episodes are not read again.
@@ -192,9 +193,10 @@ class _Order:
         is_apart = not np.array_equal(records.columns[sb.EPS_ID], ids)
         for start, stop in zip(dataset.starts[:num_whole].tolist(), dataset.starts[1:].tolist()):
             number = int(ids[start])
-            if number in self._seen:
+            if number in self._seen and number != self._last:  # else its rows stand together, but for a gap
                 before = self._seen[number]
                 is_apart |= before is None or int(steps[start]) > before
+            self._last = number
             self._seen[number] = None if steps is None else int(steps[stop - 1])
         if is_apart:
             raise ValueError(

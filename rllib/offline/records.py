@@ -20,6 +20,8 @@ from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALI
 DONES = "dones"
 # Number of the step in its episode.
 T = "t"
+# 1 at rows in front of which something of the source could not be read and was left out.
+AFTER_GAP = "after_gap"
 # In the columns of _MAY_BE_UNSAID: the source of the row says nothing.
 UNSAID = -1
 # Names of a column in files of other programs -> ours. A name stands for the first column that has it.
@@ -51,7 +53,7 @@ FOREIGN_NAMES = {
 
 
 # Columns of facts that hold for each source by itself, so that it may lack them.
-_MAY_BE_UNSAID = (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT)
+_MAY_BE_UNSAID = (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, AFTER_GAP)
 EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
 # Columns by which episodes, returns and estimates would be others if they were left out; and their names elsewhere.
 _OF_STEPS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES, sb.EPS_ID, T)
@@ -216,7 +218,7 @@ def completed(
 ) -> list[Mapping[str, np.ndarray]]:
     """Columns of sources that are joined, with the ones that some lack and that must not be left out.
 
-    truncateds is False where it is missing; actions_normalized, densities_normalized and has_next are `UNSAID`.
+    truncateds is False where it is missing; those of _MAY_BE_UNSAID are `UNSAID`.
 
     Args:
         all_columns: name -> array [rows, ...], of each source.

@@ -2,6 +2,7 @@
 
 import base64
 import builtins
+import functools
 import json
 import logging
 import pickle
@@ -13,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.offline.dataset import Dataset
+from rllib.offline.larger_than_memory import dataset_on_disk
 
 DATA = Path(__file__).parents[1] / "data" / "offline"
 
@@ -185,6 +187,48 @@ def test_a_column_with_several_values_a_row_is_named(name):
         Dataset.from_columns({**columns, name: np.stack([columns[name]] * 2, 1)})
     lone = {**columns, name: columns[name][:, None]}
     assert Dataset.from_columns(lone).lengths.tolist() == [2, 2]
+
+
+LEFT_OUT = {"cut off": lambda step: json.dumps(step)[:20], "texts": lambda step: json.dumps({**step, "rewards": "x"})}
+
+
+def steps_of_three(columns, order):
+    """Three episodes of five steps, whose observation counts the steps; by number of the episode and of the step."""
+    numbers = [(episode, t) for episode in range(3) for t in range(5)]
+    for episode, t in sorted(numbers, key=lambda number: number[::-1]) if order == "in turns" else numbers:
+        obs = 10.0 * episode + t
+        step = {"obs": [obs], "actions": t % 2, "rewards": 1.0, "terminateds": t == 4, "eps_id": episode}
+        extra = {"t": t, "new_obs": [obs + 1]}
+        yield (episode, t), step | {name: extra[name] for name in columns}
+
+
+@pytest.mark.parametrize("left_out", [{(1, 2)}, {(1, 0)}, {(1, 4)}, {(0, 4), (1, 0), (2, 1), (2, 2)}], ids=str)
+@pytest.mark.parametrize("fault", LEFT_OUT)
+@pytest.mark.parametrize("columns", [(), ("t",), ("new_obs",), ("t", "new_obs")], ids=str)
+@pytest.mark.parametrize("order", ["one by one", "in turns", "in pieces", "files"])
+def test_no_step_follows_one_behind_lines_that_were_left_out(tmp_path, left_out, fault, columns, order):
+    """An episode is cut where steps of it are missing: 12 does not follow from 10, however its reward is summed up."""
+    if order == "in turns" and not columns:
+        pytest.skip("nothing says that the rows of an episode belong together")
+    lines = [
+        LEFT_OUT[fault](step) if at in left_out else json.dumps(step) for at, step in steps_of_three(columns, order)
+    ]
+    if order == "files":
+        for number, text in enumerate(lines):
+            (tmp_path / f"{number}.json").write_text(text)
+    else:
+        (tmp_path / "0.json").write_text("\n".join(lines))
+    read = functools.partial(dataset_on_disk, piece_bytes=1) if order == "in pieces" else Dataset.from_path
+    dataset = read(tmp_path, on_error="skip")
+    assert len(dataset) == 15 - len(left_out) and "after_gap" not in dataset.columns
+    obs, following = dataset.columns["obs"][:, 0], dataset.columns["new_obs"][:, 0]
+    known = dataset.is_transition & ~dataset.columns["terminateds"]
+    np.testing.assert_array_equal(following[known], obs[known] + 1)
+    for start, stop in zip(dataset.starts, dataset.starts[1:]):
+        np.testing.assert_array_equal(obs[start:stop], obs[start] + np.arange(stop - start))
+    # And nothing is cut elsewhere: an episode has as many parts as its steps have runs.
+    kept = [[t for t in range(5) if (episode, t) not in left_out] for episode in range(3)]
+    assert dataset.num_episodes == sum(1 + int((np.diff(steps) > 1).sum()) for steps in kept)
 
 
 # ---------------------------------------------------------------------- paths and archives

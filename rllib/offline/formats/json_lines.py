@@ -10,6 +10,7 @@ Columns are lists, or packed (packed.py). Lines are made into arrays some thousa
 a line; where that fails, line by line, which finds the line that is wrong.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, EPISODE_NAMES, NUMBERS, Records, completed, episode_numbers, joined
+from rllib.offline.records import AFTER_GAP, DONES, EPISODE_NAMES, NUMBERS, Records, completed, episode_numbers, joined
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
@@ -40,6 +41,7 @@ class _Line:
     number: int
     columns: dict[str, Any]
     rows: int
+    after_gap: bool = False  # lines before it were left out
 
 
 def records_of_lines(
@@ -110,6 +112,7 @@ class _Reader:
         self.last: Records | None = None
         self._source, self._options = source, options
         self._unpack = Unpacker()
+        self._is_after_gap = False  # whether the lines before the next ones were left out
 
     def records(self, block: list[tuple[int, bytes]]) -> Records | None:
         """The records of some lines; None if none of them could be read."""
@@ -119,10 +122,12 @@ class _Reader:
                 lines.append(self._line(number, line))
             except ValueError as error:
                 self._refuse(number, error)
+            else:
+                lines[-1].after_gap, self._is_after_gap = self._is_after_gap, False
         columns = _columns_at_once(lines)
         notices: list[str] = []
         if columns is None:
-            lines = [checked for line in lines if (checked := self._checked(line)) is not None]
+            lines = self._all_checked(lines)
             columns = _columns(lines, self._source, notices) if lines else {}
         if not lines:
             return None
@@ -130,6 +135,9 @@ class _Reader:
         for line in lines:
             parts.append((first, f"{self._source} line {line.number}"))
             first += line.rows
+        if any(line.after_gap for line in lines):
+            columns[AFTER_GAP] = np.zeros(first, np.int8)
+            columns[AFTER_GAP][[first for (first, _), line in zip(parts, lines) if line.after_gap]] = 1
         self.found = True
         self.last = Records(columns, self._source, parts, {}, notices)
         return self.last
@@ -140,6 +148,7 @@ class _Reader:
                 f"{self._source} line {number}: {error}. input_config={{'on_error': 'skip'}} leaves it out."
             ) from None
         self.skipped += 1
+        self._is_after_gap = True
 
     def _line(self, number: int, line: bytes) -> _Line:
         """The values of a line, with packed ones unpacked."""
@@ -173,6 +182,19 @@ class _Reader:
             longest, shortest = max(sizes, key=sizes.get), min(sizes, key=sizes.get)
             raise ValueError(f"{longest} has {sizes[longest]} rows, {shortest} {sizes[shortest]}")
         return _Line(number, columns, lengths.pop())
+
+    def _all_checked(self, lines: list[_Line]) -> list[_Line]:
+        """The lines that can be read, with arrays."""
+        found, waiting = [], self._is_after_gap  # lines behind all of these were left out
+        self._is_after_gap = False
+        for line in lines:
+            if (checked := self._checked(line)) is not None:
+                found.append(dataclasses.replace(checked, after_gap=line.after_gap or self._is_after_gap))
+                self._is_after_gap = False
+            else:
+                self._is_after_gap = True
+        self._is_after_gap |= waiting
+        return found
 
     def _checked(self, line: _Line) -> _Line | None:
         """The line with arrays; None if it cannot be read and is left out."""

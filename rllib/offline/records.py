@@ -168,9 +168,9 @@ class Records:
 
 
 def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
-    """The records with our names for columns; raises as `our_names`."""
-    names = our_names(list(records.columns), schema)
-    columns = {names[name]: column for name, column in records.columns.items()}
+    """The records with our names for columns, without those that the schema replaces; raises as `our_names`."""
+    names, said = our_names(list(records.columns), schema), schema or {}
+    columns = {names[name]: column for name, column in records.columns.items() if said.get(names[name], name) == name}
     return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
 
 

@@ -175,6 +175,24 @@ def test_names_of_other_libraries_are_known():
     assert not dataset.has_next[4]
 
 
+@pytest.mark.parametrize("from_end", [False, True])
+@pytest.mark.parametrize("other", ["mine", "observation", "reward", "rewards"])
+@pytest.mark.parametrize("name", ["obs", "new_obs", "actions", "rewards", "terminateds", "eps_id"])
+def test_the_column_that_the_user_names_is_read_in_place_of_ours(name, other, from_end):
+    """Whichever comes first in the source; it may have a name of ours or of another library, too."""
+    right = chain([3, 2], terminateds=True)
+    wrong = np.zeros_like(right["rewards"] if name == other else right[name])
+    columns = {**right, name: wrong, other: right[name]}
+    if other == "rewards":
+        columns |= {"gains": right["rewards"]}
+    schema = {name: other} | ({"rewards": "gains"} if other == "rewards" and name != other else {})
+    ordered = dict(sorted(columns.items(), key=lambda item: item[0] == other, reverse=from_end))
+    dataset, expected = Dataset.from_columns(ordered, schema=schema), Dataset.from_columns(right)
+    assert dataset.starts.tolist() == expected.starts.tolist()
+    for each in right:
+        np.testing.assert_array_equal(dataset.columns[each], expected.columns[each], each)
+
+
 # ---------------------------------------------------------------------- parts of it
 
 

@@ -156,6 +156,7 @@ class Dataset:
         chosen = read_options(options)
         _refuse_too_large(paths)
         records = read_records(paths, chosen)
+        chosen = dataclasses.replace(chosen, schema=None)
         return cls.from_records(records, chosen, observation_space=observation_space, action_space=action_space)
 
     @classmethod

@@ -35,7 +35,7 @@ _D4RL = (
 
 
 def read_records(paths: str | os.PathLike | Sequence[str | os.PathLike], options: ReadOptions) -> Records:
-    """Reads all files of one or several paths.
+    """Reads all files of one or several paths; columns have our names.
 
     Args:
         paths: files, directories, patterns such as "data/*.json", and "minari:ID".
@@ -43,7 +43,7 @@ def read_records(paths: str | os.PathLike | Sequence[str | os.PathLike], options
 
     Raises:
         FileNotFoundError: if a path matches nothing.
-        ValueError: if a file is of no known format, or is damaged.
+        ValueError: if a file is of no known format, or is damaged, or lacks a column that the schema names.
         ImportError: if the package that reads a format is not installed.
     """
     return joined(list(record_pieces(paths, options)), named(paths))
@@ -68,7 +68,7 @@ def record_pieces(
     # Number of rows with which each file repeats earlier ones; None: no two files had the same first row so far.
     repeated: np.ndarray | None = None
     for number, first, piece in _numbered_pieces(sources, options, piece_bytes, notices):
-        if repeated is None and not first and len(piece) and sb.EPS_ID in renamed(piece, options.schema).columns:
+        if repeated is None and not first and len(piece) and sb.EPS_ID in piece.columns:
             (begin,) = row_digests(piece.taking(np.arange(1))).tolist()
             if begin in begins:
                 repeated = _repeated(sources, options, piece_bytes)
@@ -105,7 +105,7 @@ def _numbered_pieces(
                 if is_after_gap and len(piece):
                     said = piece.columns.setdefault(AFTER_GAP, np.zeros(len(piece), np.int8))
                     said[0], is_after_gap = 1, False
-                yield number, first, piece
+                yield number, first, renamed(piece, options.schema)
                 first += len(piece)
         except (ValueError, OSError) as error:
             if not options.skips_errors:
@@ -118,7 +118,7 @@ def _repeated(sources: Sequence[Path | str], options: ReadOptions, piece_bytes: 
     """Number of rows with which each file repeats the files before, int64 [files]; reads all of them."""
     rows = RowsOfFiles(len(sources))
     for number, _, piece in _numbered_pieces(sources, options, piece_bytes, []):
-        rows.add(number, renamed(piece, options.schema))
+        rows.add(number, piece)
     return rows.repeated()
 
 

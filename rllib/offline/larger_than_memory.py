@@ -15,7 +15,7 @@ from rllib.offline.dataset import Dataset
 from rllib.offline.decisions import Decisions
 from rllib.offline.files import named, record_pieces
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import Records, T, joined, renamed
+from rllib.offline.records import Records, T, joined
 from rllib.replay.disk import DISK, directory_of
 
 # Bytes of files that are in memory at once, but for their last episode.
@@ -123,13 +123,11 @@ def _datasets(pieces: Iterable[Records], options: ReadOptions, given: dict[str, 
     The last episode of a piece may go on in the next one, whose first row also tells whether its new_obs is that of a
     reset. So it is read again with the next piece.
     """
-    schema, decisions = options.schema, _FileDecisions(dataclasses.replace(options, schema=None), given)
+    decisions = _FileDecisions(dataclasses.replace(options, schema=None), given)
     order = _Order()
     left: Records | None = None
     for piece, is_last in _ending(pieces):
-        records = renamed(piece, schema)
-        if left is not None:
-            records = joined([left, records], records.source)
+        records = piece if left is None else joined([left, piece], piece.source)
         if not len(records):
             continue
         dataset = decisions.dataset(records)

@@ -13,7 +13,7 @@ from rllib.offline.dataset import refuse_other_spaces, spaces_of
 from rllib.offline.files import read_records, sources_of
 from rllib.offline.nested import is_nested, joined_parts
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import Records, renamed
+from rllib.offline.records import Records
 
 
 def faults(
@@ -56,7 +56,6 @@ def faults(
 def _faults_of(
     records: Records, options: ReadOptions, observation_space: Space | None, action_space: Space | None
 ) -> Iterator[str]:
-    records = renamed(records, options.schema)
     missing = [name for name in (sb.OBS, sb.ACTIONS) if name not in records.columns and not is_nested(records, name)]
     if missing or not len(records):
         yield f"{records.source} has no {' and no '.join(missing) or 'rows'}"

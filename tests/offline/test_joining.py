@@ -105,3 +105,24 @@ def test_whole_copies_of_an_episode_are_left_out(tmp_path):
     episode(tmp_path / "0.json", [0, 1, 1])
     episode(tmp_path / "1.json", [0, 1, 1])
     assert Dataset.from_path(tmp_path, action_space=Discrete(2)).lengths.tolist() == [3]
+
+
+@pytest.mark.parametrize("read", [Dataset.from_path, read_in_pieces])
+@pytest.mark.parametrize("second", ["json", "npz", "parquet", "hdf5"])
+@pytest.mark.parametrize("first", ["json", "npz", "parquet", "hdf5"])
+def test_files_with_different_names_of_columns_are_joined(tmp_path, first, second, read):
+    """HDF5 has D4RL's names (observations, terminals), the others RLlib's."""
+    for package in ("h5py", "pyarrow"):
+        pytest.importorskip(package)
+    parts = []
+    for number, ending in enumerate((first, second)):
+        obs = np.arange(6, dtype=np.float32)[:, None] + 10 * number
+        ends = np.array([False, False, True] * 2)
+        columns = {"obs": obs, "actions": np.arange(6) % 2, "rewards": obs[:, 0], "terminateds": ends}
+        columns |= {"eps_id": np.arange(6) // 3 + 2 * number, "t": np.arange(6) % 3}
+        parts.append(Dataset.from_columns(columns))
+        parts[-1].save(tmp_path / f"{number}.{ending}")
+    together, expected = read(tmp_path), Dataset.concat(parts)
+    assert together.starts.tolist() == expected.starts.tolist()
+    for name, column in expected.columns.items():
+        np.testing.assert_array_equal(together.columns[name], column, name)

@@ -149,12 +149,15 @@ def _begins_of_ids(records: Records) -> np.ndarray:
 def _follows(records: Records, rows: np.ndarray) -> np.ndarray:
     """Whether the row after each of these seems to be the next step of the same episode, bool [rows given]."""
     columns = records.columns
-    follows = ~set_flags(records)[rows]
+    ends = set_flags(records)
+    follows = ~ends[rows]
     if T in columns:
         steps = _counts(records, T)
         return follows & (steps[rows + 1] > steps[rows])
     if sb.NEXT_OBS not in columns:
-        return np.zeros(len(rows), bool)
+        # Flags of all ends tell as well; if most of the rows are ends, numbers are given again.
+        has_all_ends = (sb.TRUNCATEDS in columns or DONES in columns) and ends.any()
+        return follows & (has_all_ends and 2 * follows.sum() > len(rows))
     return follows & _same(columns[sb.NEXT_OBS][rows], columns[sb.OBS][rows + 1])
 
 

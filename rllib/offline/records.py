@@ -169,7 +169,10 @@ class Records:
 
 def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
     """The records with our names for columns, without those that the schema replaces; raises as `our_names`."""
-    names, said = our_names(list(records.columns), schema), schema or {}
+    try:
+        names, said = our_names(list(records.columns), schema), schema or {}
+    except ValueError as error:
+        raise ValueError(f"{records.source}: {error}") from None
     columns = {names[name]: column for name, column in records.columns.items() if said.get(names[name], name) == name}
     return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
 

@@ -108,6 +108,26 @@ def test_interleaved_episodes_are_put_together():
     assert "interleaved" in " ".join(mixed.notices)
 
 
+@pytest.mark.parametrize("numbers", ["once", "again"])
+@pytest.mark.parametrize("flags", ["dones", "both"])
+def test_flags_of_all_ends_tell_that_episodes_are_interleaved(flags, numbers):
+    """Without new_obs and t: an episode goes on where its number comes again before its end."""
+    lengths = [3, 5, 4, 2]
+    columns = chain(lengths, terminateds=[True, False, True, False], truncateds=[False, True, False, True])
+    del columns["new_obs"]
+    if flags == "dones":
+        columns["dones"] = columns.pop("terminateds") | columns.pop("truncateds")
+    if numbers == "again":
+        columns["eps_id"] = np.repeat([0, 1, 0, 1], lengths)
+    in_turns = np.array([0, 3, 1, 4, 2, 5, 6, 7, 8, 12, 9, 13, 10, 11])
+    mixed = Dataset.from_columns({name: column[in_turns] for name, column in columns.items()})
+    assert sorted(mixed.lengths.tolist()) == sorted(lengths) and "interleaved" in " ".join(mixed.notices)
+    for start, stop in zip(mixed.starts, mixed.starts[1:]):
+        steps = mixed.columns["obs"][start:stop, 0]
+        np.testing.assert_array_equal(steps, np.arange(steps[0], steps[0] + len(steps)))
+    assert Dataset.from_columns(columns).lengths.tolist() == lengths
+
+
 @pytest.mark.parametrize("ends", [{"terminateds": True}, {"terminateds": [True, False, True, False]}, {}])
 @pytest.mark.parametrize("counted", ["t", "unroll"])
 def test_interleaved_episodes_whose_numbers_come_again(counted, ends):

@@ -322,8 +322,26 @@ class Dataset:
     # ------------------------------------------------------------------ parts of it
 
     def taking(self, episodes: Sequence[int] | np.ndarray) -> Self:
-        """The dataset of these episodes, in this order."""
-        episodes = np.asarray(episodes, np.int64)
+        """The dataset of these episodes, in this order.
+
+        Args:
+            episodes: numbers of episodes from 0; or bool [episodes], such as `dataset.returns > 100`.
+
+        Raises:
+            ValueError: for a number that no episode has, and for flags of another number of episodes.
+        """
+        episodes = np.asarray(episodes)
+        if episodes.dtype == bool:
+            if episodes.shape != (self.num_episodes,):
+                raise ValueError(
+                    f"{self.source} has {self.num_episodes:,} episodes, but the flags have the shape {episodes.shape}"
+                )
+            episodes = np.flatnonzero(episodes)
+        elif wrong := [each for each in episodes.reshape(-1).tolist() if each not in range(self.num_episodes)]:
+            raise ValueError(
+                f"{self.source} has {self.num_episodes:,} episodes, numbered from 0; there is no {wrong[0]!r:.40}"
+            )
+        episodes = episodes.astype(np.int64)
         lengths = self.lengths[episodes]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         rows = np.repeat(self.starts[episodes] - starts[:-1], lengths) + np.arange(starts[-1])

@@ -226,6 +226,22 @@ def test_the_best_episodes_and_the_others():
     assert len(whole) == 10 and whole.returns.sum() == dataset.returns.sum()
 
 
+@pytest.mark.parametrize(
+    "chosen", [[2, 0], np.array([3]), [], [True, False, True, False], np.array([False] * 4)], ids=str
+)
+def test_episodes_are_chosen_as_those_of_an_array(chosen):
+    dataset = Dataset.from_columns(chain([1, 2, 3, 4]))
+    lengths = np.array([1, 2, 3, 4])[np.asarray(chosen, None if len(chosen) else int)]
+    taken = dataset.taking(chosen)
+    assert taken.lengths.tolist() == lengths.tolist() == [len(each["obs"]) for each in taken.episodes()]
+
+
+@pytest.mark.parametrize("chosen", [[4], [-1], [0.5], [True, False], [[True] * 4], ["a"]], ids=str)
+def test_episodes_that_there_are_not_are_refused(chosen):
+    with pytest.raises(ValueError, match="has 4 episodes"):
+        Dataset.from_columns(chain([1, 2, 3, 4])).taking(chosen)
+
+
 def test_spaces_are_taken_from_the_data_where_nothing_says_them():
     columns = chain([3])
     assert Dataset.from_columns(columns).action_space == Discrete(1)

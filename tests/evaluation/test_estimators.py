@@ -450,6 +450,30 @@ def test_wrong_arguments_are_refused(made, message):
         made()
 
 
+NUMBERS_OF_A_MODEL = {
+    **dict.fromkeys(("n_iters", "minibatch_size", "n_action_samples"), (0, -1, 2.5, "3", True, float("nan"))),
+    **dict.fromkeys(("lr", "clip_grad_norm"), (0, -1.0, "a", None, True, float("nan"))),
+    "polyak_coef": (0, 1.5, "a", None, float("nan")),
+    "min_loss_threshold": ("a", None, float("nan")),
+    "seed": (-1, 0.5, "a", None),
+    "fcnet_hiddens": ([0], [-1], [2.5], [True], 16, "16"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS_OF_A_MODEL)
+def test_wrong_numbers_of_a_model_are_named(name):
+    for value in NUMBERS_OF_A_MODEL[name]:
+        given = {"model_config": {name: value}} if name == "fcnet_hiddens" else {name: value}
+        with pytest.raises(ValueError, match=rf"{name}=.* must be "):
+            DirectMethod(gold_policy(), q_model_config=given)
+
+
+@pytest.mark.parametrize("kind", [FQETorchModel, "ActionValues"])
+def test_an_unknown_argument_of_a_model_is_named(kind):
+    with pytest.raises(ValueError, match=r"takes .*, not 'n_iter'"):
+        DirectMethod(gold_policy(), q_model_config={"type": kind, "n_iter": 3})
+
+
 class Own(OffPolicyEstimator):
     """An estimator of the user's."""
 

@@ -1,10 +1,12 @@
 """The direct method: the value of the first observations, by a model of the policy's action values."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from rllib.did_you_mean import did_you_mean
 from rllib.evaluation.estimators.action_values import ActionValues
 from rllib.evaluation.estimators.fqe_torch_model import FQETorchModel
 from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator, Values
@@ -13,6 +15,8 @@ from rllib.evaluation.estimators.recorded_steps import RecordedSteps
 from rllib.evaluation.offline.rows import Conversions
 from rllib.policy import Policy
 
+# Arguments of a model that the estimator gives.
+_GIVEN = {"policy", "gamma", "epsilon_greedy"}
 MODELS = {each.__name__: each for each in (FQETorchModel, ActionValues)}
 
 
@@ -30,6 +34,17 @@ def model_class(given: Any) -> type[QModel]:
     if not isinstance(given, str) or given not in MODELS:
         raise ValueError(f"q_model_config: there is no type {given!r:.80}. There are {', '.join(MODELS)}.")
     return MODELS[given]
+
+
+def _refuse_unknown(model: type[QModel], settings: Mapping[str, Any]) -> None:
+    """Raises a ValueError for a key of a q_model_config that its type does not take."""
+    parameters = inspect.signature(model).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    takes = parameters.keys() - _GIVEN
+    for key in settings.keys() - takes:
+        listed = ", ".join(sorted(takes)) or "no arguments"
+        raise ValueError(f"q_model_config: {model.__name__} takes {listed}, not {key!r}.{did_you_mean(key, takes)}")
 
 
 class DirectMethod(OffPolicyEstimator):
@@ -57,6 +72,7 @@ class DirectMethod(OffPolicyEstimator):
         super().__init__(policy, gamma, epsilon_greedy, conversions)
         settings = dict(q_model_config or {})
         made = model_class(settings.pop("type", FQETorchModel))
+        _refuse_unknown(made, settings)
         self.model: QModel = made(policy=policy, gamma=gamma, epsilon_greedy=epsilon_greedy, **settings)
 
     def train(self, batch: Any) -> dict[str, Any]:

@@ -78,12 +78,14 @@ class FQETorchModel(QModel):
     ):
         super().__init__(policy, gamma, epsilon_greedy)
         _refuse_wrong(
-            n_iters=(n_iters, n_iters is None or n_iters >= 1),
-            lr=(lr, lr > 0),
-            clip_grad_norm=(clip_grad_norm, clip_grad_norm > 0),
-            minibatch_size=(minibatch_size, minibatch_size is None or minibatch_size >= 1),
-            polyak_coef=(polyak_coef, 0 < polyak_coef <= 1),
-            n_action_samples=(n_action_samples, n_action_samples >= 1),
+            n_iters=n_iters,
+            lr=lr,
+            min_loss_threshold=min_loss_threshold,
+            clip_grad_norm=clip_grad_norm,
+            minibatch_size=minibatch_size,
+            polyak_coef=polyak_coef,
+            n_action_samples=n_action_samples,
+            seed=seed,
         )
         self.n_iters, self.lr, self.min_loss_threshold = n_iters, lr, min_loss_threshold
         self.clip_grad_norm, self.minibatch_size, self.polyak_coef = clip_grad_norm, minibatch_size, polyak_coef
@@ -103,6 +105,10 @@ class FQETorchModel(QModel):
             raise ValueError(
                 f"model_config: fcnet_activation={model['fcnet_activation']!r} must be one of "
                 f"{', '.join(ACTIVATION_NAMES)}"
+            )
+        if not _are_sizes(model["fcnet_hiddens"]):
+            raise ValueError(
+                f"model_config: fcnet_hiddens={model['fcnet_hiddens']!r:.60} must be a list of whole numbers above 0"
             )
         encoder, distribution = self.policy.spec.encoder, self.policy.distribution
         widths = {"rows": math.prod(encoder.shape) if encoder.as_stored else encoder.size}
@@ -262,7 +268,38 @@ class FQETorchModel(QModel):
         return rows / np.float32(255) if observations.dtype == np.uint8 else rows
 
 
-def _refuse_wrong(**given: tuple[Any, bool]) -> None:
-    """Raises a ValueError that names the arguments, by (value, whether it is right), that are out of range."""
-    if wrong := [f"{name}={value!r}" for name, (value, is_right) in given.items() if not is_right]:
-        raise ValueError(f"q_model_config: {', '.join(wrong)} must be above 0, and polyak_coef at most 1")
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_whole(size) and size >= 1 for size in value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or isinstance(value, float | np.floating)
+
+
+_COUNT = "a whole number of at least 1", lambda value: _is_whole(value) and value >= 1
+_COUNT_OR_NONE = f"{_COUNT[0]}, or None", lambda value: value is None or _COUNT[1](value)
+_ABOVE_0 = "a number above 0", lambda value: _is_number(value) and value > 0
+# Argument -> (what it must be, whether a value is that).
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "n_iters": _COUNT_OR_NONE,
+    "lr": _ABOVE_0,
+    "min_loss_threshold": ("a number", lambda value: _is_number(value) and not math.isnan(value)),
+    "clip_grad_norm": _ABOVE_0,
+    "minibatch_size": _COUNT_OR_NONE,
+    "polyak_coef": ("above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1),
+    "n_action_samples": _COUNT,
+    "seed": ("a whole number of at least 0", lambda value: _is_whole(value) and value >= 0),
+}
+
+
+def _refuse_wrong(**given: Any) -> None:
+    """Raises a ValueError that names the arguments that are not what _RULES says."""
+    wrong = [
+        f"{name}={value!r:.40} must be {_RULES[name][0]}" for name, value in given.items() if not _RULES[name][1](value)
+    ]
+    if wrong:
+        raise ValueError(f"q_model_config: {'; '.join(wrong)}")

@@ -60,20 +60,29 @@ _OF_STEPS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRU
 NUMBERS = frozenset((*_OF_STEPS, *sb.PROBABILITIES, *FOREIGN_NAMES))
 
 
-def refuse_no_numbers(name: str, names: Collection[str], held: str, source: str | None = None) -> None:
-    """Refuses a column without numbers that is one of NUMBERS; others are left out, such as infos.
+def must_hold_numbers(name: str, names: Collection[str]) -> bool:
+    """Whether a column is one of NUMBERS that is read; of two that mean the same, the one with our name is.
 
     Args:
         name: of the column in the source.
-        names: of all columns there: of two that mean the same, the one with our name is read.
+        names: of all columns there.
+    """
+    ours = FOREIGN_NAMES.get(name, name)
+    return name in NUMBERS and (name == ours or ours not in names)
+
+
+def refuse_no_numbers(name: str, names: Collection[str], held: str, source: str | None = None) -> None:
+    """Refuses a column without numbers that `must_hold_numbers`; others are left out, such as infos.
+
+    Args:
+        name, names: as there.
         held: what it holds.
         source: its name, for the message; None: the caller adds it.
 
     Raises:
         ValueError: naming the column.
     """
-    ours = FOREIGN_NAMES.get(name, name)
-    if name in NUMBERS and (name == ours or ours not in names):
+    if must_hold_numbers(name, names):
         at = "" if source is None else f"{source}: "
         raise ValueError(
             f"{at}{name} holds no numbers, but {held}: texts, or rows without a value. Convert it, or leave it out."

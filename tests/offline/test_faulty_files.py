@@ -171,6 +171,13 @@ def test_a_column_of_steps_without_numbers_is_refused_and_not_left_out(tmp_path,
         assert "np." not in str(error.value)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_texts_beside_a_column_of_our_name_are_left_out(tmp_path, form):
+    texts = ["left", "right", "left", "right"]
+    dataset = FORMS[form]({**STEPS, "action": texts, "reward": texts, "note": texts}, tmp_path)
+    assert dataset.columns["actions"].tolist() == STEPS["actions"] and dataset.lengths.tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("name", ["terminateds", "dones", "truncateds"])
 @pytest.mark.parametrize("value", [-1, 2, 0.5, "False", None])
 def test_a_flag_is_0_or_1(name, value):

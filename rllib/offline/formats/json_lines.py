@@ -12,7 +12,7 @@ a line; where that fails, line by line, which finds the line that is wrong.
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,7 +23,16 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import AFTER_GAP, DONES, EPISODE_NAMES, NUMBERS, Records, completed, episode_numbers, joined
+from rllib.offline.records import (
+    AFTER_GAP,
+    DONES,
+    EPISODE_NAMES,
+    Records,
+    completed,
+    episode_numbers,
+    joined,
+    must_hold_numbers,
+)
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
@@ -199,7 +208,7 @@ class _Reader:
     def _checked(self, line: _Line) -> _Line | None:
         """The line with arrays; None if it cannot be read and is left out."""
         try:
-            arrays = {name: _array(name, value) for name, value in line.columns.items()}
+            arrays = {name: _array(name, value, line.columns) for name, value in line.columns.items()}
             columns = {name: column for name, column in arrays.items() if column is not None}
             if not columns:
                 raise ValueError("no column holds numbers")
@@ -237,7 +246,7 @@ def _columns_at_once(lines: list[_Line]) -> dict[str, np.ndarray] | None:
             columns[name] = episode_numbers(column)
         elif column is not None and column.dtype.kind in "fiub" and column.ndim:
             columns[name] = column
-        elif name in NUMBERS:
+        elif must_hold_numbers(name, lines[0].columns):
             return None
     return columns or None
 
@@ -256,18 +265,18 @@ def _of_policy(batch: Mapping[str, Any], policy: str | None) -> dict[str, Any]:
     return {"type": "SampleBatch", **batches[policy]}
 
 
-def _array(name: str, value: Any) -> np.ndarray | None:
+def _array(name: str, value: Any, names: Collection[str]) -> np.ndarray | None:
     """A column of a line as an array [rows, ...]; None for values that are no numbers, such as infos."""
     try:
         column = np.asarray(value)
     except ValueError:
-        if name in NUMBERS:
+        if must_hold_numbers(name, names):
             raise ValueError(f"rows of {name} have different shapes") from None
         return None
     if column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
         return episode_numbers(column)
     if column.dtype.kind not in "fiub":
-        if name in NUMBERS:
+        if must_hold_numbers(name, names):
             raise ValueError(f"{name} holds no numbers, but {column.dtype}")
         return None
     return column if column.ndim else None

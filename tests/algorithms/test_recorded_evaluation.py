@@ -130,7 +130,7 @@ REFUSED = {
     "argument": (lambda: config(off_policy_estimation_methods={"a": {"type": "is", "x": 1}}), "takes epsilon_greedy"),
     "model": (
         lambda: config(off_policy_estimation_methods={"a": {"type": "dm", "q_model_config": {"lr": -1}}}),
-        "lr=-1 must be above 0",
+        "lr=-1 must be a number above 0",
     ),
     "nothing held out": (lambda: config(offline_evaluation_interval=1), "offline_validation_fraction=0.1"),
     "the best": (

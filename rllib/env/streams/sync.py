@@ -61,7 +61,7 @@ class SyncStream(EnvironmentStream):
             self._steps = [partial(self._guarded_step, index) for index in range(self.num_envs)]
         # Infos of the newest steps (None where there was none) and of the newest observations.
         self._step_infos: list[dict | None] = [None] * self.num_envs
-        self._newest_infos: list[dict] = [{}] * self.num_envs
+        self._newest_infos: list[dict | None] = [None] * self.num_envs  # None: it has not begun
         if self.info_columns:
             self._watch_steps()
         self._failures = [0] * self.num_envs  # in a row, without a step in between

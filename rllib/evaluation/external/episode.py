@@ -186,7 +186,7 @@ class ExternalEpisode(EnvironmentEpisode):
 
     @property
     def acting(self) -> list[AgentSlot]:
-        """AgentLane of the agents that act next."""
+        """Slots of the agents that act next."""
         return self._acting
 
     def _close(self, slot: AgentSlot, terminated: bool = False, truncated: bool = False) -> None:

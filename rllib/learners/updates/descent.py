@@ -240,12 +240,13 @@ class LocalBackend(Backend):
         self, update: Update, refresh: Callable[[], Mapping[str, np.ndarray]] | None, resumes: bool
     ) -> list[Descent]:
         """Takes the steps of an update that are not done yet, and returns the objectives that took part."""
-        active, first, limit = self._active(update), self._descents[0], update.stop_above
+        active, first = self._active(update), self._descents[0]
         if not resumes:
             self.num_done = 0
         for descent, lr, _ in active:
             descent.begin(lr, resumes)
         descents = [descent for descent, *_ in active]
+        limit = update.stop_above if first in descents else None
         num_walked, collective = 0, self.collective
         for epoch in self._epochs(update, refresh):
             if num_walked >= self.num_done:

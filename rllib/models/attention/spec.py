@@ -9,15 +9,14 @@ import numpy as np
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.attention.in_numpy import NumpyAttentionNetwork
 from rllib.models.attention.layout import AttentionLayout
-from rllib.models.dense.architecture import Architecture
-from rllib.models.memory.spec import layers_around
+from rllib.models.memory.spec import Recurrent
 
 if TYPE_CHECKING:
     from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
-class Attention(Architecture):
+class Attention(Recurrent):
     """Description of the transformer in a policy's network.
 
     Attributes:
@@ -34,6 +33,7 @@ class Attention(Architecture):
     """
 
     kind: ClassVar[str] = "attention"
+    layout_class: ClassVar[type[AttentionLayout]] = AttentionLayout
 
     num_units: int = 1
     size: int = 64
@@ -66,15 +66,6 @@ class Attention(Architecture):
             post_hiddens=tuple(settings.post_lstm_hiddens),
             post_activation=ACTIVATION_NAMES[settings.post_lstm_activation],
         )
-
-    def layout(self, spec: "NetworkSpec") -> AttentionLayout:
-        return AttentionLayout(*layers_around(spec), memory=self)
-
-    def initialize(
-        self, spec: "NetworkSpec", layout: AttentionLayout, weights: np.ndarray, rng: np.random.Generator
-    ) -> None:
-        super().initialize(spec, layout, weights, rng)
-        layout.initialize_memory(weights, rng, spec.initializer)
 
     def network(self, spec: "NetworkSpec", layout: AttentionLayout, weights: np.ndarray) -> NumpyAttentionNetwork:
         return NumpyAttentionNetwork(layout, spec.activations, weights)

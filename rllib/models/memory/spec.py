@@ -15,8 +15,23 @@ if TYPE_CHECKING:
     from rllib.models.network_spec import NetworkSpec
 
 
+class Recurrent(Architecture):
+    """Base class of architectures with a part between the hidden layers and the heads that has a state."""
+
+    layout_class: ClassVar[type[MemoryLayout]] = MemoryLayout
+
+    def layout(self, spec: "NetworkSpec") -> MemoryLayout:
+        return self.layout_class(*layers_around(spec), memory=self)
+
+    def initialize(
+        self, spec: "NetworkSpec", layout: MemoryLayout, weights: np.ndarray, rng: np.random.Generator
+    ) -> None:
+        super().initialize(spec, layout, weights, rng)
+        layout.initialize_memory(weights, rng, spec.initializer)
+
+
 @dataclass(frozen=True)
-class Memory(Architecture):
+class Memory(Recurrent):
     """Description of the recurrent cell in a policy's network.
 
     Attributes:
@@ -55,15 +70,6 @@ class Memory(Architecture):
             tuple(settings.post_lstm_hiddens),
             ACTIVATION_NAMES[settings.post_lstm_activation],
         )
-
-    def layout(self, spec: "NetworkSpec") -> MemoryLayout:
-        return MemoryLayout(*layers_around(spec), memory=self)
-
-    def initialize(
-        self, spec: "NetworkSpec", layout: MemoryLayout, weights: np.ndarray, rng: np.random.Generator
-    ) -> None:
-        super().initialize(spec, layout, weights, rng)
-        layout.initialize_memory(weights, rng, spec.initializer)
 
     def network(self, spec: "NetworkSpec", layout: MemoryLayout, weights: np.ndarray) -> NumpyMemoryNetwork:
         return NumpyMemoryNetwork(layout, spec.activations, weights)

@@ -14,11 +14,12 @@ from rllib.config import absent
 from rllib.did_you_mean import explains
 from rllib.losses.returns import gae
 from rllib.models.acting_buffers import ActingBuffers
+from rllib.models.architectures import described_spec, description_of
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import FEW_INPUTS, use_one_blas_thread
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.q_values import QBatch
-from rllib.models.network_spec import NetworkSpec, described_spec, description_of
 from rllib.models.observations.masks import choice_problem
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -95,7 +96,7 @@ class Policy:
     observation is never filtered again, so old rows keep their meaning while the filter learns.
 
     Args:
-        spec: description of the network, the distribution and the filter (models/network_spec.py).
+        spec: description of the network, the distribution and the filter (models/dense/network_spec.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
         rng: draws initial weights if none are given. Without either, all weights are zero until `set_weights`.
 

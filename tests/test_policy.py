@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.q_values import QValues
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -274,7 +275,9 @@ def test_the_model_is_a_torch_module_on_the_policys_memory(model):
 
 def test_action_values_and_dist_inputs_stay_as_they_are():
     """Two forward passes of one network, as the targets of an algorithm of one's own may need them."""
-    spec = NetworkSpec(BoxEncoder((4,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
+    spec = NetworkSpec(
+        BoxEncoder((4,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True, architecture=Dense()
+    )
     policy = Policy(spec, rng=np.random.default_rng(0))
     ones, zeros = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
     values = policy.action_values(ones).q_values()

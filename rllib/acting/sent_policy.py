@@ -15,7 +15,8 @@ from rllib.acting.inference import ActingSettings
 from rllib.exploration import action_noise, epsilon, network_noise
 from rllib.exploration.explorers import Exploration, Explorer, Greedy, StochasticSampling, WorkerPosition
 from rllib.exploration.intrinsic.settings import RND, Curiosity
-from rllib.models.network_spec import NetworkSpec, description_of
+from rllib.models.architectures import description_of, spec_from_json
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.storage.encoding import decode, encode
 
@@ -91,7 +92,7 @@ class SentPolicy:
             items = decode(data)
             explorer = items["explorer"]
             return cls(
-                NetworkSpec.from_json(items["spec"]),
+                spec_from_json(items["spec"]),
                 items["observation_space"],
                 items["action_space"],
                 ActingSettings.from_json(items),

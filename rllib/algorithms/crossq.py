@@ -29,9 +29,9 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.dense.spec import Dense
 from rllib.models.modules import FullyConnected
-from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 
 

@@ -28,8 +28,8 @@ from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
 from rllib.losses.td import TDLoss
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.q_values import QValues
-from rllib.models.network_spec import NetworkSpec
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 

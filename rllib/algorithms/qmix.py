@@ -32,9 +32,9 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
 from rllib.losses.mixing import MIXER, mixing_loss
 from rllib.models.catalog.groups import group_spec, member_spaces, read_by_member
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.groups.mixer import MonotonicMixer
 from rllib.models.model_settings import MODEL_DEFAULTS, OF_MEMORIES
-from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import ReplaySettings
 from rllib.sample_batch import SampleBatch
 

@@ -69,11 +69,11 @@ from rllib.losses.sac import (
 )
 from rllib.losses.sac_variants import categorical, tqc
 from rllib.losses.sac_variants.categorical import Bins
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.model_settings import OF_MEMORIES
 from rllib.models.modules import FullyConnected, ResidualNetworks
-from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import COST_DISCOUNTS, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:

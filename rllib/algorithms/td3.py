@@ -27,8 +27,8 @@ from rllib.config.sections import OfPolicy, above, at_least, only_with, section
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.standard import Deterministic
-from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 from rllib.sample_batch import SampleBatch
 

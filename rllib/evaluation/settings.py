@@ -15,7 +15,7 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Exploration
 from rllib.learners.learner import Learner
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, Column
 

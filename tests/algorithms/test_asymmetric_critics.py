@@ -6,8 +6,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from rllib import A2CConfig, APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, TRPOConfig, load_policy
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from tests.algorithms.algorithm_support import learner_stats
 
@@ -179,11 +179,11 @@ def test_a_policy_is_served_without_the_keys(where, tmp_path):
 def test_earlier_checkpoints_have_a_number_of_first_inputs():
     spec = policy_spec(SPACE, Discrete(2), {"vf_share_layers": False}, critic_keys=["tip"])
     data = spec.to_json()
-    assert NetworkSpec.from_json(data) == spec
+    assert spec_from_json(data) == spec
     dense = data.pop("architecture")
     assert dense.pop("kind") == "dense" and dense.pop("policy_columns") == [[0, 10]]
-    assert NetworkSpec.from_json({**data, **dense, "policy_inputs": 10}) == spec
-    assert NetworkSpec.from_json({**data, **dense, "policy_inputs": None}).architecture.policy_columns is None
+    assert spec_from_json({**data, **dense, "policy_inputs": 10}) == spec
+    assert spec_from_json({**data, **dense, "policy_inputs": None}).architecture.policy_columns is None
 
 
 @pytest.mark.parametrize(

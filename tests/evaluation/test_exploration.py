@@ -21,14 +21,17 @@ from rllib.exploration.epsilon import EpsilonGreedy, PerWorkerEpsilonGreedy, Ran
 from rllib.exploration.explorers import Exploration, Explorer, WorkerPosition
 from rllib.exploration.network_noise import ADAPTATION, ParameterNoise
 from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.q_values import QValues
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy, Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon
 from tests.rollouts import rollout_settings
 
-VALUES = NetworkSpec(BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
+VALUES = NetworkSpec(
+    BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True, architecture=Dense()
+)
 GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
 
 

@@ -12,14 +12,17 @@ from rllib.learners.updates.collective import Unfinished
 from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.td import TDLoss
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.q_values import QValues
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.learners.learner_support import SETTINGS, make_batch, make_policy
 
-VALUES = NetworkSpec(BoxEncoder((4,)), QValues(3), (16,), ("tanh",), critic=False, vf_share_layers=True)
+VALUES = NetworkSpec(
+    BoxEncoder((4,)), QValues(3), (16,), ("tanh",), critic=False, vf_share_layers=True, architecture=Dense()
+)
 
 
 class Interrupted:

@@ -14,12 +14,12 @@ from rllib.losses import deterministic, sac
 from rllib.losses.sac_variants import tqc
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import backward
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Deterministic
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.memory.layout import StepOrder
 from rllib.models.memory.spec import Memory
-from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import (
     ACTIONS,

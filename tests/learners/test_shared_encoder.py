@@ -13,9 +13,10 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.sac import ACTOR_LOSS, CRITIC_LOSS, NEXT_NOISE, NOISE
 from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected, Parameter
-from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
 from tests.gpu import DEVICES
@@ -35,7 +36,7 @@ def make_policy(space) -> Policy:
     )
     spec = NetworkSpec(
         plain.encoder, BoundedSquashedGaussian((2,)), (10,), ("relu",), True, critic=False, torso=plain.torso,
-        initializer="uniform",
+        initializer="uniform", architecture=Dense(),
     )  # fmt: skip
     return Policy(spec, rng=np.random.default_rng(1))
 

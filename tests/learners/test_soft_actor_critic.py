@@ -18,9 +18,10 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
 from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.user.module import CustomModule
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
@@ -106,7 +107,9 @@ OBSERVATIONS, ACTION_SPACE = gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(-1, 1, 
 
 def make_policy(seed=0) -> Policy:
     plain = policy_spec(OBSERVATIONS, ACTION_SPACE)
-    spec = NetworkSpec(plain.encoder, SquashedGaussian((1,)), (32, 32), ("relu", "relu"), critic=False)
+    spec = NetworkSpec(
+        plain.encoder, SquashedGaussian((1,)), (32, 32), ("relu", "relu"), critic=False, architecture=Dense()
+    )
     return Policy(spec, rng=np.random.default_rng(seed))
 
 

@@ -14,13 +14,14 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses import deterministic, sac
 from rllib.losses.sac_variants import categorical, crossq, tqc
+from rllib.models.architectures import spec_from_json
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic
 from rllib.models.modules import FullyConnected
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
@@ -50,7 +51,9 @@ RENORM = BatchRenorm(0.1, 0.01, 2)
 
 def make(name, kind, critics=2, layer_norm=False):
     distribution, critic_loss, actor_loss, _ = KINDS[name]
-    spec = NetworkSpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
+    spec = NetworkSpec(
+        BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False, architecture=Dense()
+    )
     if name == "sac, gSDE":
         architecture = Dense(state_dependent_noise=True, noise_trains_features=True)
         spec = dataclasses.replace(spec, architecture=architecture, log_std_init=-1.0)
@@ -163,6 +166,6 @@ def test_state_dependent_noise_trains_features_and_clips_means():
     with SACConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
         spec = algo.policy.spec
         assert spec.architecture.noise_trains_features and spec.distribution.mean_limit == 2.0
-        assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+        assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
     with PPOConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
         assert not algo.policy.spec.architecture.noise_trains_features

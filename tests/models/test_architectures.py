@@ -9,22 +9,15 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+from rllib.models.architectures import ARCHITECTURES, described_spec, description_of, spec_from_json, spec_without_code
 from rllib.models.catalog import policy_spec
-from rllib.models.dense.architecture import Architecture
 from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.network_spec import Architecture, NetworkSpec, UserArchitecture
 from rllib.models.dense.spec import Dense
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.groups.spec import Group
 from rllib.models.implicit.spec import ImplicitQuantiles
-from rllib.models.network_spec import (
-    ARCHITECTURES,
-    NetworkSpec,
-    UserArchitecture,
-    described_spec,
-    description_of,
-    spec_without_code,
-)
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.user.module import CustomSpec, RecurrentSpec
 from rllib.policy import Policy
@@ -82,7 +75,7 @@ def test_all_architectures_are_here():
 def test_descriptions_of_today_and_of_before_are_read(name):
     spec = SPECS[name]
     for data in (spec.to_json(), earlier(spec), {"memory": None, "members": None, **earlier(spec)}):
-        read = NetworkSpec.from_json(json.loads(json.dumps(data)))
+        read = spec_from_json(json.loads(json.dumps(data)))
         assert read == spec and hash(read) == hash(spec)
 
 
@@ -128,8 +121,8 @@ def test_descriptions_of_user_s_networks_of_today_and_of_before_are_read(kind, m
     spec = dataclasses.replace(plain, architecture=kind(**more))
     today = description_of(spec)
     assert today["spec"] == {**plain.to_json(), "architecture": {"kind": "user"}}
-    assert not spec.is_built_in and plain.is_built_in
+    assert not spec.architecture.is_built_in and plain.architecture.is_built_in
     for description in (today, {"spec": earlier(plain), "custom": {"class": kind, **more}}):
         assert described_spec(description, "checkpoint") == spec
         assert spec_without_code(description).to_json() == spec.to_json()
-    assert NetworkSpec.from_json(today["spec"]).architecture == UserArchitecture()
+    assert spec_from_json(today["spec"]).architecture == UserArchitecture()

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.models.architectures import spec_from_json
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.in_torch import backward
 from rllib.models.dense.initializers import uniform
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 
@@ -181,7 +182,7 @@ def test_statistics_are_in_snapshots_states_and_specs():
     assert statistics(policy.layout, policy.weights)[0].any()
     other.load_snapshot(policy.snapshot())
     np.testing.assert_array_equal(other.dist_inputs(observations[:, :-1]), policy.dist_inputs(observations[:, :-1]))
-    third = Policy(NetworkSpec.from_json(policy.spec.to_json()))
+    third = Policy(spec_from_json(policy.spec.to_json()))
     third.set_state(policy.get_state())
     np.testing.assert_array_equal(third.dist_inputs(observations[:, :-1]), policy.dist_inputs(observations[:, :-1]))
     assert third.parameters()["passes"] == 6

@@ -9,12 +9,12 @@ import pytest
 from torch import nn
 
 from rllib import PPOConfig, SACConfig
+from rllib.models.architectures import spec_from_json
 from rllib.models.attention.spec import Attention
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import ModelSettings
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
 
 BOX = gym.spaces.Box(-1, 1, (4,))
@@ -122,9 +122,9 @@ def test_layers_behind_others_come_last():
 def test_description_survives_json_and_pickle(space, action_space):
     model = {"fcnet_hiddens": [8], "vf_share_layers": True, "layer_norm": True}
     spec = policy_spec(space, action_space, model)
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
-    assert hash(spec) == hash(NetworkSpec.from_json(spec.to_json()))
+    assert hash(spec) == hash(spec_from_json(spec.to_json()))
 
 
 def test_a_description_with_one_activation_for_all_layers_is_read():
@@ -132,7 +132,7 @@ def test_a_description_with_one_activation_for_all_layers_is_read():
     spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [8, 4], "fcnet_activation": "relu"})
     old = {**spec.to_json(), "activation": "relu"}
     del old["activations"]
-    assert NetworkSpec.from_json(old) == spec
+    assert spec_from_json(old) == spec
 
 
 def test_observation_filter():
@@ -160,7 +160,7 @@ def test_a_memory():
     spec = policy_spec(BOX, DISCRETE, model)
     assert spec.memory == Memory("lstm", 8, 20, (4,), "relu") and not spec.vf_share_layers
     assert spec.state_shapes == ((8,),) * 4 and spec.state_size == 32
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": True}).state_shapes == ((8,), (8,))
 
 
@@ -169,7 +169,7 @@ def test_attention():
     spec = policy_spec(BOX, DISCRETE, {**model, "attention_num_transformer_units": 2, "fcnet_hiddens": [16]})
     assert spec.memory == Attention(num_units=2, size=8, window=5) and not spec.vf_share_layers
     assert spec.state_shapes == ((5, 8),) * 4 + ((1,),) and spec.state_size == 161
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": True}).state_size == 41
 
 

@@ -8,6 +8,7 @@ import torch
 from rllib.exploration.explorers import WorkerPosition
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.state_dependent_noise import EPSILON
 from rllib.policy import Policy
@@ -155,7 +156,7 @@ def test_what_does_not_fit_is_refused(model, space, message):
 @each_model
 def test_a_description_survives_json(model):
     spec = policy_spec(BOX, ACTIONS, {**model, "orthogonal_gains": {"value": 2.0}}, observation_clip=None)
-    assert type(spec).from_json(spec.to_json()) == spec
+    assert spec_from_json(spec.to_json()) == spec
 
 
 # ---------------------------------------------------------------------- state-dependent noise

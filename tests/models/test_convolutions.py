@@ -15,9 +15,9 @@ from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.acting_in_torch import ActingNetwork
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import TorchNetwork, backward
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.torso import filters_from
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -191,7 +191,7 @@ def test_automatic_filters(size, left):
 def test_description_survives_json(name):
     space, model = CASES[name]
     spec = policy_spec(space, Discrete(2), model)
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 def test_initial_kernels_are_orthogonal():

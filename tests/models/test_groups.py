@@ -8,13 +8,13 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.catalog.groups import group_spec, member_spaces, read_by_member
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.groups.in_torch import MonotonicMixing
 from rllib.models.groups.mixer import MonotonicMixer
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.masks import LOWEST
 from rllib.policy import Policy
 
@@ -90,7 +90,7 @@ def test_a_mixer_reads_the_state_or_what_all_members_read(name):
 @pytest.mark.parametrize("name", PARTS)
 def test_the_description_is_read_back(name):
     spec = spec_of(PARTS[name], observation_filter="MeanStdFilter" if name == "numbers" else "NoFilter")
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 def test_a_filter_leaves_the_masks_of_all_members():

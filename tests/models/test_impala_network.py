@@ -9,9 +9,9 @@ from gymnasium.spaces import Box, Dict, Discrete
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import TorchNetwork, backward
-from rllib.models.network_spec import NetworkSpec
 from rllib.policy import Policy
 
 torch.set_num_threads(1)
@@ -212,7 +212,7 @@ def test_sizes_are_those_of_btr():
 def test_description_and_parameters(name):
     space, model = CASES[name]
     spec = policy_spec(space, Discrete(2), model)
-    assert NetworkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec_from_json(json.loads(json.dumps(spec.to_json()))) == spec
     flat = np.zeros(spec.layout().size, np.float32)
     for parameter in spec.layout().named_parameters(flat).values():
         parameter += 1

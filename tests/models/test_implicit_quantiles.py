@@ -8,10 +8,11 @@ from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.losses.quantiles import QuantileLoss
+from rllib.models.architectures import spec_from_json
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.layout import middles
 from rllib.models.implicit.spec import ImplicitQuantiles
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -157,5 +158,5 @@ def test_outputs_end_with_the_levels():
     dist_inputs = policy.dist_inputs(make_batch()[sb.OBS])
     assert dist_inputs.shape == (ROWS, policy.num_dist_inputs) == (ROWS, (ACTIONS + 1) * COUNT)
     np.testing.assert_array_equal(dist_inputs[:, -COUNT:], np.tile(policy.layer_noise, (ROWS, 1)))
-    spec = NetworkSpec.from_json(policy.spec.to_json())
+    spec = spec_from_json(policy.spec.to_json())
     assert spec == policy.spec

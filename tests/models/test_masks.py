@@ -12,10 +12,10 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.standard import Categorical, MultiCategorical
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder, MaskedEncoder, encoder_from_json
 from rllib.models.observations.masks import LOWEST, MaskedOutputs, choice_problem
 from rllib.models.tensors import encoded as encoded_tensor
@@ -328,7 +328,7 @@ def test_the_network_reads_the_other_columns(space, columns, observation_filter)
     np.testing.assert_array_equal(mask, rows[:, slice(*columns)])
     np.testing.assert_array_equal(others[:, :-1], np.delete(rows, np.r_[slice(*columns)], axis=1))
     assert (others[:, -1] == 1).all()
-    assert NetworkSpec.from_json(spec.to_json()) == spec
+    assert spec_from_json(spec.to_json()) == spec
 
 
 def test_a_filter_leaves_the_mask_alone():

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.models.architectures import spec_from_json
 from rllib.models.dense.in_torch import NoisyTorchNetwork, backward
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.dense.spec import Dense
 from rllib.models.distributions.q_values import QValues
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.policy import Policy
 
@@ -16,7 +18,7 @@ LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")
 def make_policy(noisy=2, sigma0=0.5, hiddens=(6, 5)):
     spec = NetworkSpec(
         BoxEncoder((4,)), QValues(3, dueling=True), hiddens, ("relu",) * len(hiddens), True, critic=False,
-        initializer="uniform", noisy_layers=noisy, sigma0=sigma0,
+        initializer="uniform", noisy_layers=noisy, sigma0=sigma0, architecture=Dense(),
     )  # fmt: skip
     return Policy(spec, rng=np.random.default_rng(0))
 
@@ -111,6 +113,6 @@ def test_gradients_against_autograd(noisy):
 
 def test_state_and_json():
     policy = make_policy()
-    other = Policy(NetworkSpec.from_json(policy.spec.to_json()))
+    other = Policy(spec_from_json(policy.spec.to_json()))
     other.set_state(policy.get_state())
     assert np.array_equal(outputs(other), outputs(policy))

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from rllib.models.architectures import spec_from_json
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import ResidualNetworks
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.residual.layout import NETWORKS
 from rllib.models.residual.spec import Residual
@@ -150,7 +151,7 @@ def test_actors_act_as_they_learn(network):
     expected = of_paper(network, policy.parameters(), "policy", torch.tensor(np.float64(observations)), 2)
     np.testing.assert_allclose(acted, torch.cat(expected, 1).numpy(), rtol=1e-4, atol=1e-5)
     # The description is all that a checkpoint needs.
-    again = Policy(NetworkSpec.from_json(spec.to_json()))
+    again = Policy(spec_from_json(spec.to_json()))
     again.set_state(policy.get_state())
     np.testing.assert_array_equal(again.dist_inputs(observations), acted)
 

@@ -7,10 +7,10 @@ import torch
 
 from rllib import Algorithm, PPOConfig
 from rllib.env.spaces.actions import action_mapper
+from rllib.models.architectures import spec_from_json
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian
-from rllib.models.network_spec import NetworkSpec
 from tests.envs import BoundedAction
 
 GAUSSIAN, SQUASHED = DiagGaussian((1,)), SquashedGaussian((1,))
@@ -80,7 +80,7 @@ def test_it_needs_bounds_and_survives_json():
         policy_spec(BOX, BOX, {"squash_actions": True})
     spec = policy_spec(BOX, gym.spaces.Box(-1, 1, (2,)), {"squash_actions": True})
     assert spec.distribution == SquashedGaussian((2,))
-    assert NetworkSpec.from_json(spec.to_json()) == spec
+    assert spec_from_json(spec.to_json()) == spec
 
 
 def test_it_learns_where_the_best_action_is(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rllib import PPO, tune
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.architectures import spec_from_json
 from rllib.policy import Policy
 from rllib.runs.files import CsvLogger, read_results
 from rllib.storage.checkpoint import read_checkpoint
@@ -92,7 +92,7 @@ def test_algorithms_export_policy_and_checkpoint(run):
     (trial,) = run("PPO", config=TINY, stop={"training_iteration": 1}, export_formats=["model", "checkpoint"]).trials
     restored = PPO.from_checkpoint(Path(trial.logdir) / "checkpoint")
     model = read_checkpoint(Path(trial.logdir) / "model")
-    policy = Policy(NetworkSpec.from_json(model["policy.json"]["spec"]))
+    policy = Policy(spec_from_json(model["policy.json"]["spec"]))
     policy.set_state(model["weights.safetensors"])
     assert policy.weights.tolist() == restored.policy.weights.tolist() and restored.metrics.iteration == 1
     assert sorted(model) == ["policy.json", "weights.safetensors"]

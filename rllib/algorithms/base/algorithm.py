@@ -68,7 +68,7 @@ from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.offline.dataset import Dataset
 from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot

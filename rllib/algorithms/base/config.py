@@ -30,8 +30,8 @@ from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.model_settings import OF_MEMORIES
-from rllib.models.network_spec import NetworkSpec
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.storage.local_path import local_path
 from rllib.web.sockets import host_and_port
@@ -478,7 +478,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             spec: of the network.
             instead: what ends the mistake where the network keeps its memory; None: nothing does.
         """
-        is_own = not spec.is_built_in
+        is_own = not spec.architecture.is_built_in
         remedy = self.with_defaults(*OF_MEMORIES, *(("custom_model",) if is_own else ()))
         advice = (
             "Leave out use_lstm, use_gru and use_attention, or initial_state() of a custom model; or use an algorithm "

@@ -15,7 +15,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.space_rules import NewPolicy, broken_rules
 from rllib.config.conflicts import Mistake, Remedy, Unfit, surrounded
 from rllib.evaluation import seeding
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
 

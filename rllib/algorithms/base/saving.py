@@ -39,7 +39,8 @@ from rllib.config.aliases import tell_arguments
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
-from rllib.models.network_spec import NetworkSpec, description_of, spec_without_code
+from rllib.models.architectures import description_of, spec_without_code
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint

@@ -20,7 +20,7 @@ from gymnasium import Space
 
 from rllib.config.config_object import ConfigObject
 from rllib.config.conflicts import Mistake, RuleRow, Unfit, rule_of
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 
 F = TypeVar("F", bound=Callable)
 

@@ -15,8 +15,8 @@ from rllib.config.sections import Keys, Merged, OfPolicy, at_least, section
 from rllib.env.spaces.actions import bounded_within
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.catalog.catalog import preprocessing
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.model_settings import MEMORIES, MODEL_DEFAULTS, OF_MEMORIES, ModelSettings
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.torso import Torso
 from rllib.models.residual.layout import BATCH_EPSILON
 from rllib.replay.replay_settings import SequenceReplaySettings

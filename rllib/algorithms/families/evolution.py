@@ -29,7 +29,7 @@ from rllib.evaluation.sampling_worker import SampleReport
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.observations.flat_spaces import parts
 from rllib.processes import allocator
 from rllib.replay.memory import free_bytes

@@ -39,9 +39,9 @@ from rllib.learners.updates.sequences import over_sequences
 from rllib.learners.updates.shifts import SHIFTS, with_shifts
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.modules import FullyConnected, ResidualNetworks
-from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import LOSS_MASK, OBS, SEQ_LENS, SampleBatch
 
 if TYPE_CHECKING:

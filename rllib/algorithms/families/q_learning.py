@@ -31,11 +31,11 @@ from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.losses.user.auxiliary import WithAuxiliary
 from rllib.models.attention.spec import Attention
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import MEMORIES, OF_MEMORIES
-from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 

@@ -25,8 +25,8 @@ from rllib.config.aliases import tell_once
 from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.standard import DiagGaussian
-from rllib.models.network_spec import NetworkSpec
 from rllib.offline.dataset import Dataset
 from rllib.sample_batch import SampleBatch
 

@@ -13,9 +13,9 @@ from rllib.algorithms.families.critic_networks import critics_of
 from rllib.algorithms.families.off_policy_actor_critic import ActorCriticTrainee, OffPolicyActorCritic
 from rllib.config.conflicts import conflict
 from rllib.config.sections import section
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.modules import FullyConnected
-from rllib.models.network_spec import NetworkSpec
 from rllib.replay.replay_settings import SequenceReplaySettings
 
 

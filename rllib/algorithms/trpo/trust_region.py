@@ -69,7 +69,7 @@ class TrustRegion:
             torch.autograd.grad(each.sum(), self._leaves, retain_graph=True, materialize_grads=True) for each in outputs
         )
         if any(((mine != 0) & (others != 0)).any() for mine, others in zip(of_policy, of_value)):
-            is_built_in = self._policy.spec.is_built_in
+            is_built_in = self._policy.spec.architecture.is_built_in
             advice = (
                 'Use .training(model={"vf_share_layers": False}).'
                 if is_built_in

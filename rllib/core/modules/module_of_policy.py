@@ -16,7 +16,7 @@ def module_of(policy: Policy) -> Any:
 
     A network of the user's is the torch module itself, any other a PolicyModule.
     """
-    if policy.spec.is_built_in:
+    if policy.spec.architecture.is_built_in:
         return PolicyModule(policy)
     import torch
 

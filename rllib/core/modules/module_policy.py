@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rllib.core.columns import Columns
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.observations.structure import Structure
 from rllib.models.user.own_model import CalledByRows, OwnModelSpec, Probe, are_close
 

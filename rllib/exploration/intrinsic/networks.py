@@ -23,7 +23,7 @@ from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.in_torch import StackedLayers
 from rllib.models.dense.initializers import orthogonal
 from rllib.models.dense.layout import LayersLayout, Layout
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.observations.filters import EPSILON, RunningMoments
 
 CLIP = 5.0  # bound of RND's normalised observations, in standard deviations (arXiv:1810.12894, section 2.4)

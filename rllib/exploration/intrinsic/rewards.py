@@ -19,7 +19,7 @@ from rllib.errors import LearnerError
 from rllib.exploration.intrinsic.losses import EPSILON, advantages_of_rows, discounted_sums
 from rllib.exploration.intrinsic.networks import CHUNK, Distillation, Dynamics, Layers, Networks, ObservationReader
 from rllib.models.dense.in_torch import backward
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.observations.filters import RunningMoments
 from rllib.sample_batch import (
     ACTIONS,

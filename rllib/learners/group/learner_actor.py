@@ -17,7 +17,7 @@ from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.metrics import gpu_usage
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policy import Policy
 from runtime.host.machine import node_ip_address
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rllib.models.arithmetic import kernels
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.policy import Policy
 
 

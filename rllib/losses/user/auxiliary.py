@@ -6,7 +6,7 @@ from typing import Any
 
 from rllib.losses.loss import Loss
 from rllib.losses.user.mirror import MirrorLoss
-from rllib.models.network_spec import NetworkSpec
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.sample_batch import OBS
 from rllib.schedules import Schedule, schedule_problem
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Self
 
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.standard import Categorical, DiagGaussian, Distribution
-from rllib.models.network_spec import NetworkSpec
 from rllib.sample_batch import OBS
 
 FORM = (

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.attention.in_numpy import NumpyAttentionNetwork
 from rllib.models.attention.layout import AttentionLayout
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.memory.spec import Recurrent
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,10 @@ class Attention(Recurrent):
             post_activation=ACTIVATION_NAMES[settings.post_lstm_activation],
         )
 
-    def network(self, spec: "NetworkSpec", layout: AttentionLayout, weights: np.ndarray) -> NumpyAttentionNetwork:
+    def network(self, spec: NetworkSpec, layout: AttentionLayout, weights: np.ndarray) -> NumpyAttentionNetwork:
         return NumpyAttentionNetwork(layout, spec.activations, weights)
 
-    def torch(self, spec: "NetworkSpec", layout: AttentionLayout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: AttentionLayout, flat, acting):
         from rllib.models.attention.in_torch import TorchAttentionNetwork
 
         return TorchAttentionNetwork(layout, spec.activations, flat)

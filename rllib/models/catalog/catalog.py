@@ -7,9 +7,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.config.conflicts import Unfit
+from rllib.models.architectures import ARCHITECTURES
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
-from rllib.models.dense.architecture import Found
 from rllib.models.dense.initializers import GAINS
+from rllib.models.dense.network_spec import Found, NetworkSpec
 from rllib.models.dense.separate import Columns
 from rllib.models.dense.spec import Dense
 from rllib.models.distributions.choose import distribution_for
@@ -17,7 +18,6 @@ from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.model_settings import MODEL_DEFAULTS, ModelSettings, hiddens_behind
-from rllib.models.network_spec import ARCHITECTURES, NetworkSpec
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,

@@ -9,12 +9,12 @@ from gymnasium import spaces
 from rllib.config.conflicts import Unfit
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.catalog.catalog import preprocessing
+from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.groups.members import joined
 from rllib.models.groups.spec import Group
 from rllib.models.model_settings import ModelSettings
-from rllib.models.network_spec import NetworkSpec
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import flat_leaves, parts
 from rllib.models.observations.masks import has_key, masked_columns

@@ -520,9 +520,7 @@ class _ByRows(_Divided):
         return result
 
 
-def divided(
-    network: NumpyNetwork, rows: int, make: Callable[[NumpyNetwork | Share, int], TrainingBuffers]
-) -> Passes:
+def divided(network: NumpyNetwork, rows: int, make: Callable[[NumpyNetwork | Share, int], TrainingBuffers]) -> Passes:
     """Passes of a batch size, divided where that is worth it.
 
     Args:

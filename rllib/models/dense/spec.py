@@ -2,21 +2,18 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from rllib.models.dense.architecture import Architecture
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.layout import LayersLayout, Layout
+from rllib.models.dense.network_spec import Architecture, NetworkSpec
 from rllib.models.dense.renormalized import RenormalizedNetwork
 from rllib.models.dense.separate import Columns, SeparateLayout, SeparateNetwork
 from rllib.models.dense.state_dependent_noise import StateDependentLayout, StateDependentNetwork
 from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Dense(Architecture):
     def without_value(self) -> "Dense":
         return replace(self, vf_hiddens=None)
 
-    def layout(self, spec: "NetworkSpec") -> Layout:
+    def layout(self, spec: NetworkSpec) -> Layout:
         size, heads = spec.distribution.size, spec.heads
         if self.state_dependent_noise:
             heads = {**heads, "policy": spec.distribution.num_inputs - size}
@@ -69,7 +66,7 @@ class Dense(Architecture):
     def noisy_part(self, layout: Layout) -> LayersLayout | None:
         return layout if isinstance(layout, LayersLayout) else None
 
-    def network(self, spec: "NetworkSpec", layout: Layout, weights: np.ndarray, *gradient: np.ndarray):
+    def network(self, spec: NetworkSpec, layout: Layout, weights: np.ndarray, *gradient: np.ndarray):
         """The network; `gradient`, if given, is memory for its gradient."""
         if isinstance(layout, StateDependentLayout):
             return StateDependentNetwork(layout, functools.partial(self.network, spec, layout.plain), weights)
@@ -80,7 +77,7 @@ class Dense(Architecture):
         kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
         return kind(layout, spec.activations, weights, *gradient)
 
-    def torch(self, spec: "NetworkSpec", layout: Layout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: Layout, flat, acting):
         from rllib.models.dense.composed_in_torch import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.dense.in_torch import TorchNetwork
 
@@ -90,6 +87,6 @@ class Dense(Architecture):
             return SeparateTorchNetwork(layout, self._separate_activations(spec), flat)
         return TorchNetwork(layout, spec.activations, flat)
 
-    def _separate_activations(self, spec: "NetworkSpec") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _separate_activations(self, spec: NetworkSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Activations of the policy's hidden layers, and of the value's own, which have the last one of the policy."""
         return spec.activations, (spec.activations or ("tanh",))[-1:] * len(self.vf_hiddens)

@@ -1,18 +1,14 @@
 """Networks of groups: one network that all members share, computed for all of them at once."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rllib.models.dense.architecture import Architecture
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.layout import LayersLayout
+from rllib.models.dense.network_spec import Architecture, NetworkSpec
 from rllib.models.groups.in_numpy import GroupNetwork
 from rllib.models.groups.members import Members
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -23,15 +19,15 @@ class Group(Members, Architecture):
     def members(self) -> Members:
         return self
 
-    def layout(self, spec: "NetworkSpec") -> LayersLayout:
+    def layout(self, spec: NetworkSpec) -> LayersLayout:
         heads = {"policy": spec.heads["policy"] // self.count}
         rest = spec.num_log_std, spec.layer_norm, spec.torso
         return LayersLayout(self.num_inputs, spec.hiddens, heads, spec.shared, *rest, head_bias=spec.head_bias)
 
-    def network(self, spec: "NetworkSpec", layout: LayersLayout, weights: np.ndarray) -> GroupNetwork:
+    def network(self, spec: NetworkSpec, layout: LayersLayout, weights: np.ndarray) -> GroupNetwork:
         return GroupNetwork(self, NumpyNetwork(layout, spec.activations, weights))
 
-    def torch(self, spec: "NetworkSpec", layout: LayersLayout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: LayersLayout, flat, acting):
         from rllib.models.dense.in_torch import TorchNetwork
         from rllib.models.groups.in_torch import TorchGroupNetwork
 

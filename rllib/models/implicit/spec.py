@@ -13,19 +13,16 @@ The network's outputs are those of QValues with as many atoms, and then the leve
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from rllib.models.dense.architecture import Architecture
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.layout import LayersLayout
+from rllib.models.dense.network_spec import Architecture, NetworkSpec
 from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
 from rllib.models.implicit.in_numpy import ImplicitNetwork
 from rllib.models.implicit.layout import ImplicitLayout
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class ImplicitQuantiles(Architecture):
         cut = len(of_layers) - self.layers_behind
         return of_layers[:cut], of_layers[cut:]
 
-    def layout(self, spec: "NetworkSpec") -> ImplicitLayout:
+    def layout(self, spec: NetworkSpec) -> ImplicitLayout:
         before, behind = self.split(spec.hiddens)
         width = (before or behind or (self.num_cosines,))[-1 if before else 0]
         # The levels are outputs, too.
@@ -64,7 +61,7 @@ class ImplicitQuantiles(Architecture):
     def noisy_part(self, layout: ImplicitLayout) -> LayersLayout:
         return layout.behind
 
-    def network(self, spec: "NetworkSpec", layout: ImplicitLayout, weights: np.ndarray) -> ImplicitNetwork:
+    def network(self, spec: NetworkSpec, layout: ImplicitLayout, weights: np.ndarray) -> ImplicitNetwork:
         before, behind = self.split(spec.activations)
         kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
         return ImplicitNetwork(
@@ -75,7 +72,7 @@ class ImplicitQuantiles(Architecture):
             self.count,
         )
 
-    def torch(self, spec: "NetworkSpec", layout: ImplicitLayout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: ImplicitLayout, flat, acting):
         from rllib.models.implicit.in_torch import ImplicitTorchNetwork
 
         return ImplicitTorchNetwork(layout, self.split(spec.activations), flat, acting, self.count)

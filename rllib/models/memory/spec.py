@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
-from rllib.models.dense.architecture import Architecture
+from rllib.models.dense.network_spec import Architecture, NetworkSpec
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
 from rllib.models.memory.layout import NUM_STATES, MemoryLayout
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
 
 
 class Recurrent(Architecture):
@@ -20,11 +17,11 @@ class Recurrent(Architecture):
 
     layout_class: ClassVar[type[MemoryLayout]] = MemoryLayout
 
-    def layout(self, spec: "NetworkSpec") -> MemoryLayout:
+    def layout(self, spec: NetworkSpec) -> MemoryLayout:
         return self.layout_class(*layers_around(spec), memory=self)
 
     def initialize(
-        self, spec: "NetworkSpec", layout: MemoryLayout, weights: np.ndarray, rng: np.random.Generator
+        self, spec: NetworkSpec, layout: MemoryLayout, weights: np.ndarray, rng: np.random.Generator
     ) -> None:
         super().initialize(spec, layout, weights, rng)
         layout.initialize_memory(weights, rng, spec.initializer)
@@ -71,16 +68,16 @@ class Memory(Recurrent):
             ACTIVATION_NAMES[settings.post_lstm_activation],
         )
 
-    def network(self, spec: "NetworkSpec", layout: MemoryLayout, weights: np.ndarray) -> NumpyMemoryNetwork:
+    def network(self, spec: NetworkSpec, layout: MemoryLayout, weights: np.ndarray) -> NumpyMemoryNetwork:
         return NumpyMemoryNetwork(layout, spec.activations, weights)
 
-    def torch(self, spec: "NetworkSpec", layout: MemoryLayout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: MemoryLayout, flat, acting):
         from rllib.models.memory.in_torch import TorchMemoryNetwork
 
         return TorchMemoryNetwork(layout, spec.activations, flat)
 
 
-def layers_around(spec: "NetworkSpec") -> tuple:
+def layers_around(spec: NetworkSpec) -> tuple:
     """The first arguments of a MemoryLayout: inputs, hidden layers, heads, and how they are shared."""
     return (
         spec.num_features,

@@ -2,15 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from rllib.models.dense.initializers import orthogonal_matrix
 from rllib.models.dense.layout import Layout
-
-if TYPE_CHECKING:
-    from rllib.models.residual.spec import Residual
 
 SIMBA, SIMBA_V2, XQC, FLASH_SAC = "simba", "simbav2", "xqc", "flashsac"
 NETWORKS = (SIMBA, SIMBA_V2, XQC, FLASH_SAC)
@@ -27,6 +24,36 @@ BATCH_EPSILON = {XQC: 1e-3, FLASH_SAC: 1e-5}
 MOMENTUM = 0.01
 # Of R.
 RMS_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Description of the residual blocks in a network.
+
+    Attributes:
+        name: one of NETWORKS.
+        width: numbers in the features.
+        num_blocks: residual blocks, one after the other.
+    """
+
+    name: str
+    width: int
+    num_blocks: int
+
+    @property
+    def is_spherical(self) -> bool:
+        """Whether features and weights have length 1."""
+        return self.name == SIMBA_V2
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether weights are brought back to a length after each step."""
+        return self.name != SIMBA
+
+    @property
+    def is_by_batch(self) -> bool:
+        """Whether its layers are normalised by batches."""
+        return self.name in BATCH_EPSILON
 
 
 class BlocksLayout(Layout):
@@ -51,7 +78,7 @@ class BlocksLayout(Layout):
         norms: name -> number of features of what is normalised by batches.
     """
 
-    def __init__(self, residual: "Residual", num_inputs: int, heads: tuple[int, ...], owners: tuple[str, ...]):
+    def __init__(self, residual: Blocks, num_inputs: int, heads: tuple[int, ...], owners: tuple[str, ...]):
         self.residual, self.heads, self.owners = residual, heads, owners
         copies, width, wide = len(owners), residual.width, EXPANSION * residual.width
         self.norms: dict[str, int] = {}
@@ -178,7 +205,7 @@ class ResidualLayout(Layout):
 
     def __init__(
         self,
-        residual: "Residual",
+        residual: Blocks,
         num_observed: int,
         num_others: int,
         heads: tuple[int, ...],

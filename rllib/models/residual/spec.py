@@ -29,51 +29,23 @@ and exported policies.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rllib.config.conflicts import Unfit
-from rllib.models.dense.architecture import Architecture, Found
+from rllib.models.dense.network_spec import Architecture, Found, NetworkSpec
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.residual.in_numpy import ResidualNetwork
-from rllib.models.residual.layout import BATCH_EPSILON, SIMBA, SIMBA_V2, ResidualLayout
-
-if TYPE_CHECKING:
-    from rllib.models.network_spec import NetworkSpec
+from rllib.models.residual.layout import Blocks, ResidualLayout
 
 
 @dataclass(frozen=True)
-class Residual(Architecture):
-    """Description of the residual blocks in a network.
-
-    Attributes:
-        name: one of NETWORKS.
-        width: numbers in the features.
-        num_blocks: residual blocks, one after the other.
-    """
+class Residual(Blocks, Architecture):
+    """An actor of residual blocks."""
 
     kind: ClassVar[str] = "residual"
     has_layers: ClassVar[bool] = False
-
-    name: str
-    width: int
-    num_blocks: int
-
-    @property
-    def is_spherical(self) -> bool:
-        """Whether features and weights have length 1."""
-        return self.name == SIMBA_V2
-
-    @property
-    def has_projection(self) -> bool:
-        """Whether weights are brought back to a length after each step."""
-        return self.name != SIMBA
-
-    @property
-    def is_by_batch(self) -> bool:
-        """Whether its layers are normalised by batches."""
-        return self.name in BATCH_EPSILON
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Residual | None":
@@ -110,20 +82,20 @@ class Residual(Architecture):
             )
         return None
 
-    def layout(self, spec: "NetworkSpec") -> ResidualLayout:
+    def layout(self, spec: NetworkSpec) -> ResidualLayout:
         size, count = spec.distribution.size, spec.distribution.num_inputs
         heads = (size, size) if isinstance(spec.distribution, DiagGaussian) else (count,)
         return ResidualLayout(self, spec.num_inputs, 0, heads, ("policy",))
 
     def initialize(
-        self, spec: "NetworkSpec", layout: ResidualLayout, weights: np.ndarray, rng: np.random.Generator
+        self, spec: NetworkSpec, layout: ResidualLayout, weights: np.ndarray, rng: np.random.Generator
     ) -> None:
         layout.initialize(weights, rng)
 
-    def network(self, spec: "NetworkSpec", layout: ResidualLayout, weights: np.ndarray) -> ResidualNetwork:
+    def network(self, spec: NetworkSpec, layout: ResidualLayout, weights: np.ndarray) -> ResidualNetwork:
         return ResidualNetwork(layout, weights)
 
-    def torch(self, spec: "NetworkSpec", layout: ResidualLayout, flat, acting):
+    def torch(self, spec: NetworkSpec, layout: ResidualLayout, flat, acting):
         from rllib.models.residual.in_torch import ResidualPolicy
 
         return ResidualPolicy(layout, flat)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
+from rllib.models.dense.network_spec import NetworkSpec, UserArchitecture
 from rllib.models.modules import input_widths
-from rllib.models.network_spec import NetworkSpec, UserArchitecture
 
 
 class TorchLayout(Layout):

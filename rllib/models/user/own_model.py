@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from rllib.config.conflicts import Unfit
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule
-from rllib.models.network_spec import NetworkSpec, UserArchitecture
+from rllib.models.dense.network_spec import NetworkSpec, UserArchitecture
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.models.user.module import TorchLayout, Unrolled
 

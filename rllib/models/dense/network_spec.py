@@ -1,36 +1,138 @@
-"""NetworkSpec: describes a policy, also in its checkpoint, and builds its network in numpy and torch."""
+"""NetworkSpec: the description of a policy's network, and Architecture, the base class of what is built of it.
+
+An architecture is a folder of models/, with its class in `spec.py`, the layout of the parameters in `layout.py`, and
+the network in `in_numpy.py` and `in_torch.py`. `architectures.py` lists those of the library, which checkpoints name
+by `kind`, and `catalog.py` asks each by `of_settings` whether the `model` settings describe it.
+"""
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from gymnasium import spaces
 
-from rllib.models.attention.spec import Attention
-from rllib.models.dense.architecture import Architecture
+from rllib.config.conflicts import Unfit
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.in_numpy import NetworkPerRow
-from rllib.models.dense.layout import Layout
+from rllib.models.dense.initializers import GAINS, INITIALIZERS
+from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork, initialize_sigmas
-from rllib.models.dense.spec import Dense
-from rllib.models.distributions.choose import distribution_from_json
 from rllib.models.distributions.standard import Distribution
-from rllib.models.groups.spec import Group
-from rllib.models.implicit.spec import ImplicitQuantiles
-from rllib.models.memory.spec import Memory
-from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_from_json
+from rllib.models.observations.encoders import Encoder, MaskedEncoder
 from rllib.models.observations.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.observations.masks import MaskedNetwork, MaskedNetworkPerRow
-from rllib.models.observations.torso import Torso, torso_from_json
-from rllib.models.residual.spec import Residual
-from rllib.storage.checkpoint import CheckpointError, UserCode
-from rllib.storage.json_dataclass import as_lists, as_tuples, from_json
+from rllib.models.observations.torso import Torso
+from rllib.storage.json_dataclass import Described, as_lists
 
-# Of the library. A checkpoint names one by its `kind`.
-ARCHITECTURES: tuple[type[Architecture], ...] = (Dense, Residual, Memory, Attention, ImplicitQuantiles, Group)
+
+class Found(NamedTuple):
+    """What a network is to be for, as far as an architecture may refuse it.
+
+    Attributes:
+        space: of the observations.
+        has_images: they are read by convolutions.
+        is_masked: they hold an action mask.
+        is_filtered: they are filtered.
+        has_value: the network has a value as well.
+    """
+
+    space: spaces.Space
+    has_images: bool
+    is_masked: bool
+    is_filtered: bool
+    has_value: bool
+
+
+class Architecture(Described):
+    """Builds networks; subclasses are dataclasses of what only they read. `spec` is the whole description.
+
+    Attributes:
+        has_layers: the hidden layers of the description are part of it.
+        has_noise: the network draws random numbers of its own.
+        max_seq_len: longest sequence that gradients flow through, in steps, where there is a memory.
+        state_dependent_noise: standard deviations of actions depend on what the policy's head reads.
+        batch_renorm: how inputs of the layers are normalised by batches; None: they are not.
+        members: those of a group, who share the network; None: the policy is of one agent.
+    """
+
+    has_layers: ClassVar[bool] = True
+    has_noise: ClassVar[bool] = False
+    max_seq_len: int = 1
+    state_dependent_noise: bool = False
+    batch_renorm: BatchRenorm | None = None
+    members: Any = None
+    # Of networks whose message names a class of the user's.
+    network_name = "the network"
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Self | None:
+        """The architecture that the `model` settings describe; None: they describe another one."""
+        return None
+
+    def problem(self, found: Found) -> Unfit | None:
+        """Why this network cannot be for what it is to be for, and what to do; None if it can."""
+        return None
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is the library's own, not of a class of the user's, whose code a checkpoint names beside it."""
+        return type(self).__module__.startswith("rllib.")
+
+    def to_json(self) -> dict:
+        return super().to_json() if self.is_built_in else {"kind": UserArchitecture.kind}
+
+    @property
+    def memory(self):
+        """The cell, or the attention, between the hidden layers and the heads; None without."""
+        return None
+
+    @property
+    def custom_loss(self) -> Callable | None:
+        """The network's own change of an algorithm's loss, in the form of the setting custom_loss; None: no change."""
+        return None
+
+    def state_shapes_of(self, spec: "NetworkSpec") -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays of a memory's state; none without a memory."""
+        return self.layout(spec).state_shapes if self.memory else ()
+
+    def without_value(self) -> Self:
+        """The same without what only a value has."""
+        return self
+
+    def layout(self, spec: "NetworkSpec") -> Layout:
+        """Layout of the parameters in the flat vector, without those of noisy layers."""
+        raise NotImplementedError
+
+    def noisy_part(self, layout: Layout) -> LayersLayout | None:
+        """The part of `layout` whose last layers may be noisy (dense/noisy.py); None: it takes no noise."""
+        return None
+
+    def initialize(self, spec: "NetworkSpec", layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights, flat float32 [layout.size]."""
+        INITIALIZERS[spec.initializer](layout, weights, rng, spec.gains or GAINS)
+        if spec.log_std_init:
+            named = layout.named_parameters(weights)
+            has_own = spec.free_log_std or self.state_dependent_noise
+            log_std = named["policy.log_std"] if has_own else named["policy.head.bias"][spec.distribution.size :]
+            log_std += spec.log_std_init
+
+    def network(self, spec: "NetworkSpec", layout: Layout, weights: np.ndarray):
+        """Builds the network that acts on these weights: a NumpyNetwork, or one with its methods."""
+        raise NotImplementedError
+
+    def torch(self, spec: "NetworkSpec", layout: Layout, flat, acting):
+        """Builds the torch module that learns, on a flat tensor; it shares the noise of `acting`."""
+        raise NotImplementedError
+
+    def opened(self, spec: "NetworkSpec", module) -> tuple[Any, Callable]:
+        """The module that users' losses call, and a function from rows to its input."""
+        return module, lambda rows: rows
+
+    def check(self, spec: "NetworkSpec") -> None:
+        """Raises a ValueError if a user's network does not do what its description says."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +140,7 @@ class UserArchitecture(Architecture):
     """An architecture of the user's code, which a checkpoint names beside the description; by itself it builds none."""
 
     kind = "user"
+    is_built_in = False
 
 
 @dataclass(frozen=True)
@@ -83,10 +186,10 @@ class NetworkSpec:
     log_std_init: float = 0.0
     gains: tuple[float, float, float] | None = None
     head_bias: bool = True
-    architecture: Architecture = field(default_factory=Dense)
+    architecture: Architecture = field(kw_only=True)
 
     @property
-    def memory(self) -> Memory | Attention | None:
+    def memory(self):
         """The cell, or the attention, between the hidden layers and the heads; None without."""
         return self.architecture.memory
 
@@ -104,11 +207,6 @@ class NetworkSpec:
     def has_noise(self) -> bool:
         """Whether the network has random numbers of its own, in its weights or as levels of quantiles."""
         return bool(self.noisy_layers) or self.architecture.has_noise
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether the architecture is the library's own, not of a class of the user's."""
-        return type(self.architecture) in ARCHITECTURES
 
     @property
     def is_masked(self) -> bool:
@@ -228,87 +326,9 @@ class NetworkSpec:
         self.architecture.check(self)
 
     def to_json(self) -> dict:
-        """A JSON-able description, without the user's code; `from_json` reads it."""
+        """A JSON-able description, without the user's code; `architectures.spec_from_json` reads it."""
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        if not self.is_built_in:
-            values["architecture"] = UserArchitecture()
         return {
-            name: value.to_json() if name in _READERS and value is not None else as_lists(value)
+            name: value.to_json() if isinstance(value, Described | Torso) else as_lists(value)
             for name, value in values.items()
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping) -> "NetworkSpec":
-        """Reads the result of `to_json`; attributes that an earlier version did not have take their defaults."""
-        data = dict(data)
-        if "activation" in data:  # of checkpoints from before each layer had its own
-            data["activations"] = [data.pop("activation")] * len(data["hiddens"])
-        if "policy_inputs" in data:  # of checkpoints from before the policy could read others than the first
-            count = data.pop("policy_inputs")
-            data["policy_columns"] = count and [[0, count]]
-        if "architecture" not in data:
-            data = _with_architecture(data)
-        return cls(**{name: _READERS.get(name, as_tuples)(value) for name, value in data.items()})
-
-
-def _with_architecture(data: dict) -> dict:
-    """The JSON of a description from before its architecture was one attribute."""
-    others = [data.pop(name, None) for name in ("residual", "implicit", "members", "memory")]
-    if others[0]:
-        others[0] = {"name" if key == "network" else key: value for key, value in others[0].items()}
-    dense = {each.name: data.pop(each.name) for each in dataclasses.fields(Dense) if each.name in data}
-    return data | {"architecture": next(filter(None, others), {"kind": Dense.kind, **dense})}
-
-
-# Attribute -> reader of its `to_json`; the others are numbers, texts, and tuples of them.
-_READERS = {
-    "encoder": encoder_from_json,
-    "distribution": distribution_from_json,
-    "torso": torso_from_json,
-    "architecture": lambda data: from_json(data, (*ARCHITECTURES, UserArchitecture, BatchRenorm)),
-}
-
-
-def description_of(spec: NetworkSpec) -> dict[str, Any]:
-    """The part of a checkpoint's policy.json about network and distribution; `described_spec` reads it.
-
-    Where the architecture or the distribution is a class of the user's, it names the class, and holds the fields of the
-    architecture.
-    """
-    own, code = spec.architecture, {}
-    if not spec.is_built_in:
-        code["custom"] = {"class": type(own), **vars(own)}
-    if user_class := spec.distribution.user_class:
-        code["action_dist"] = user_class
-    return {"spec": spec.to_json(), **code}
-
-
-def spec_without_code(description: Mapping[str, Any]) -> NetworkSpec:
-    """The spec that `description_of` described, without what the user's code adds."""
-    spec = NetworkSpec.from_json(description["spec"])
-    # Descriptions from before architectures say nothing of them in their "spec".
-    return dataclasses.replace(spec, architecture=UserArchitecture()) if "custom" in description else spec
-
-
-def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> NetworkSpec:
-    """The spec that `description_of` described.
-
-    Args:
-        description: a checkpoint's policy.json.
-        path: of the checkpoint, for messages.
-
-    Raises:
-        CheckpointError: if it names code of the user's that was not loaded.
-    """
-    spec, own = spec_without_code(description), dict(description.get("custom", {}))
-    action_dist = description.get("action_dist")
-    used = own | {"action_dist": action_dist}
-    if any(isinstance(value, UserCode) for value in used.values()):
-        code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
-        raise CheckpointError(
-            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}), which runs only when "
-            "you ask for it: give load_user_code=True if you trust where it comes from."
-        )
-    if action_dist is not None:
-        spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))
-    return dataclasses.replace(spec, architecture=own.pop("class")(**own)) if own else spec

@@ -63,6 +63,13 @@ def test_a_restored_tuner_stops_where_the_original_would_have(tmp_path):
     assert result.metrics["training_iteration"] == 5
 
 
+def test_an_experiment_with_a_number_behind_the_name_is_not_the_restored_one(tmp_path):
+    path = broken_off(tmp_path, stop={"training_iteration": 5})
+    tune.run(climber.Climber, name="x_2", storage_path=tmp_path, verbose=0, config={"rate": 7.0}, stop={"height": 7})
+    (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
+    assert Path(result.path).parent == path and result.metrics["height"] == 5.0
+
+
 def test_a_restored_tuner_keeps_failures_checkpoints_and_resources(tmp_path):
     path = broken_off(
         tmp_path, tune.with_resources(Climber, {"cpu": 2}), stop=lambda trial_id, result: result["height"] >= 6,

@@ -318,7 +318,7 @@ def _experiments(results: Path, pattern: str) -> list[Path]:
 
 
 def open_directory(
-    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None]
+    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None], at: Path | None = None
 ) -> ExperimentDirectory:
     """Opens the experiment's directory: a new one, or the one to continue.
 
@@ -327,6 +327,7 @@ def open_directory(
         trainable: name of the trainable.
         space: the search space.
         settings: name -> value as `for_header` returns it, for `Tuner.restore`; written into a new directory.
+        at: directory of the experiment to continue; None: the last one of the spec's name, if that resumes.
 
     Raises:
         ValueError: if there is no experiment to resume, it is another one, or the name leads out of the results.
@@ -335,7 +336,7 @@ def open_directory(
     if spec.name:
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
-        if found := path_to_resume(spec, trainable):
+        if found := at or path_to_resume(spec, trainable):
             return _copied(_reopened(found, trainable, space), spec)
         if "AUTO" not in str(spec.resume):
             places = f"{results} or {storage}" if storage else results

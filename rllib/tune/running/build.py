@@ -56,8 +56,13 @@ _ADDED = {"seed", TRIAL_INDEX}
 _METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"
 
 
-def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
+def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tuple[TrialRunner, ExperimentSpec]:
     """Builds the runner of an experiment, with a new directory or an old one; returns it with the completed spec.
+
+    Args:
+        spec: its settings.
+        at: directory of the experiment to continue; None: the spec says which.
+        reporter: shows the progress in place of the spec's, and is not saved with the experiment.
 
     Raises:
         ValueError, TypeError: for invalid settings; nothing has been started or written then.
@@ -89,7 +94,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         trainable_class, request = several.trainable(), several.resources
     if resolved.resources is not None and not callable(resolved.resources):  # the same for all trials
         request(space).within(total, f"a trial of {resolved.name}")
-    directory = open_directory(spec, resolved.name, space, pickled)
+    directory = open_directory(spec, resolved.name, space, pickled, at)
     try:
         _refuse_other_seeds(directory, spec)
         make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
@@ -97,7 +102,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         reader = ValueReader(spec.load_user_code, space)
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
         pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
-        runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
+        runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials, reporter), spec)
         belong_to(given, runner)
     except BaseException:
         directory.close()
@@ -156,7 +161,7 @@ def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
     )
 
 
-def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: list[Trial]) -> Callbacks:
+def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: list[Trial], reporter) -> Callbacks:
     writers = [callback for callback in spec.all_callbacks if isinstance(callback, FileLoggerCallback)]
     for writer in writers:
         writer.experiment_writes = True
@@ -166,7 +171,7 @@ def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: lis
         *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
         *([TensorBoardCallback(directory.path, is_awaited=bool(spec.storage_url))] if with_events else []),
     ]
-    reporter = make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode)
+    reporter = make_reporter(reporter or spec.progress_reporter, spec.verbose, spec.metric, spec.mode)
     return Callbacks(callbacks, reporter, trials)
 
 

@@ -67,7 +67,10 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
                 refuse_foreign_pickle(checkpoint)
     for trial in replay.by_id.values():
-        if trial.trial_id in continuing and trial.status != ERROR:  # one that has failed may fail again
+        if trial.trial_id not in continuing:
+            continue
+        trials.request_anew(trial)
+        if trial.status != ERROR:  # one that has failed may fail again
             trial.resources.within(trials.total, str(trial))
     queue = replay.queue()
     for trial in replay.by_id.values():

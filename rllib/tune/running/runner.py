@@ -24,7 +24,7 @@ from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running import instructions
 from rllib.tune.running.pool import TrialPool
-from rllib.tune.running.trials import Trials
+from rllib.tune.running.trials import INTERRUPTED_CLOSE_S, Trials
 from rllib.tune.trainables.checkpoint import remove_temporaries
 from runtime.errors import RuntimeFailure
 
@@ -78,8 +78,12 @@ class TrialRunner:
             instructions.CallHook: lambda hook, trial, more: callbacks.call(hook, trial=trial, **more),
         }
 
-    def run(self) -> None:
+    def run(self, interrupts: "Interrupts | None" = None, patience_s: float = INTERRUPTED_CLOSE_S) -> None:
         """Runs the experiment to its end.
+
+        Args:
+            interrupts: signals that interrupt it; None: Ctrl-C.
+            patience_s: seconds that each trial then has to finish its step and to save.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, when all files are complete.
@@ -92,12 +96,12 @@ class TrialRunner:
             self._callbacks.setup(self._spec.num_samples)
             self._happened()  # instructions of a resumed experiment
             self.directory.snapshot(self._decided.get_state, now=True)
-            with Interrupts() as interrupts:
+            with interrupts or Interrupts() as interrupts:
                 self._happened(self._decided.begin)
                 while not self._decided.is_over:
                     if interrupts.seen and not self.interrupted:
                         self.interrupted = True
-                        self._happened(self._decided.interrupt)
+                        self._happened(self._decided.interrupt, patience_s)
                     self._step()
                 self.interrupted = interrupts.seen is not None
             # Not after an error, which may have come between a record of the journal and its consequences.

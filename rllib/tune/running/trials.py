@@ -139,6 +139,11 @@ class Trials:
         stoppers.restore(self._spec.stop, state.get("stopper"))
         self._spec.stop.add_time(since_s)
 
+    def request_anew(self, trial: Trial) -> None:
+        """Finds what a trial of the journal needs: that may have been its error, and be another thing now."""
+        made = self._make_trial(trial.trial_id, trial.index, trial.config)
+        trial.resources, trial.exception = made.resources, made.exception
+
     def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
         """Adds a trial of the journal.
 
@@ -151,10 +156,6 @@ class Trials:
         if left is not None:
             if trial.status == RUNNING:
                 self._interrupted.append(trial)
-            # What it needs may have been the error, and may be another thing now.
-            if trial.status == ERROR and "training_iteration" not in trial.last_result:
-                made = self._make_trial(trial.trial_id, trial.index, trial.config)
-                trial.resources, trial.exception = made.resources, made.exception
             problem = self._fit(trial)
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             self._checkpoints.go_back(trial, *left)
@@ -278,13 +279,13 @@ class Trials:
                 running.ending = (TERMINATED, reason)
             running.patience_s, running.deadline_s = GRACE_S, None
 
-    def interrupt(self) -> None:
+    def interrupt(self, patience_s: float = INTERRUPTED_CLOSE_S) -> None:
         """Stops everything: trials are saved if that can be done in time, and remain unfinished."""
         self._is_closing = True
         for running in list(self.running.values()):
             if running.ending is None:
                 self._end(running, PENDING, None, save=True)
-            running.patience_s, running.deadline_s = INTERRUPTED_CLOSE_S, None
+            running.patience_s, running.deadline_s = patience_s, None
 
     # ------------------------------------------------------------------ new trials
 

@@ -53,6 +53,7 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ):
+        self._path: Path | None = None  # of a restored experiment
         self._spec = ExperimentSpec(
             **vars(tune_config or TuneConfig()),
             **vars(run_config or RunConfig()),
@@ -63,7 +64,7 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         """Runs the experiment; failed trials are in the result's `errors`."""
-        return ResultGrid(run_spec(self._spec))
+        return ResultGrid(run_spec(self._spec, self._path))
 
     @classmethod
     def restore(
@@ -109,6 +110,7 @@ class Tuner:
             path = local_path(storage)
             storage = path.parent
         given = replace(given, config=None if param_space is None else given.config, load_user_code=load_user_code)
+        tuner._path = path
         tuner._spec = replace(
             with_saved_settings(given, path),
             name=path.name,
@@ -269,14 +271,19 @@ def run_experiments(experiments, **settings) -> list[Trial]:
     return [trial for analysis in analyses for trial in analysis.trials] if return_trials else analyses
 
 
-def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
-    """Runs an experiment, or continues it; one that had a config, and gets none, has its saved settings again."""
+def run_spec(spec: ExperimentSpec, at: Path | None = None) -> ExperimentAnalysis:
+    """Runs an experiment, or continues it; one that had a config, and gets none, has its saved settings again.
+
+    Args:
+        spec: its settings.
+        at: directory of the experiment to continue; None: the spec says which.
+    """
     if spec.resume and spec.config is None:
         resolved = resolve_trainable(spec.trainable)
-        found = path_to_resume(spec, resolved.name)
+        found = at or path_to_resume(spec, resolved.name)
         if found and not _has_saved(merged_config(resolved, None), found):
             spec = with_saved_settings(spec, found)
-    runner, spec = prepare(spec)
+    runner, spec = prepare(spec, at)
     try:
         runner.run()
     except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from rllib.remote.url import is_url, joined, parent_and_name, shown
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, write_whole
+from rllib.runs.saving import is_save_due
 from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
 from rllib.storage.local_path import local_path
@@ -34,12 +35,8 @@ logger = logging.getLogger(__name__)
 SPEC = "run.json"
 SEEDS = "seeds.json"  # of the folder of several seeds (seeds/folder.py)
 BEST = "best.json"
-PROFILE = "profile.json"
 # Origins of the return by which a checkpoint is the best.
 _TRAINING, _EVALUATION = "training", "evaluation"
-# Without a number of iterations, the state is saved after the first iteration and then when a run is twice as old as
-# at the last time, at intervals between these: a run that fails has a checkpoint, and loses half of its time at most.
-MIN_SAVE_S, SAVE_EVERY_S = 5.0, 300.0
 
 
 class _Best(msgspec.Struct):
@@ -104,7 +101,7 @@ class RunDirectory:
             Mistake: if there is a run of that name, or the directory cannot be made.
         """
         refuse_used_name(results, spec, storage)
-        path = made_directory(results, spec)
+        path = _made_directory(results, spec)
         directory = cls(path, storage and joined(storage, path.name))
         directory.write_spec(spec)
         return directory
@@ -203,7 +200,7 @@ class RunDirectory:
 
     def write_spec(self, spec: RunSpec) -> None:
         """Stores the specification of the run."""
-        write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec, enc_hook=repr), indent=2) + b"\n")
+        write_spec(self.path, spec)
 
     def close(self) -> None:
         """Waits until all is written, here and in remote storage; a second call does nothing."""
@@ -222,8 +219,8 @@ class RunDirectory:
             if iteration % every == 0:
                 self.save(algorithm, iteration)
             return
-        interval = min(SAVE_EVERY_S, max(MIN_SAVE_S, self._saved_at - self._began_at))
-        if self.checkpoint is None or time.monotonic() - self._saved_at >= interval:
+        saved_s = None if self.checkpoint is None else self._saved_at - self._began_at
+        if is_save_due(time.monotonic() - self._began_at, saved_s):
             self.save(algorithm, iteration)
             self._passing = self.checkpoint
 
@@ -270,6 +267,11 @@ class RunDirectory:
         self._saved_at = time.monotonic()
 
 
+def write_spec(path: Path, spec: RunSpec) -> None:
+    """Writes the specification of a run into its directory."""
+    write_whole(path / SPEC, msgspec.json.format(msgspec.json.encode(spec, enc_hook=repr), indent=2) + b"\n")
+
+
 def read_spec(path: Path) -> RunSpec:
     """Reads the specification in the directory of a run.
 
@@ -285,15 +287,19 @@ def read_spec(path: Path) -> RunSpec:
     return spec
 
 
-def made_directory(results: Path, spec: RunSpec) -> Path:
+def directory_name(spec: RunSpec) -> str:
+    """NAME, EXPERIMENT_DATE or ALGORITHM_ENV_DATE."""
+    what = spec.experiment or f"{spec.algorithm}_{spec.world}"
+    return _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+
+
+def _made_directory(results: Path, spec: RunSpec) -> Path:
     """Makes RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, with a number where it is taken.
 
     Raises:
         Mistake: if it cannot be made.
     """
-    what = spec.experiment or f"{spec.algorithm}_{spec.world}"
-    name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
-    for path in numbered(results / name):
+    for path in numbered(results / directory_name(spec)):
         try:
             path.mkdir(parents=True)
         except FileExistsError:

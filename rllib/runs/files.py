@@ -32,6 +32,7 @@ from rllib.storage.tensor_file import TensorFile
 logger = logging.getLogger(__name__)
 
 FAILING_BATCH = "failing_batch.safetensors"
+PROFILE = "profile.json"
 # Errors of reading and decoding a damaged file; JSON that is nested deeply is a RecursionError.
 UNREADABLE = (DamagedFileError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

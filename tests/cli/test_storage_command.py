@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 
+import runtime
 from rllib.remote import mirror
 from tests.storage_fakes import Shaky, at_once, content_of
 
@@ -46,6 +47,19 @@ def test_a_run_continues_on_another_machine(rllib_command, tmp_path):
     done = rllib_command("evaluate", "shaky://bucket/runs/first", "--episodes", "2")
     assert done.exit_code == 0 and done.output.startswith("return"), done.output
     assert not (tmp_path / "results").exists()
+
+
+def test_several_seeds_have_a_copy_of_their_folder(rllib_command, tmp_path):
+    runtime.init(engine="local", ignore_reinit_error=True)
+    done = rllib_command(*TRAIN, "--name", "all", "--stop", "iterations=1", "--seeds", "2")
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "results" / "all"
+    copy = content_of("shaky://bucket/runs/all")
+    assert copy == files_of(folder) and "seeds.json" in copy and "seed_2/checkpoint_000001/manifest.json" in copy
+    again = ("--stop", "iterations=2", "--storage-path", "shaky://bucket/runs")
+    done = rllib_command("train", "--resume", "results/all", *again)
+    assert done.exit_code == 0, done.output
+    assert content_of("shaky://bucket/runs/all") == files_of(folder)
 
 
 def test_a_run_on_this_machine_goes_on_from_its_directory(rllib_command, tmp_path):

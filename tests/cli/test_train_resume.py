@@ -16,6 +16,7 @@ from rllib.cli import run_directory
 from rllib.cli.failures import Mistake
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import RunSpec
+from rllib.runs import saving
 from rllib.runs.files import ResultFiles
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run")
@@ -157,7 +158,7 @@ def checkpoints(directory) -> list[str]:
 def test_without_a_number_of_iterations_the_state_is_saved_every_few_minutes(
     rllib_command, behaviour, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(saving, "SAVE_EVERY_S", 0.0)
     seen = []
     run = tmp_path / "results" / "run"
     behaviour.update({iteration: lambda: seen.append(checkpoints(run)) for iteration in range(1, 5)})
@@ -218,7 +219,7 @@ def test_the_newest_checkpoint_of_a_resumed_run_takes_the_place_of_the_earlier_o
 
 
 def test_with_a_number_of_iterations_only_these_are_saved(rllib_command, behaviour, monkeypatch, tmp_path):
-    monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(saving, "SAVE_EVERY_S", 0.0)
     assert rllib_command(*TRAIN, "--stop", "iterations=5", "--checkpoint-freq", "2").exit_code == 0
     assert checkpoints(tmp_path / "results" / "run") == ["checkpoint_000002", "checkpoint_000004", "checkpoint_000005"]
 

@@ -1,127 +1,203 @@
-"""`rllib train --seeds`: most tests have a stand-in for the process of each seed (seed_stand_in.py)."""
+"""`rllib train --seeds`: trials of the runtime's local engine, in this process; whole processes at the end."""
 
 import io
 import json
-import math
 import os
-import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
+from safetensors.numpy import load_file
 
-from rllib.cli.seeds import training
-from rllib.cli.seeds.panel import SeedPanel
-from rllib.cli.seeds.processes import SeedRun, Share, State, gpus_of, shares, train_side_by_side
+import runtime
+from rllib.algorithms.pg import PG
+from rllib.cli.seeds.tables import LiveSeeds, SeedLines
+from rllib.dashboard.index import Index
+from rllib.errors import NotFiniteError
+from rllib.runs import saving
+from rllib.tune.experiment.seed_runs import RunCheckpoints, SeedTrainable
+from rllib.tune.experiment.stoppers import ThresholdStopper
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.runner import Interrupts
 from tests.runtime.runtime_support import wait_until
 
-SETTINGS = ("num_rollout_workers=0", "train_batch_size=400")
-TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", *SETTINGS, "--name", "all")
-STAND_IN = Path(__file__).with_name("seed_stand_in.py")
+SETTINGS = ("num_rollout_workers=0", "train_batch_size=40", "rollout_fragment_length=40", "model.fcnet_hiddens=[4]")
+ONE = ("train", "PG", "tests.envs:DelayedReward", *SETTINGS)
+TRAIN = (*ONE, "--name", "all")
+# Of results: what depends on the clock, the process, or the place.
+OF_A_PROCESS = ("time", "date", "pid", "hostname", "node_ip", "since_restore", "perf", "_ms", "per_s", "episode_id",
+                "trial_id", "experiment_tag", "learner_cores")  # fmt: skip
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
-    """Lets each seed's process write files alone; returns a function that says which seeds do what."""
-    monkeypatch.setattr(training, "command_of", lambda arguments: [sys.executable, "-S", str(STAND_IN), *arguments])
-    return lambda variable, *seeds: monkeypatch.setenv(variable, ",".join(map(str, seeds)))
+def steps(monkeypatch):
+    """(seed, iteration) -> what happens before that iteration; with a session of the local engine."""
+    runtime.init(engine="local", ignore_reinit_error=True)
+    happens, step = {}, SeedTrainable.step
+
+    def observed(self):
+        happens.pop((self.config["seed"], self.iteration + 1), lambda: None)()
+        return step(self)
+
+    monkeypatch.setattr(SeedTrainable, "step", observed)
+    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+    return happens
+
+
+def fail():
+    raise RuntimeError("the environment is gone")
 
 
 def results_of(run):
     return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
 
 
-def arguments_of(run):
-    return json.loads((run / "arguments.json").read_text())
+def iterations(folder):
+    return [len(results_of(path)) for path in sorted(folder.glob("seed_*"))]
 
 
-def test_each_seed_is_a_run_of_its_own_and_the_last_line_has_their_return(rllib_command, stand_in, tmp_path):
+def checkpoints(run):
+    return [int(path.name[-6:]) for path in sorted(run.glob("checkpoint_*"))]
+
+
+def comparable(value):
+    if not isinstance(value, dict):
+        return value
+    return {key: comparable(each) for key, each in value.items() if not any(part in key for part in OF_A_PROCESS)}
+
+
+def test_each_seed_has_a_directory_and_the_last_line_has_their_return(rllib_command, steps, tmp_path):
     result = rllib_command(*TRAIN, "--seeds", 3, "--seed", 4, "--stop", "iterations=3", "--checkpoint-freq", 2)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "results" / "all"
     assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["seed_4", "seed_5", "seed_6"]
-    own = ["--seed", "5", "--name", "seed_5", "--results-dir", "results/all"]
-    given = ["train", "PPO", "CartPole-v1", *SETTINGS, "--defaults", "--stop", "iterations=3", "--checkpoint-freq", "2"]
-    found = arguments_of(folder / "seed_5")
-    assert found[-6:] == own and sorted(found[:-6]) == sorted(given)
+    assert iterations(folder) == [3, 3, 3] and checkpoints(folder / "seed_5") == [2, 3]
+    assert json.loads((folder / "seeds.json").read_text()) == {"seeds": [4, 5, 6]}
+    assert json.loads((folder / "seed_5" / "params.json").read_text())["seed"] == 5
+    spec = json.loads((folder / "seed_5" / "run.json").read_text())
+    assert (spec["algorithm"], spec["seed"], spec["stop"]) == ("PG", 5, {"training_iteration": 3.0})
     *_, last = result.output.splitlines()
-    assert last == "return      18.00 [15.00, 21.00] (IQM of 3 seeds, 95 % interval) at 300 steps"
-    assert "seed 4   done" in result.output and "resume" not in result.output
+    assert last.startswith("return      ") and last.endswith("(IQM of 3 seeds, 95 % interval) at 120 steps")
+    assert "PG on tests.envs:DelayedReward, 3 seeds, until training_iteration >= 3: 3 of 3 ended" in result.output
+    assert "resume" not in result.output
 
 
-def test_the_profiles_of_the_seeds_are_named_at_the_end(rllib_command, stand_in):
+@pytest.mark.parametrize("more", [(), ("min_sample_timesteps_per_iteration=100", "--stop", "steps=80")])
+def test_a_seed_has_the_results_of_a_run_of_its_own(rllib_command, steps, tmp_path, more):
+    """Also where a stop criterion ends an iteration early, and when both are resumed with other settings."""
+    stop = more or ("--stop", "iterations=3")
+    assert rllib_command(*TRAIN, "--seeds", 2, "--seed", 4, *stop).exit_code == 0
+    assert rllib_command(*ONE, "--seed", 5, "--name", "one", *stop).exit_code == 0
+    together, alone = tmp_path / "results" / "all" / "seed_5", tmp_path / "results" / "one"
+    assert list(map(comparable, results_of(together))) == list(map(comparable, results_of(alone)))
+    again = ("lr=0.1", "--stop", "steps=240")
+    for place in ("all", "one"):
+        assert rllib_command("train", "--resume", f"results/{place}", *again).exit_code == 0
+    found = results_of(together)
+    assert found[-1]["timesteps_total"] == 240 and found[-1]["info"]["learner"]
+    assert list(map(comparable, found)) == list(map(comparable, results_of(alone)))
+    assert json.loads((together / "params.json").read_text())["lr"] == 0.1
+
+
+def test_the_profiles_of_the_seeds_are_named_at_the_end(rllib_command, steps, tmp_path):
     result = rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=2", "--profile")
     assert "profiles    results/all/seed_*/profile.json (open one in ui.perfetto.dev)" in result.output
+    assert json.loads((tmp_path / "results/all/seed_0/profile.json").read_text()), "of the process that both share"
 
 
-def test_a_seed_that_fails_does_not_take_the_others_with_it(rllib_command, stand_in, tmp_path):
-    stand_in("FAILING", 1)
+def test_a_seed_that_fails_does_not_take_the_others_with_it(rllib_command, steps, tmp_path):
+    steps[1, 2] = fail
     result = rllib_command(*TRAIN, "--seeds", 3, "--stop", "iterations=3")
     assert result.exit_code == 1
-    assert "failed      seed 1: Error: RuntimeError: the environment is gone (results/all/seed_1.log)" in result.output
-    assert "resume      rllib train --resume results/all" in result.output
-    assert result.output.splitlines()[-1].startswith("return      6.00 [3.00, 9.00] (IQM of 2 seeds")
-    assert [len(results_of(tmp_path / "results/all" / f"seed_{seed}")) for seed in range(3)] == [3, 1, 3]
+    assert "failed      seed 1: RuntimeError: the environment is gone (results/all/seed_1/error.txt)" in result.output
+    assert "resume      rllib train --resume results/all\n" in result.output
+    assert "(IQM of 2 seeds" in result.output.splitlines()[-1]
+    assert iterations(tmp_path / "results/all") == [3, 1, 3]
 
 
-def test_resume_continues_what_is_unfinished(rllib_command, stand_in, tmp_path):
-    stand_in("FAILING", 1)
+def test_the_batch_of_an_update_that_is_not_finite_is_kept(rllib_command, steps, tmp_path, monkeypatch):
+    def not_finite(self):
+        error = NotFiniteError("the gradient is NaN.")
+        error.batch = {"obs": np.zeros((2, 3), np.float32)}
+        raise error
+
+    monkeypatch.setattr(PG, "train", not_finite)
+    result = rllib_command(*TRAIN, "--seeds", 2)
+    assert result.exit_code == 1 and "The batch is in" in result.output
+    batch = load_file(tmp_path / "results/all/seed_1/failing_batch.safetensors")
+    assert batch["obs"].shape == (2, 3)
+
+
+def test_a_seed_that_goes_on_with_more_workers_claims_their_cores(rllib_command, steps, monkeypatch):
+    claimed, start = [], TrialPool.start
+    monkeypatch.setattr(
+        TrialPool, "start", lambda self, trial, *more: [claimed.append(trial.resources), start(self, trial, *more)]
+    )
+    assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
+    again = ("num_rollout_workers=1", "--stop", "iterations=2")
+    assert rllib_command("train", "--resume", "results/all", *again).exit_code == 0
+    assert [each.others.get("CPU", 0) for each in claimed] == [0, 0, 1, 1]
+
+
+def test_resume_continues_what_is_unfinished(rllib_command, steps, tmp_path):
+    steps[1, 2] = fail
     rllib_command(*TRAIN, "--seeds", 3, "--stop", "iterations=3")
     folder = tmp_path / "results" / "all"
-    shutil.rmtree(folder / "seed_2")  # it was interrupted before it began
-    before = arguments_of(folder / "seed_0")
-    stand_in("FAILING")
+    before = (folder / "seed_0" / "result.json").read_bytes()
+    result = rllib_command("train", "--resume", "results/all", "--load-user-code")
+    assert result.exit_code == 0, result.output
+    assert (folder / "seed_0" / "result.json").read_bytes() == before, "it had reached the stop criterion"
+    assert iterations(folder) == [3, 3, 3]
+    result = rllib_command("train", "--resume", "results/all", "--stop", "iterations=4", "lr=0.1", "--load-user-code")
+    assert result.exit_code == 0, result.output
+    assert [results_of(folder / f"seed_{seed}")[-1]["info"]["learner"]["default_policy"]["learner_stats"]["cur_lr"]
+            for seed in range(3)] == [0.1] * 3  # fmt: skip
+    assert iterations(folder) == [4, 4, 4]
     result = rllib_command("train", "--resume", "results/all")
-    assert result.exit_code == 0, result.output
-    assert arguments_of(folder / "seed_0") == before, "it had reached the stop criterion"
-    assert arguments_of(folder / "seed_1") == ["train", "--resume", "results/all/seed_1"]
-    assert arguments_of(folder / "seed_2")[:3] == ["train", "-f", "results/all/settings.yaml"]
-    assert [len(results_of(folder / f"seed_{seed}")) for seed in range(3)] == [3, 3, 3]
-    result = rllib_command("train", "--resume", "results/all", "--stop", "iterations=4", "lr=0.1")
-    assert result.exit_code == 0, result.output
-    expected = {"train", "--resume", "results/all/seed_0", "--stop", "iterations=4", "lr=0.1"}
-    assert set(arguments_of(folder / "seed_0")) == expected
-    assert len(results_of(folder / "seed_2")) == 4
+    assert result.exit_code == 0 and iterations(folder) == [4, 4, 4]
+    assert "nothing to train: each seed has reached its stop criterion; give another --stop" in result.stderr
 
 
-def test_a_seed_that_begins_again_has_the_stop_criterion_of_the_others(rllib_command, stand_in, tmp_path):
-    rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=3", "lr=0.1")
+def test_a_seed_that_begins_again_has_the_settings_of_the_others(rllib_command, steps, tmp_path):
+    """Changes hold from then on, also for a seed that has no checkpoint, and when nothing is given once more."""
+    steps[1, 1] = fail
+    rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=2", "lr=0.1")
     folder = tmp_path / "results/all"
-    shutil.rmtree(folder / "seed_1")
-    rllib_command("train", "--resume", "results/all", "--stop", "return=100", "gamma=0.9")
-    settings = json.loads((folder / "settings.yaml").read_text())
-    assert settings["stop"] == {"episode_reward_mean": 100.0}, "the earlier one does not hold for any seed"
-    assert settings["config"]["gamma"] == 0.9
+    steps[1, 1] = fail
+    assert rllib_command("train", "--resume", "results/all", "--stop", "iterations=3", "gamma=0.9").exit_code == 1
+    assert rllib_command("train", "--resume", "results/all").exit_code == 0
+    assert iterations(folder) == [3, 3]
+    for seed in (0, 1):
+        params, spec = (
+            json.loads((folder / f"seed_{seed}" / name).read_text()) for name in ("params.json", "run.json")
+        )
+        assert (params["lr"], params["gamma"], params["seed"]) == (0.1, 0.9, seed)
+        assert spec["stop"] == {"training_iteration": 3.0} and spec["config"]["gamma"] == 0.9
 
 
-def test_ctrl_c_ends_all_seeds_in_order(rllib_command, stand_in, tmp_path, monkeypatch):
-    stand_in("HANGING", 0, 1)
-    monkeypatch.setattr(training, "_places", lambda need, count: [Share(), Share()])
-    folder, pressed = tmp_path / "results" / "all", []
-
-    def press_when_both_hang(run):
-        if not pressed and all((folder / f"seed_{seed}" / "result.json").exists() for seed in (0, 1)):
-            pressed.append(os.kill(os.getpid(), signal.SIGINT))
-        poll(run)
-
-    poll = SeedRun.poll
-    monkeypatch.setattr(SeedRun, "poll", press_when_both_hang)
-    result = rllib_command(*TRAIN, "--seeds", 3, "--stop", "iterations=3")
+def test_ctrl_c_lets_all_seeds_save_and_end(rllib_command, steps, tmp_path):
+    steps[0, 2] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    result = rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=50")
+    folder = tmp_path / "results" / "all"
     assert result.exit_code == 130, result.output
     assert "Each seed finishes its iteration, then saves a checkpoint." in result.stderr
     assert "resume      rllib train --resume results/all" in result.output
-    assert not (folder / "seed_2").exists(), "it had not begun"
-    stand_in("HANGING")
-    monkeypatch.setattr(SeedRun, "poll", poll)
-    assert rllib_command("train", "--resume", "results/all").exit_code == 0
-    assert [len(results_of(folder / f"seed_{seed}")) for seed in range(3)] == [3, 3, 3]
+    assert max(iterations(folder)) < 50
+    for seed in (0, 1):
+        assert checkpoints(folder / f"seed_{seed}") == [len(results_of(folder / f"seed_{seed}"))]
+    seen = max(iterations(folder))
+    assert rllib_command("train", "--resume", "results/all", "--stop", f"iterations={seen + 1}").exit_code == 0
+    assert iterations(folder) == [seen + 1, seen + 1]
 
 
-def test_a_signal_to_the_whole_job_is_one_request_to_save(tmp_path):
+def test_sigterm_interrupts_as_ctrl_c_does(rllib_command, steps):
+    steps[0, 2] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=50").exit_code == 128 + signal.SIGTERM
+
+
+def test_a_signal_to_the_whole_job_is_one_request_to_save():
     """A queue's manager tells each process to end, and the parent passes on what it was told."""
     with Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -129,21 +205,6 @@ def test_a_signal_to_the_whole_job_is_one_request_to_save(tmp_path):
         assert interrupts.seen == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    program = (
-        "import signal, time\n"
-        "for number in (signal.SIGTERM, signal.SIGINT):\n"
-        "    signal.signal(number, lambda number, frame: print(signal.Signals(number).name, flush=True))\n"
-        "print('begun', flush=True)\n"
-        "while True: time.sleep(1)"
-    )
-    run = SeedRun(0, tmp_path, [sys.executable, "-c", program], tmp_path / "log")
-    run.start(Share())
-    try:
-        for told in ("begun", "SIGTERM", "SIGINT"):
-            wait_until(lambda told=told: told in run.log.read_text().split(), 30)
-            run.interrupt()
-    finally:
-        run.kill()
 
 
 @pytest.mark.parametrize(
@@ -153,149 +214,229 @@ def test_a_signal_to_the_whole_job_is_one_request_to_save(tmp_path):
         (["--seeds", "2", "seed=3"], "--seeds counts from --seed; leave out the setting seed=3"),
         (["--seeds", "2", "--num-samples", "2"], "--seeds is for a single run; leave out grid_search"),
         (["--seeds", "2", "lrr=1"], "lrr"),
-        (["--seeds", "2", "num_sgd_iter=0"], "num_sgd_iter"),
+        (["--seeds", "2", "lr=-1"], "lr"),
         (["--seeds", "2", "log_dir=x"], "leave out log_dir"),
     ],
 )
-def test_bad_input_is_refused_before_a_seed_begins(rllib_command, stand_in, tmp_path, arguments, message):
+def test_bad_input_is_refused_before_a_seed_begins(rllib_command, tmp_path, arguments, message):
     result = rllib_command(*TRAIN, *arguments)
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert not (tmp_path / "results").exists()
 
 
-def test_the_name_of_an_earlier_folder_is_refused_with_how_to_resume_it(rllib_command, stand_in):
-    assert rllib_command(*TRAIN, "--seeds", 2).exit_code == 0
+def test_what_cannot_change_is_refused_with_how_to_resume(rllib_command, steps):
+    assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
     result = rllib_command(*TRAIN, "--seeds", 2)
     assert result.exit_code == 2
     assert "resume it: rllib train --resume results/all" in result.stderr
     for flag, value in (("--seeds", 3), ("--seed", 0)):
         fixed = rllib_command("train", "--resume", "results/all", flag, value)
         assert fixed.exit_code == 2 and f"leave out {flag}\n" in fixed.stderr
+    fixed = rllib_command("train", "--resume", "results/all", "seed=3")
+    assert fixed.exit_code == 2 and "leave out seed=3" in fixed.stderr
+    one = rllib_command("train", "--resume", "results/all/seed_1")
+    assert one.exit_code == 2 and "rllib train --resume results/all\n" in one.stderr
 
 
-@pytest.mark.parametrize("wrong", ["lrr=1", "lr=-1", "num_sgd_iter=0"])
+@pytest.mark.parametrize("wrong", ["lrr=1", "lr=-1"])
 @pytest.mark.parametrize("stop", [(), ("--stop", "iterations=9")])
-def test_a_wrong_setting_is_refused_whether_or_not_a_seed_continues(rllib_command, stand_in, tmp_path, wrong, stop):
+def test_a_wrong_setting_is_refused_whether_or_not_a_seed_continues(rllib_command, steps, tmp_path, wrong, stop):
     assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
-    settings = (tmp_path / "results/all/settings.yaml").read_bytes()
+    (journal,) = (tmp_path / "results/all").glob("experiment_state-*.json")
+    before = journal.read_bytes()
     result = rllib_command("train", "--resume", "results/all", wrong, *stop)
     assert result.exit_code == 2 and wrong.partition("=")[0] in result.stderr
-    assert (tmp_path / "results/all/settings.yaml").read_bytes() == settings
+    assert journal.read_bytes() == before
 
 
-def test_a_damaged_folder_is_a_mistake(rllib_command, tmp_path):
+def test_a_folder_that_cannot_be_resumed_says_why(rllib_command, tmp_path):
     (tmp_path / "seeds.json").write_text('{"seeds": 3}')
     result = rllib_command("train", "--resume", ".")
     assert result.exit_code == 2 and "seeds.json is damaged" in result.stderr
     (tmp_path / "seeds.json").write_text('{"seeds": [0, 1]}')
     result = rllib_command("train", "--resume", ".")
     assert result.exit_code == 2 and "no seed in . has begun" in result.stderr
+    (tmp_path / "seed_1").mkdir()
+    (tmp_path / "seed_1" / "run.json").write_text('{"algorithm": "PG", "env": "CartPole-v1"}')
+    result = rllib_command("train", "--resume", ".")
+    assert result.exit_code == 2 and "as by rllib train --resume seed_1" in result.stderr
+
+
+def test_another_experiment_with_a_number_behind_the_name_is_not_meant(rllib_command, steps, tmp_path):
+    for name in ("all", "all_2"):
+        assert rllib_command(*ONE, "--name", name, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
+    assert rllib_command("train", "--resume", "results/all", "--stop", "iterations=2").exit_code == 0
+    assert [iterations(tmp_path / "results" / name) for name in ("all", "all_2")] == [[2, 2], [1, 1]]
+
+
+def test_other_commands_read_the_folder(rllib_command, steps, tmp_path):
+    for name, rate in (("slow", 0.001), ("fast", 0.1)):
+        more = ("--name", name, f"lr={rate}", "--stop", "iterations=2", "--seeds", 3)
+        assert rllib_command(*ONE, *more).exit_code == 0
+    compared = rllib_command("compare", "results/slow", "results/fast")
+    assert compared.output.count("of 3 runs") == 2, compared.output
+    evaluated = rllib_command("evaluate", "results/slow", "--episodes", 1)
+    assert "(IQM of 3 seeds, 95 % interval; 3 episodes)" in evaluated.output
+    assert rllib_command("evaluate", "results/slow/seed_1", "--episodes", 1).exit_code == 0
+    index = Index(tmp_path / "results")
+    index.refresh()
+    rows = {row["id"]: row for row in index.changes()["runs"]}
+    assert {id: row["folder"] for id, row in rows.items()} == {
+        f"{name}/seed_{seed}": name for name in ("slow", "fast") for seed in range(3)
+    }
+    assert {row["status"] for row in rows.values()} == {"finished"}
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+def test_seeds_are_saved_as_a_single_run_is(rllib_command, steps, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "SAVE_EVERY_S", 0.0)
+    folder, seen = tmp_path / "results" / "all", []
+    for iteration in range(1, 5):
+        steps[1, iteration] = lambda: seen.append(checkpoints(folder / "seed_1"))
+    assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=4").exit_code == 0
+    assert [each[-1:] for each in seen] == [[], [1], [2], [3]]
+    assert checkpoints(folder / "seed_1") == [4], "the newest one is kept"
+
+
+def checkpoint(iteration, **metrics):
+    return TrialCheckpoint(f"checkpoint_{iteration:06}", iteration, metrics)
+
+
+def test_checkpoints_grow_rarer_with_the_age_of_a_seed():
+    """With iterations of 4 seconds: after 4, then 12 (at least 5 seconds later), 24, 48."""
+    made = []
+    for iteration in range(1, 13):
+        result = {"training_iteration": iteration, "time_total_s": 4.0 * iteration}
+        if RunCheckpoints().is_due(result, made):
+            made.append(checkpoint(iteration, time_total_s=4.0 * iteration))
+    assert [each.iteration for each in made] == [1, 3, 6, 12]
 
 
 @pytest.mark.parametrize(
-    ("need", "cores", "gpus", "most", "expected"),
+    ("settings", "kept"),
     [
-        ((1, 0), 2, [], 5, [Share(frozenset({0})), Share(frozenset({1}))]),
-        ((3, 0), 2, [], 5, [Share()]),
-        ((1, 0), 8, [], 3, [Share(frozenset({0, 1})), Share(frozenset({2, 3})), Share(frozenset({4, 5}))]),
-        ((1, 1), 2, ["0"], 2, [Share()]),
-        ((1, 1), 2, ["4", "7"], 2, [Share(frozenset({0}), "4"), Share(frozenset({1}), "7")]),
-        ((1, 0.5), 2, ["4"], 3, [Share(frozenset({0}), "4"), Share(frozenset({1}), "4")]),
-        ((1, 2), 2, ["0", "1", "2", "3"], 9, [Share(frozenset({0}), "0,1"), Share(frozenset({1}), "2,3")]),
-        ((1, 0.6), 3, ["0", "1"], 3, [Share(frozenset({0}), "0"), Share(frozenset({1}), "1")]),  # the third waits
-        ((1, 0.6), 3, ["0"], 3, [Share()]),
-        ((1, 2), 3, ["0", "1", "2"], 3, [Share()]),
-        ((1, 1), 3, [], 3, [Share()]),  # the run says that there is no GPU
+        ({}, [7]),
+        ({"keep_best": True}, [4, 7]),
+        ({"checkpoint_frequency": 2}, [2, 4, 6, 7]),
+        ({"checkpoint_frequency": 2, "num_to_keep": 2}, [6, 7]),
+        ({"checkpoint_frequency": 2, "num_to_keep": 2, "keep_best": True}, [4, 6, 7]),
+        ({"checkpoint_frequency": 3, "keep_best": True}, [4, 6, 7]),
     ],
 )
-def test_the_machine_is_divided_among_the_runs_that_fit(need, cores, gpus, most, expected):
-    assert shares(dict(zip(("cpu", "gpu"), need)), range(cores), gpus, most) == expected
+def test_the_newest_and_the_best_are_kept(settings, kept):
+    returns = {2: 5.0, 4: 9.0, 6: 8.0, 7: float("nan")}
+    made = [checkpoint(iteration, episode_reward_mean=value) for iteration, value in returns.items()]
+    superfluous = RunCheckpoints(**settings).superfluous(made)
+    assert [each.iteration for each in made if each not in superfluous] == kept
 
 
-@pytest.mark.parametrize("gpus", range(6))
-@pytest.mark.parametrize("need", [0.1, 0.25, 0.3, 0.3333, 0.4, 0.5, 0.6, 0.9, 1, 2, 3])
-def test_no_run_is_without_the_gpus_that_it_asks_for(need, gpus):
-    names = [str(index) for index in range(gpus)]
-    places = shares({"cpu": 1, "gpu": need}, range(100), names, 100)
-    taken = dict.fromkeys(names, 0.0)
-    for place in places if len(places) > 1 else ():
-        own = place.gpus.split(",")
-        assert len(own) == len(set(own)) == math.ceil(need)
-        for name in own:
-            taken[name] += need / len(own)
-    assert all(amount <= 1 + 1e-6 for amount in taken.values())
-    assert len(places) == max(1, gpus // math.ceil(need) * (int(1 / need) if need < 1 else 1))
+def test_the_best_return_is_saved_and_that_of_evaluations_counts_from_the_first_on():
+    due = RunCheckpoints(checkpoint_frequency=100, keep_best=True).is_due
+    made = [checkpoint(1, episode_reward_mean=5.0)]
+    assert due({"training_iteration": 2, "episode_reward_mean": 6.0}, made)
+    assert not due({"training_iteration": 2, "episode_reward_mean": 5.0}, made)
+    assert not due({"training_iteration": 2, "episode_reward_mean": None}, [])
+    evaluated = {"training_iteration": 3, "episode_reward_mean": 1.0, "evaluation": {"episode_reward_mean": 2.0}}
+    assert due(evaluated, made)
+    made.append(checkpoint(3, **{"episode_reward_mean": 1.0, "evaluation/episode_reward_mean": 2.0}))
+    assert not due({"training_iteration": 4, "episode_reward_mean": 100.0}, made)
+
+
+# ---------------------------------------------------------------------- room and display
 
 
 @pytest.mark.parametrize(
-    ("processes", "expected"),
+    ("cores", "gpus", "number", "request_", "expected"),
     [
-        ([0], 0), ([0.6], 0.6), ([0, 0.3, 0.3], 0.6), ([0.7, 0.1, 0.2], 1), ([0.1] * 10, 1), ([0.6, 0.6], 2),
-        ([0.6] * 3, 3), ([1, 0.1, 0.1], 2), ([2, 0.5], 3), ([0.6, 0.6, 0.4, 0.4], 2),
+        (2, 0, 5, {"cpu": 1}, 1),
+        (8, 0, 3, {"cpu": 1}, 2),
+        (8, 0, 2, {"cpu": 1, "extra_cpu": 2}, 2),
+        (2, 0, 5, {"cpu": 1, "extra_cpu": 4}, 1),
+        (8, 1, 4, {"cpu": 1, "gpu": 1}, 8),
+        (8, 1, 4, {"cpu": 1, "gpu": 0.5}, 4),
+        (8, 0, 4, {"cpu": 1, "gpu": 1}, 8),  # which no session without a GPU can give
     ],
-)  # fmt: skip
-def test_gpus_of_a_run_are_whole_where_its_processes_need_several(processes, expected):
-    assert gpus_of(processes) == expected
+)
+def test_cores_that_would_be_idle_are_divided_among_the_seeds(monkeypatch, cores, gpus, number, request_, expected):
+    class Request:
+        default_resource_request = staticmethod(lambda config: request_)
+
+    monkeypatch.setattr(runtime, "cluster_resources", lambda: {"CPU": cores, **({"GPU": gpus} if gpus else {})})
+    one = type("One", (SeedTrainable,), {"algorithm_class": Request, "number": number, "goal": {}})
+    assert one.default_resource_request({})["cpu"] == expected
 
 
-def test_a_seed_keeps_to_its_cores(tmp_path):
-    cores = frozenset([min(os.sched_getaffinity(0))])
-    code = "import os; print(sorted(os.sched_getaffinity(0)))"
-    run = SeedRun(0, tmp_path, [sys.executable, "-S", "-c", f"import time; time.sleep(0.2); {code}"], tmp_path / "log")
-    train_side_by_side([run], [Share(cores)], lambda: None)
-    assert run.state is State.DONE
-    assert (tmp_path / "log").read_text().strip() == str(sorted(cores))
+def trials(count=3):
+    made = [Trial(str(seed), seed, "PPO", {"seed": seed}) for seed in range(count)]
+    made[0].status = "RUNNING"
+    made[0].last_result = {
+        "training_iteration": 7, "timesteps_total": 4000, "time_total_s": 3.0, "episode_reward_mean": 21.5
+    }  # fmt: skip
+    made[1].status, made[1].error = "ERROR", "Traceback\nRuntimeError: gone\n"
+    return made
 
 
-@pytest.mark.parametrize("width", range(1, 60, 4))
-def test_the_panel_is_drawn_in_a_narrow_terminal(width):
-    runs = [SeedRun(seed, Path(), [], Path(), State.RUNNING) for seed in range(3)]
-    runs[0].result = {"training_iteration": 7, "timesteps_total": 4000, "time_total_s": 3.0, "episode_reward_mean": 2.5}
-    console = Console(file=io.StringIO(), width=width, force_terminal=True)
-    panel = SeedPanel(runs, "PPO on CartPole-v1", "results/all", lambda run: 0.5, console)
-    panel.note("Each seed saves.")
-    panel.close()
+STATUS = {"directory": "results/all", "elapsed_s": 3.0, "scheduler": "FIFOScheduler", "used": {}, "total": {}}
+STOP = ThresholdStopper({"training_iteration": 14})
+
+
+@pytest.mark.parametrize("width", range(1, 120, 7))
+def test_the_table_is_drawn_in_a_narrow_terminal(width):
+    console = Console(file=io.StringIO(), width=width, height=20, force_terminal=True)
+    table = LiveSeeds("PPO on CartPole-v1, 3 seeds", STOP, console=console)
+    table.note = "Each seed saves."
+    table.report(trials(), False, STATUS)
+    table.report(trials(), True, STATUS)
     assert console.file.getvalue()
 
 
-def test_the_panel_has_a_row_for_each_seed():
-    runs = [SeedRun(seed, Path(), [], Path()) for seed in range(3)]
-    runs[0].state = State.RUNNING
-    runs[0].result = {
-        "training_iteration": 7,
-        "timesteps_total": 4000,
-        "time_total_s": 3.0,
-        "episode_reward_mean": 21.5,
-    }
-    runs[1].state, runs[1].error = State.FAILED, "Error: gone"
-    console = Console(file=io.StringIO(), width=110)
-    panel = SeedPanel(runs, "PPO on CartPole-v1", "results/all", lambda run: 0.5, console)
-    panel.note("Each seed saves.")
-    panel.close()
-    text = console.file.getvalue()
-    first, second, third = (next(line for line in text.splitlines() if f" {seed}  {state}" in line) for seed, state in
-                            enumerate(("running", "failed", "waiting")))  # fmt: skip
-    assert "4,000" in first and "21.5" in first and "7" in first
-    assert "Error: gone" in second
-    assert "PPO on CartPole-v1: 1 of 3 ended" in text and "Each seed saves." in text
-    assert third
+def test_the_table_has_a_row_for_each_seed():
+    console = Console(file=io.StringIO(), width=110, height=30)
+    live = LiveSeeds("PPO on CartPole-v1, 3 seeds", STOP, console=console)
+    live.note = "Each seed saves."
+    live.report(trials(), True, STATUS)
+    assert "Each seed saves." in console.file.getvalue()
+    for text in (console.file.getvalue(), SeedLines("PPO on CartPole-v1, 3 seeds", STOP).text(trials(), STATUS)):
+        lines = [line.split() for line in text.splitlines()]
+        assert "PPO on CartPole-v1, 3 seeds: 1 of 3 ended" in text and "RuntimeError: gone" in text
+        assert ["0", "RUNNING", "7", "3.0", "s", "4,000", "-", "21.5", "50%"] in lines
+        assert ["2", "PENDING", "-", "-", "-", "-", "-", "0%"] in lines
+
+
+# ---------------------------------------------------------------------- whole processes
 
 
 @pytest.mark.slow
-def test_seeds_train_and_end_with_the_program_that_started_them(rllib, tmp_path):
-    """Whole processes: two seeds end in order although their parent is killed, and are resumed."""
+def test_seeds_are_resumed_when_the_program_was_killed(rllib, tmp_path):
     process = rllib.start(*TRAIN, "--seeds", 2, "--stop", "iterations=100000", "--checkpoint-freq", 1)
     folder = tmp_path / "results" / "all"
     wait_until(lambda: all((folder / f"seed_{seed}" / "checkpoint_000001").exists() for seed in (0, 1)), 90)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-
-    def lives(name):
-        return subprocess.run(["pgrep", "-f", "--", f"--results-dir {name}"], capture_output=True).returncode == 0
-
-    wait_until(lambda: not lives("results/all"), 60)
     seen = max(int(path.name[-6:]) for path in folder.glob("seed_*/checkpoint_*"))
-    code, output = rllib("train", "--resume", "results/all", "--stop", f"iterations={seen + 1}")
+    code, output = rllib("train", "--resume", "results/all", "--stop", f"iterations={seen + 50}", "--load-user-code")
     assert code == 0, output
     assert "(IQM of 2 seeds, 95 % interval)" in output.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_waits_for_a_long_iteration(rllib, tmp_path):
+    """Longer than an experiment of Tune would: the state after the iteration is saved."""
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom tests.envs import DelayedReward\n\n\nclass Slow(DelayedReward):\n"
+        "    def step(self, action):\n        time.sleep(0.1)\n        return super().step(action)\n"
+    )
+    process = rllib.start("train", "PG", "slow:Slow", *SETTINGS, "--name", "all", "--seeds", 2)
+    folder = tmp_path / "results" / "all"
+    wait_until(lambda: all((folder / f"seed_{seed}" / "result.json").exists() for seed in (0, 1)), 90)
+    wait_until(lambda: min(iterations(folder)) >= 1, 90)
+    before = max(iterations(folder))
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert max(iterations(folder)) >= before + 1
+    for run in folder.glob("seed_*"):
+        assert checkpoints(run)[-1] == len(results_of(run))

@@ -57,22 +57,31 @@ def rllib(*arguments) -> None:
     assert result.exit_code == 0, result.output
 
 
-def kills(below: Path, run: Callable[[Path], object], every: int) -> Iterator[tuple[int, Path]]:
+def kills(
+    below: Path, run: Callable[[Path], object], every: int, begun: Path | None = None
+) -> Iterator[tuple[int, Path]]:
     """(k, directory) of runs that were killed at their call k, which the reader removes; that of 0 was not killed.
 
     Args:
         below: directory of all.
         run: function of the directory.
         every: step between two k.
+        begun: directory of which each begins as a copy; None: as an empty one.
     """
-    (below / "0").mkdir(parents=True)
+
+    def make(directory: Path) -> None:
+        directory.mkdir(parents=True)
+        if begun is not None:
+            shutil.copytree(begun, directory, dirs_exist_ok=True)
+
+    make(below / "0")
     calls = crash_at(0, below / "0", lambda: run(below / "0"))
     yield 0, below / "0"
     assert len(calls) > 2, calls
     chosen = range(1, len(calls) + 1, every)
     for k in sorted({*chosen, len(calls)}):
         directory = below / str(k)
-        directory.mkdir()
+        make(directory)
         made = crash_at(k, directory, lambda directory=directory: run(directory))
         # An experiment writes its state by the clock: the numbers of calls differ by some.
         assert made is None or k > 0.7 * len(calls), f"not killed at call {k} of {len(calls)}"
@@ -168,24 +177,55 @@ def test_a_run_that_is_killed_at_any_call_goes_on_to_the_same(tmp_path, kept, ev
         assert not differences(found, expected), k
 
 
-@pytest.mark.slow  # each seed is a process of its own
-def test_seeds_whose_driver_is_killed_at_any_call_go_on_to_the_same(tmp_path):
+def seeds(*arguments) -> None:
+    runtime.init(engine="local")
+    rllib(*arguments)
+
+
+def results_of_seeds(folder: Path) -> dict[str, list]:
+    """Results by the name of a seed's directory, without the id of its trial, which is drawn."""
+    found = {path.parent.name: read_results(path.parent) for path in folder.glob("*/result.json")}
+    return {name: [without_times({**each, "trial_id": ""}) for each in results] for name, results in found.items()}
+
+
+@pytest.mark.parametrize("every", [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_seeds_that_are_killed_at_any_call_go_on_to_the_same(tmp_path, every):
     expected = None
 
     def train(directory: Path) -> None:
-        rllib(*TRAIN, "--seeds", 2, "--results-dir", directory, "--name", "run")
+        seeds(*TRAIN, "--seeds", 2, "--results-dir", directory, "--name", "run")
 
-    for k, directory in kills(tmp_path, train, 1):
+    for k, directory in kills(tmp_path, train, every):
         folder = directory / "run"
         if k and (folder / "seeds.json").exists():
-            crash_at(0, directory, lambda folder=folder: rllib("train", "--resume", folder, "-q"))
+            crash_at(0, directory, lambda folder=folder: seeds("train", "--resume", folder, "-q"))
         elif k:
             shutil.rmtree(folder, ignore_errors=True)
             crash_at(0, directory, lambda directory=directory: train(directory))
-        results = {path.parent.name: read_results(path.parent) for path in folder.glob("*/result.json")}
-        expected = expected or without_times(results)
-        assert len(results) == 2 and not differences(without_times(results), expected), k
-        assert not [path for path in folder.rglob("*tmp*")], k
+        results = results_of_seeds(folder)
+        expected = expected or results
+        assert len(results) == 2 and not differences(results, expected), k
+        # That of the searcher's state is replaced when a seed continues, and here all may have ended.
+        assert {path.name for path in folder.rglob("*tmp*")} <= {".search_state.json.tmp"}, k
+
+
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_seeds_whose_resumption_is_killed_at_any_call_go_on_to_the_same(tmp_path, every):
+    """With another stop criterion and another setting: both hold for all seeds, or for none."""
+    expected, begun = None, tmp_path / "begun"
+    begun.mkdir()
+    crash_at(0, begun, lambda: seeds(*TRAIN, "--seeds", 2, "--results-dir", begun, "--name", "run"))
+    more = ("--stop", "iterations=5", "lr=0.1", "-q")
+
+    def resume(directory: Path) -> None:
+        seeds("train", "--resume", directory / "run", *more)
+
+    for k, directory in kills(tmp_path / "runs", resume, every, begun):
+        if k:
+            crash_at(0, directory, lambda directory=directory: resume(directory))
+        results = results_of_seeds(directory / "run")
+        expected = expected or results
+        assert len(results) == 2 and not differences(results, expected), k
 
 
 # ---------------------------------------------------------------------- steps that are recorded

@@ -1,24 +1,21 @@
-"""The folder of one run with several seeds: a directory of `rllib train` for each, and what they have in common."""
+"""The folder of one run with several seeds: an experiment of Tune whose trials are the directories seed_N."""
 
 import re
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
 from rllib.cli.failures import Mistake
-from rllib.cli.run_directory import SEEDS, SPEC, made_directory, read_spec, refuse_used_name
-from rllib.cli.spec import RunSpec, load_spec, make_spec
+from rllib.cli.run_directory import SEEDS, SPEC, read_spec, write_spec
+from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import write_whole
 from rllib.storage.checkpoint import newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside
+from rllib.tune.experiment.directory import JOURNALS
 from rllib.tune.trainables.checkpoint import METADATA
-
-# The keys that a seed without a checkpoint starts from when the folder is resumed.
-SETTINGS = "settings.yaml"
-
 
 _OF_SEED = re.compile(r"seed_(-?\d+)")
 
@@ -37,22 +34,8 @@ class SeedFolder:
         seeds: of its runs.
     """
 
-    def __init__(self, path: Path, seeds: list[int]):
-        self.path, self.seeds = path, seeds
-
-    @classmethod
-    def new(cls, results: Path, spec: RunSpec, seeds: list[int], storage: str | None = None) -> Self:
-        """Makes RESULTS/NAME, or RESULTS/ALGORITHM_ENV_DATE, for runs that differ from `spec` in their seed.
-
-        Raises:
-            Mistake: if there is something of that name, or the folder cannot be made.
-        """
-        refuse_used_name(results, spec, storage)
-        path = made_directory(results, spec)
-        with suppress(TypeError):  # objects of a Python file: then only runs with a checkpoint can be resumed
-            _write_settings(path, spec)
-        write_whole(path / SEEDS, msgspec.json.encode(_Content(seeds)) + b"\n")
-        return cls(path, seeds)
+    def __init__(self, path: Path, seeds: Sequence[int]):
+        self.path, self.seeds = path, list(seeds)
 
     @classmethod
     def at(cls, path: Path) -> Self | None:
@@ -69,46 +52,40 @@ class SeedFolder:
             raise Mistake(f"{path / SEEDS} is damaged: {error}") from error
         return cls(path, content.seeds)
 
+    def describe(self, spec: RunSpec) -> None:
+        """Writes which seeds it has, and the specification of each run, by which other commands know them."""
+        for seed in self.seeds:
+            self.run(seed).mkdir(exist_ok=True)
+            write_spec(self.run(seed), msgspec.structs.replace(spec, seed=seed, name=self.run(seed).name))
+        write_whole(self.path / SEEDS, msgspec.json.encode(_Content(self.seeds)) + b"\n")
+
     def spec(self) -> RunSpec:
         """Specification of the runs.
 
         Raises:
-            Mistake: if none of them has begun, and there is no settings.yaml.
-            ValueError: if it is damaged.
+            Mistake: if it is damaged, or of an earlier version, which trained each seed by itself.
         """
-        if runs := self.runs():
-            return read_spec(runs[0])
-        if (self.path / SETTINGS).is_file():
-            return make_spec(load_spec(self.path / SETTINGS), {}, str(self.path / SETTINGS))
-        raise Mistake(f"no seed in {self.path} has begun; start the run again, under another --name")
-
-    def change_settings(self, spec: RunSpec) -> None:
-        """Lets a seed that begins from now on have this specification, if it does not need objects of a program."""
-        if (self.path / SETTINGS).is_file():
-            _write_settings(self.path, spec)
-
-    def name_of(self, seed: int) -> str:
-        """Name of the directory of a seed's run."""
-        return f"seed_{seed}"
+        if not any(self.path.glob(JOURNALS)):
+            runs = [self.run(seed) for seed in self.seeds if (self.run(seed) / SPEC).is_file()]
+            if not runs:
+                raise Mistake(f"no seed in {self.path} has begun; start the run again, under another --name")
+            raise Mistake(
+                f"{self.path} is of an earlier version, which trained each seed by itself. Continue them one after the "
+                f"other, as by rllib train --resume {runs[0]}"
+            )
+        return read_spec(self.run(self.seeds[0]))
 
     def run(self, seed: int) -> Path:
-        """Directory of a seed's run, which may not be there yet."""
-        return self.path / self.name_of(seed)
-
-    def log(self, seed: int) -> Path:
-        """File of what a seed's process prints."""
-        return self.path / f"{self.name_of(seed)}.log"
-
-    def runs(self) -> list[Path]:
-        """Directories of the seeds' runs that are there."""
-        return [self.run(seed) for seed in self.seeds if (self.run(seed) / SPEC).is_file()]
+        """Directory of a seed's run."""
+        return self.path / f"seed_{seed}"
 
 
-def _write_settings(path: Path, spec: RunSpec) -> None:
-    """Writes settings.yaml; raises a TypeError for objects, which a file cannot hold."""
-    given = msgspec.structs.asdict(spec).items()
-    keys = {key: value for key, value in given if value not in (None, {}) and key not in ("seed", "name")}
-    write_whole(path / SETTINGS, msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n")
+def refuse_one_seed(path: Path) -> None:
+    """Raises a Mistake if a path is the directory of a seed, which is continued together with the others."""
+    folder = path.absolute().parent
+    if SeedFolder.at(folder) and any(folder.glob(JOURNALS)):
+        given = path.parent if path.name else folder
+        raise Mistake(f"{path} is a seed of {given}, which go on together: rllib train --resume {given}")
 
 
 def checkpoints_of_seeds(place: Path | str) -> dict[int, Path]:

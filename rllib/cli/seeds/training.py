@@ -1,196 +1,186 @@
-"""`rllib train --seeds N`: starts or resumes the runs of several seeds, and says what came of them."""
+"""`rllib train --seeds N`: an experiment of Tune with a grid over the seed, and what came of it."""
 
-import os
+import math
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake
+from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, as_typed, user_input
 from rllib.cli.folders import Folders
-from rllib.cli.run_directory import PROFILE, RunDirectory
-from rllib.cli.seeds.folder import SETTINGS, SeedFolder
-from rllib.cli.seeds.panel import display_of
-from rllib.cli.seeds.processes import SeedRun, Share, State, command_of, shares, train_side_by_side
-from rllib.cli.spec import RunSpec
+from rllib.cli.run_directory import directory_name
+from rllib.cli.seeds.folder import SeedFolder
+from rllib.cli.seeds.tables import LiveSeeds, SeedLines
+from rllib.cli.spec import RunSpec, merged_keys
 from rllib.cli.user_code import flag_for
+from rllib.cli.values import iteration_goal
 from rllib.progress import counted
-from rllib.remote.url import joined
-from rllib.result import Result
-from rllib.runs.files import read_results
+from rllib.runs.files import PROFILE
 from rllib.runs.measures import interval, iqm
-from rllib.storage.checkpoint import newest_checkpoint
-from rllib.storage.whole import remove_whole
+from rllib.tune.experiment.changes import change_experiment
+from rllib.tune.experiment.seed_runs import RunCheckpoints, SeedDirectories, of_seeds
+from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.stoppers import ThresholdStopper
+from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.scores import final_scores
+from rllib.tune.running.build import prepare
+from rllib.tune.running.runner import Interrupts, TrialRunner
+from rllib.tune.running.tuner import with_saved_settings
+from rllib.tune.search import domains
+from rllib.tune.states import ERROR, TERMINATED
+from rllib.tune.trainables.resolve import Resolved, resolve_trainable
 
-# Options whose values each seed gets from here, or that are about the whole folder.
-_OF_THE_FOLDER = ("seeds", "seed", "name", "results_dir", "storage_path", "resume", "quiet")
 _ON_INTERRUPT = "Each seed finishes its iteration, then saves a checkpoint. Once more: stop at once, without."
-
-
-def repeated_arguments(context: click.Context) -> list[str]:
-    """The words and options of a command line that hold for the run of each seed."""
-    arguments: list[str] = []
-    for parameter in context.command.params:
-        name = parameter.name
-        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if name in _OF_THE_FOLDER or name not in context.params or not is_given:
-            continue
-        value = context.params[name]
-        if isinstance(parameter, click.Argument):
-            arguments += map(str, value)
-        elif parameter.is_flag:
-            arguments.append(parameter.opts[0])
-        elif parameter.count:
-            arguments += [parameter.opts[0]] * value
-        else:
-            for each in value if parameter.multiple else [value]:
-                arguments += [parameter.opts[0], str(each)]
-    return arguments
+# What each seed's process prints is in this file of its directory.
+LOG = "log.txt"
 
 
 def train_seeds(
-    spec: RunSpec, need: Mapping[str, float], count: int, arguments: Sequence[str], folders: Folders, quiet: bool
+    spec: RunSpec, seeds: Sequence[int], folders: Folders, quiet: bool, profile: bool, keep_best: bool
 ) -> None:
-    """Trains `count` seeds, from `spec.seed` or 0 on, as many at a time as the cores suffice for.
+    """Trains seeds side by side, as many at a time as have room.
 
     Args:
         spec: of each run but for its seed.
-        need: "cpu" and "gpu" of each run.
-        count: number of seeds.
-        arguments: of `rllib train` for each seed.
+        seeds: of the runs.
         folders: in which the folder of the seeds is made.
         quiet: whether to show the end alone.
+        profile, keep_best: as the options of `rllib train`.
 
     Raises:
-        Mistake: if the folder cannot be made.
+        Mistake: for settings that do not fit together.
         SystemExit: after a signal, or if a seed has failed.
     """
-    first = spec.seed or 0
-    folder = SeedFolder.new(folders.results, spec, list(range(first, first + count)), folders.storage)
-    runs = [_begun(folder, seed, arguments, folders.storage) for seed in folder.seeds]
-    _train(folder, spec, need, runs, quiet)
+    config = {**spec.config, "env": spec.env, "seed": domains.grid_search(list(seeds))}
+    experiment = ExperimentSpec(
+        trainable=_trainable(spec, len(seeds)), config={**config, "profile": True} if profile else config,
+        name=directory_name(spec), local_dir=folders.results, storage_path=folders.storage, stop=spec.stop,
+        checkpoint_config=_checkpoints(spec, keep_best), trial_dirname_creator=SeedDirectories(), log_to_file=LOG,
+        chdir_to_trial_dir=False, verbose=int(not quiet),
+    )  # fmt: skip
+    table = _table(spec, len(seeds))
+    with user_input():
+        runner, _ = prepare(experiment, reporter=table)
+    folder = SeedFolder(folders.results / runner.directory.path.name, seeds)
+    folder.describe(spec)
+    _run(runner, folder, spec, table, quiet)
 
 
 def resume_seeds(
     folder: SeedFolder,
     spec: RunSpec,
-    need: Mapping[str, float],
-    arguments: Sequence[str],
+    changed: Mapping[str, Any],
     folders: Folders,
     quiet: bool,
+    keep_best: bool,
+    load_user_code: bool,
 ) -> None:
     """Resumes the seeds of a folder from their checkpoints, those that have none from the beginning.
 
     A seed whose last result has reached the stop criterion stays as it is.
 
     Args:
-        spec: of each run, with the stop criterion that holds from now on.
-        need, arguments, folders, quiet: as for `train_seeds`.
+        folder: of the seeds.
+        spec: of each run, from now on.
+        changed: settings that differ from before.
+        folders: whose `storage` gets a copy of the folder.
+        quiet: whether to show the end alone.
+        keep_best, load_user_code: as the options of `rllib train`.
 
     Raises:
-        Mistake: if a seed that has no checkpoint cannot begin again, or another process trains one of them.
+        Mistake: if the folder is damaged, another process trains there, or settings do not fit together.
         SystemExit: after a signal, or if a seed has failed.
     """
-    runs = [_continued(folder, seed, spec, arguments, folders.storage) for seed in folder.seeds]
-    # Those that begin again would stop by the earlier criterion, too.
-    folder.change_settings(spec)
-    _train(folder, spec, need, runs, quiet)
+
+    def new(config: dict[str, Any]) -> dict[str, Any]:
+        return merged_keys({"algorithm": spec.algorithm, "config": config}, {"config": changed})["config"]
+
+    path = folder.path.absolute()
+    given = ExperimentSpec(
+        trainable=_trainable(spec, len(folder.seeds)), name=path.name, local_dir=path.parent, resume="AUTO+ERRORED",
+        storage_path=folders.storage, verbose=int(not quiet), load_user_code=load_user_code,
+    )  # fmt: skip
+    table = _table(spec, len(folder.seeds))
+    with user_input():
+        kept = with_saved_settings(given, path).checkpoints
+        checkpoints = _checkpoints(spec, keep_best or getattr(kept, "keep_best", False))
+        settings = {"stop": spec.stop, "checkpoint_config": checkpoints}
+        trials = change_experiment(path, new, settings, load_user_code)
+        folder.describe(spec)
+        if len(trials) == len(folder.seeds) and all(trial.status == TERMINATED for trial in trials):
+            click.echo("nothing to train: each seed has reached its stop criterion; give another --stop", err=True)
+            _show(folder, trials, "")
+            return
+        runner, _ = prepare(with_saved_settings(given, path), path, table)
+    _run(runner, folder, spec, table, quiet)
 
 
-def _begun(folder: SeedFolder, seed: int, arguments: Sequence[str], storage: str | None) -> SeedRun:
-    """The run of a seed that begins."""
-    own = ["--seed", str(seed), "--name", folder.name_of(seed), "--results-dir", str(folder.path)]
-    command = command_of(["train", *arguments, *own, *_storage(folder, storage)])
-    return SeedRun(seed, folder.run(seed), command, folder.log(seed))
+def _trainable(spec: RunSpec, count: int) -> Resolved:
+    return of_seeds(resolve_trainable(spec.algorithm), count, iteration_goal(spec.stop))
 
 
-def _continued(folder: SeedFolder, seed: int, spec: RunSpec, arguments: Sequence[str], storage: str | None) -> SeedRun:
-    """The run of a seed in an earlier folder."""
-    path = folder.run(seed)
-    for result in read_results(path)[-1:] if path.is_dir() else ():
-        if ThresholdStopper(spec.stop).reached("", Result(result)):
-            return SeedRun(seed, path, [], folder.log(seed), State.DONE, result)
-    if path.is_dir() and newest_checkpoint(path) is not None:
-        command = command_of(["train", "--resume", str(path), *arguments, *_storage(folder, storage)])
-        return SeedRun(seed, path, command, folder.log(seed))
-    if not (folder.path / SETTINGS).is_file():
-        raise Mistake(
-            f"seed {seed} has no checkpoint to continue from, and its settings came from a program. Start it again as "
-            f"before, with --seed {seed} --name {folder.name_of(seed)} --results-dir {folder.path}, in place of --seeds"
-        )
-    if path.exists():
-        RunDirectory(path).close()  # refuses a run that another process trains
-        remove_whole(path)
-    return _begun(folder, seed, ["-f", str(folder.path / SETTINGS), *arguments], storage)
+def _checkpoints(spec: RunSpec, keep_best: bool) -> RunCheckpoints:
+    every, most = spec.checkpoint_freq, spec.keep_checkpoints_num
+    return RunCheckpoints(checkpoint_frequency=every, num_to_keep=most, keep_best=keep_best)
 
 
-def _storage(folder: SeedFolder, storage: str | None) -> list[str]:
-    return ["--storage-path", joined(storage, folder.path.name)] if storage else []
+def _table(spec: RunSpec, count: int) -> SeedLines | LiveSeeds:
+    stop = ThresholdStopper(spec.stop)
+    title = f"{spec.algorithm} on {spec.world}, {counted(count, 'seed')}, until {stop if spec.stop else 'Ctrl-C'}"
+    if sys.stdout.isatty():
+        return LiveSeeds(title, stop)
+    lines = SeedLines(title, stop)
+    lines.slow_down()
+    return lines
 
 
-def _train(folder: SeedFolder, spec: RunSpec, need: Mapping[str, float], runs: Sequence[SeedRun], quiet: bool) -> None:
-    """Trains the runs and says how they ended."""
-    places = _places(need, sum(run.state is State.WAITING for run in runs))
-    stoppers = {run.seed: ThresholdStopper(spec.stop) for run in runs}
-    goal = str(ThresholdStopper(spec.stop)) or "Ctrl-C"
-    at_once = f", {len(places)} at a time" if len(places) < len(runs) else ""
-    title = f"{spec.algorithm} on {spec.world}, {counted(len(runs), 'seed')}{at_once}, until {goal}"
-    display = display_of(runs, title, str(folder.path), lambda run: stoppers[run.seed].progress(run.result), quiet)
+def _run(runner: TrialRunner, folder: SeedFolder, spec: RunSpec, table: SeedLines | LiveSeeds, quiet: bool) -> None:
+    """Trains the seeds and says how they ended."""
+
+    def note() -> None:
+        if quiet or isinstance(table, SeedLines):
+            click.echo(_ON_INTERRUPT, err=True)
+        else:
+            table.note = _ON_INTERRUPT
+
+    interrupts, seen = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=note), None
     try:
-        seen = train_side_by_side(runs, places, display.show, lambda: display.note(_ON_INTERRUPT))
-    finally:
-        display.close()
-    _show(folder, runs, flag_for(spec.env, spec.algorithm))
+        runner.run(interrupts, patience_s=math.inf)
+    except KeyboardInterrupt:
+        seen = interrupts.seen or signal.SIGINT
+    _show(folder, runner.trials, flag_for(spec.env, spec.algorithm))
     if seen:
         sys.exit(EXIT_SIGNAL + seen)
-    if any(run.state is not State.DONE for run in runs):
+    if runner.directory.lacking or any(trial.status != TERMINATED for trial in runner.trials):
         sys.exit(EXIT_FAILURE)
 
 
-def _places(need: Mapping[str, float], count: int) -> list[Share]:
-    """Shares of this machine for at most `count` runs."""
-    there = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return shares(need, sorted(there), _gpus() if need["gpu"] else [], count)
-
-
-def _gpus() -> list[str]:
-    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
-    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return visible.split(",")
-    import torch  # takes seconds, and few runs ask for a GPU
-
-    return [str(index) for index in range(torch.cuda.device_count())]
-
-
-def _show(folder: SeedFolder, runs: Sequence[SeedRun], flag: str) -> None:
+def _show(folder: SeedFolder, trials: Sequence[Trial], flag: str) -> None:
     """Prints which seeds have failed, the commands that follow, and the return over the seeds."""
-    for run in runs:
-        if run.state is State.FAILED:
-            click.echo(f"failed      seed {run.seed}: {run.error} ({run.log})")
+    for trial in trials:
+        if trial.status == ERROR:
+            *_, why = trial.error.strip().splitlines()
+            directory = folder.run(trial.config["seed"])
+            click.echo(f"failed      seed {trial.config['seed']}: {as_typed(why)} ({directory / 'error.txt'})")
     place = shlex.quote(str(folder.path))
     click.echo(f"results     {place}")
-    if any((run.path / PROFILE).is_file() for run in runs):
+    if any((folder.run(seed) / PROFILE).is_file() for seed in folder.seeds):
         click.echo(f"profiles    {place}/seed_*/{PROFILE} (open one in ui.perfetto.dev)")
-    if any(run.state is not State.DONE for run in runs):
+    ended = [trial for trial in trials if trial.status == TERMINATED]
+    if len(ended) < len(folder.seeds):
         click.echo(f"resume      rllib train --resume {place}{flag}")
-    scored = [run for run in runs if run.state is not State.FAILED and run.result]
+    scored = [folder.run(each.config["seed"]) for each in trials if each.status != ERROR and each.last_result]
     if not scored:
         return
     click.echo(f"plot        rllib plot {place}")
     try:
-        click.echo(f"return      {_summary([run.path for run in scored])}")
+        steps, returns = final_scores(*scored)
     except ValueError as error:  # no episode has ended
         click.echo(f"return      none: {error}")
-
-
-def _summary(paths: Sequence[Path]) -> str:
-    """The interquartile mean of the return over runs, with its interval, at the last steps that all have reached."""
-    steps, returns = final_scores(*paths)
+        return
     (low,), (high,) = interval(returns[:, None])
-    seeds = counted(len(paths), "seed")
-    return f"{iqm(returns):,.2f} [{low:,.2f}, {high:,.2f}] (IQM of {seeds}, 95 % interval) at {steps:,.0f} steps"
+    what = f"IQM of {counted(len(scored), 'seed')}, 95 % interval"
+    click.echo(f"return      {iqm(returns):,.2f} [{low:,.2f}, {high:,.2f}] ({what}) at {steps:,.0f} steps")

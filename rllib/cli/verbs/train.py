@@ -18,16 +18,13 @@ import msgspec
 
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
-from rllib.algorithms.base.wiring import gpu_claims
 from rllib.cli.checkpoints import PLACE
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
-from rllib.cli.run_directory import PROFILE, RunDirectory, refuse_used_name
-from rllib.cli.seeds import training as seed_training
-from rllib.cli.seeds.folder import SeedFolder
-from rllib.cli.seeds.processes import gpus_of
+from rllib.cli.run_directory import RunDirectory, refuse_used_name
+from rllib.cli.seeds.folder import SeedFolder, refuse_one_seed
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
@@ -45,7 +42,7 @@ from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.remote.url import shown
 from rllib.result import Result
-from rllib.runs.files import keep_failing_batch, read_results
+from rllib.runs.files import PROFILE, keep_failing_batch, read_results
 from rllib.runs.profiling import longer_steps
 from rllib.runs.safe_files import write_whole
 from rllib.tune.experiment.stoppers import ThresholdStopper
@@ -177,8 +174,10 @@ def command(
         if resume is not None:
             given = {"file": file, "seeds": seeds, **options}
             if isinstance(resume, Path) and (folder := SeedFolder.at(resume)):
-                _resume_seeds(folder, folders, words, given, quiet)
+                _resume_seeds(folder, folders, words, given, flags)
                 return
+            if isinstance(resume, Path):
+                refuse_one_seed(resume)
             with user_input():
                 run, spec, changed = _earlier_run(resume, folders, words, given, load_user_code)
             _run(spec, folders, flags, run, changed)
@@ -201,7 +200,7 @@ def command(
                 spec = make_spec(experiment.below, experiment.given, file or "command line")
             refuse_used_name(folders.results, spec, folders.storage)
             if seeds is not None:
-                todo.append(partial(_run_seeds, spec, seeds, folders, flags, notice=experiment.notice))
+                todo.append(partial(_run_seeds, spec, seeds, folders, flags, experiment.notice))
                 continue
             todo.append(partial(_run, spec, folders, flags, is_tuned=experiment.is_tuned, notice=experiment.notice))
         if seeds is not None and len(todo) > 1:
@@ -326,23 +325,32 @@ def _earlier_run(
         Mistake: if there is no such run, or something is given that cannot change.
     """
     _refuse_fixed(words, options)
+    run = RunDirectory.taken_up(place, folders.results, folders.storage)
+    before = msgspec.to_builtins(run.read_spec())
+    changed, given = _changes(words, options, before, load_user_code)
+    return run, make_spec(before, given, "--resume"), changed
+
+
+def _changes(words: tuple[str, ...], options: dict, before: dict, load_user_code: bool) -> tuple[dict, dict]:
+    """(settings that change, all keys that change) of a run that is resumed; takes out of `before` what they replace.
+
+    Raises:
+        Mistake: if another algorithm is given.
+    """
     given = {"config": parse_assignments(words, "num_rollout_workers=4")}
-    if stop := parse_stop(options["stop"]):
-        given["stop"] = stop
     for name in ("checkpoint_freq", "keep_checkpoints_num"):
         if options[name] is not None:
             given[name] = options[name]
-    run = RunDirectory.taken_up(place, folders.results, folders.storage)
-    before = msgspec.to_builtins(run.read_spec())
     if algorithm := options["algorithm"]:
         if algorithm != before["algorithm"]:
             raise Mistake(f"--resume continues with the same algorithm, {before['algorithm']}; leave out --algo")
         typed(options)
     if load_user_code:
         typed(before)
-    if stop:
+    if stop := parse_stop(options["stop"]):
+        given["stop"] = stop
         del before["stop"]
-    return run, make_spec(before, given, "--resume"), given["config"]
+    return given["config"], given
 
 
 def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
@@ -360,7 +368,7 @@ def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
 # ---------------------------------------------------------------------- several seeds
 
 
-def _run_seeds(spec: RunSpec, seeds: int, folders: Folders, flags: _Flags, notice: str = "") -> None:
+def _run_seeds(spec: RunSpec, count: int, folders: Folders, flags: _Flags, notice: str) -> None:
     """Trains several seeds, each in a process of its own."""
     if spec.external:
         raise Mistake("clients play for a single run; leave out --seeds")
@@ -368,45 +376,44 @@ def _run_seeds(spec: RunSpec, seeds: int, folders: Folders, flags: _Flags, notic
         raise Mistake(f"--seeds counts from --seed; leave out the setting seed={spec.config['seed']}")
     with user_input():
         config = _config(spec, flags)
+        _refuse_unreachable(spec.stop, config)
         config.validate()
     if notice and not flags.quiet:
         click.echo(notice, err=True)
-    arguments = seed_training.repeated_arguments(click.get_current_context())
-    seed_training.train_seeds(spec, _need(config), seeds, arguments, folders, flags.quiet)
+    first = spec.seed or 0
+    with shown_logs(QuietDisplay(), flags.verbose, flags.quiet):
+        _seed_training().train_seeds(
+            spec, range(first, first + count), folders, flags.quiet, flags.profile, flags.keep_best
+        )
 
 
-def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], options: dict, quiet: bool) -> None:
+def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], options: dict, flags: _Flags) -> None:
     """Resumes the seeds of a folder."""
     with user_input():
         _refuse_fixed(words, options)
-        changed = parse_assignments(words, "num_rollout_workers=4")
+        before = msgspec.to_builtins(folder.spec())
+        changed, given = _changes(words, options, before, flags.load_user_code)
         _refuse_log_dir(changed)
-        stop = parse_stop(options["stop"])
-        spec = folder.spec()
-        spec = make_spec(
-            {**msgspec.to_builtins(spec), **({"stop": {}} if stop else {})},
-            {"config": changed, "stop": stop},
-            "--resume",
-        )
-        names = get_algorithm_config(spec.algorithm).update_from_dict(changed).places(changed)
-    arguments = seed_training.repeated_arguments(click.get_current_context())
-    try:
-        config = get_algorithm_config(spec.algorithm).update_from_dict(spec.config)
-        need = _need(config)
-    except (TypeError, ValueError):  # objects of a program, which are in checkpoints
-        need = {"cpu": 1, "gpu": 0}
-    else:
-        with user_input():
+        if "seed" in changed:
+            raise Mistake(f"--resume continues with the seeds that are there; leave out seed={changed['seed']}")
+        spec = make_spec(before, given, "--resume")
+        if changed:
+            config = get_algorithm_config(spec.algorithm)
+            with suppress(TypeError, ValueError):  # objects of a program, which run.json names only
+                config.update_from_dict(before["config"])
+            names = config.update_from_dict(changed).places(changed)
             if mistakes := [mistake for mistake in config.mistakes() if not names.keys().isdisjoint(mistake.names)]:
                 raise config.error(*mistakes)
-    seed_training.resume_seeds(folder, spec, need, arguments, folders, quiet)
+    if flags.profile:
+        changed["profile"] = True
+    with shown_logs(QuietDisplay(), flags.verbose, flags.quiet):
+        _seed_training().resume_seeds(
+            folder, spec, changed, folders, flags.quiet, flags.keep_best, flags.load_user_code
+        )
 
 
-def _need(config) -> dict[str, float]:
-    """The "cpu" and "gpu" of a run, in all its processes."""
-    request = config._algorithm_class().default_resource_request(config)
-    of_others = [claim.each for claim in gpu_claims(config) for _ in range(claim.count)]
-    return {"cpu": request["cpu"] + request["extra_cpu"], "gpu": gpus_of([request["gpu"], *of_others])}
+def _seed_training():
+    return importlib.import_module("rllib.cli.seeds.training")  # slow to import, and most runs have one seed
 
 
 # ---------------------------------------------------------------------- one run

@@ -25,6 +25,7 @@ from rllib.storage.unpickling import unpickled
 from rllib.tune import schedulers
 from rllib.tune import search as searchers
 from rllib.tune.experiment import stoppers
+from rllib.tune.experiment.seed_runs import RunCheckpoints, SeedDirectories
 from rllib.tune.experiment.spec import CheckpointConfig, FailureConfig
 from rllib.tune.search import domains, wrappers
 from rllib.tune.search.domains import Choice, Domain
@@ -42,6 +43,8 @@ _CLASSES = {
         *(each for module in (domains, schedulers, searchers, stoppers, wrappers) for each in vars(module).values()),
         CheckpointConfig,
         FailureConfig,
+        RunCheckpoints,
+        SeedDirectories,
         PlacementGroupFactory,
     )
     if isinstance(cls, type) and cls.__module__.startswith("rllib.tune.")

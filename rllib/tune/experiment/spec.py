@@ -70,6 +70,10 @@ class CheckpointConfig:
             check_number("num_to_keep", kept, "at least 1, or None for all", least=1)
         check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
+    def is_due(self, result: Mapping[str, Any], checkpoints: Sequence[TrialCheckpoint]) -> bool:
+        """Whether a trial with these checkpoints, the oldest first, is to be saved after this result."""
+        return bool(self.checkpoint_frequency) and result["training_iteration"] % self.checkpoint_frequency == 0
+
     @property
     def score_key(self) -> str | None:
         """The result key by which checkpoints are compared."""

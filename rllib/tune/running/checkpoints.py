@@ -29,9 +29,8 @@ class Checkpoints:
         self.at_end = config.checkpoint_at_end
 
     def is_due(self, trial: Trial) -> bool:
-        """Whether checkpoint_freq asks for a checkpoint of the last result."""
-        frequency = self._config.checkpoint_frequency
-        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
+        """Whether the settings ask for a checkpoint of the last result."""
+        return self._config.is_due(trial.last_result, trial.checkpoints)
 
     def take(self, trial: Trial, path: str) -> None:
         """Adds a checkpoint of the trial's last result, which has been written to this directory."""

@@ -14,6 +14,8 @@ from typing import Any
 
 from rllib.config import absent
 from rllib.did_you_mean import explains
+from rllib.errors import NotFiniteError
+from rllib.runs.files import PROFILE, keep_failing_batch
 from rllib.storage.foreign_files import inside
 from rllib.storage.local_path import local_path
 from rllib.tune.trainables import checkpoint as checkpoints
@@ -379,7 +381,11 @@ class AlgorithmTrainable(Trainable):
             raise ValueError("log_dir is for a single run: Tune writes the files of each trial. Leave it out.")
 
     def step(self) -> dict[str, Any]:
-        result = self.algorithm.train()
+        try:
+            result = self.algorithm.train()
+        except NotFiniteError as error:
+            keep_failing_batch(Path(self.logdir), error)
+            raise
         result.pop("config", None)  # the experiment has it
         return result
 
@@ -406,7 +412,11 @@ class AlgorithmTrainable(Trainable):
         return {name: str(write[name](Path(export_dir) / name)) for name in export_formats}
 
     def cleanup(self) -> None:
-        self.algorithm.stop()
+        try:
+            if self.algorithm.spans_directory is not None:  # with the setting `profile`
+                self.algorithm.profile().save(Path(self.logdir) / PROFILE)
+        finally:
+            self.algorithm.stop()
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]):

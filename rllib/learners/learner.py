@@ -350,6 +350,20 @@ class Learner:
         """Restores a state of `get_state`, also of a learner of the other kind.
 
         Raises:
+            ValueError: as `refuse_state`.
+        """
+        self.refuse_state(state)
+        optimizers = zip(self._prefixes(), self.backend.template)
+        self.backend.load_states([{name: state[prefix + name] for name in its} for prefix, its in optimizers])
+        for module in self.vector.modules:
+            self.vector[module][:] = state[f"{module}.weights"]
+        for module, target in self.targets.items():
+            target.set_state({name: state[f"target_{module}.{name}"] for name in ("weights", "moved_at")})
+
+    def refuse_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses a state that `set_state` cannot restore.
+
+        Raises:
             ValueError: if the state belongs to another optimizer or network.
         """
         own = self._state(self.backend.template)
@@ -358,12 +372,6 @@ class Learner:
                 f"the learner's state has {_shapes(own)}, but the given one {_shapes(state)}; "
                 "it must come from the same optimizer and model settings"
             )
-        optimizers = zip(self._prefixes(), self.backend.template)
-        self.backend.load_states([{name: state[prefix + name] for name in its} for prefix, its in optimizers])
-        for module in self.vector.modules:
-            self.vector[module][:] = state[f"{module}.weights"]
-        for module, target in self.targets.items():
-            target.set_state({name: state[f"target_{module}.{name}"] for name in ("weights", "moved_at")})
 
     def _prefixes(self) -> list[str]:
         """Prefix of each objective's optimizer in the names of the state."""

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +238,29 @@ def saved_config(
         config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     _refuse_unloaded_code(config, path)
     return config
+
+
+def settings_as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The saved values of those of these settings that are other ones in a config.
+
+    Args:
+        config: of the run that goes on.
+        saved: settings, as a checkpoint's config.json has them.
+        names: of the settings to compare.
+    """
+    return {name: saved[name] for name in names if name in saved and not _is_equal(saved[name], config[name])}
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Settings as a message has them."""
+    return ", ".join(f"{name}={value!r:.80}" for name, value in settings.items())
+
+
+def _is_equal(saved: Any, own: Any) -> bool:
+    """Whether two settings are equal; saved ones have lists in place of tuples."""
+    if isinstance(saved, list | tuple) and isinstance(own, list | tuple):
+        return len(saved) == len(own) and all(map(_is_equal, saved, own))
+    return saved == own
 
 
 def settings_of_world(config_class: type[AlgorithmConfig]) -> tuple[str, ...]:

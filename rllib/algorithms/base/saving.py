@@ -9,7 +9,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import gymnasium
 import numpy as np
@@ -20,6 +20,7 @@ from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
     checkpoint_named,
+    in_words,
     keep_changes,
     loaded_changes,
     log_directory,
@@ -28,6 +29,7 @@ from rllib.algorithms.base.from_checkpoint import (
     saved_config,
     saved_config_class,
     saved_settings,
+    settings_as_saved,
     take_policies,
     without_environment,
 )
@@ -36,6 +38,7 @@ from rllib.algorithms.base.stable_baselines.construction import changes_from_wor
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
 from rllib.config.aliases import tell_arguments
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
@@ -50,9 +53,14 @@ from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damag
 from rllib.storage.encoding import encode
 from rllib.storage.local_path import local_path
 
+if TYPE_CHECKING:
+    from rllib.algorithms.base.agents import Agents
+
 logger = logging.getLogger(__name__)
 
 _TASKS = "env_tasks.json"
+# Settings by which an environment is another one.
+_OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
 
 
 @under_plain_names
@@ -346,19 +354,17 @@ class Saving:
         Environments cannot be saved: they start new episodes, with seeds that the run has not used.
 
         Raises:
-            ValueError: if the network differs.
+            ValueError: if the network, the policies, the optimizer or the rows of a replay do not fit; the algorithm
+                stays as it is then.
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
-        if self.agents is not None:
-            self._change_policies(state)
+        agents = None if self.agents is None else self._restored_agents(state)
+        self._refuse_state(state, agents)
+        if agents is not None:
+            self._change_policies(state, agents)
         of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
-            saved = f"policies/{policy_id}/"
-            if f"{saved}policy.json" not in state:
-                known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")})
-                raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
-            check_policy(state[f"{saved}policy.json"], policy.spec)
-            policy.set_state(state[f"{saved}weights.safetensors"])
+            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
         # The checkpoint's statistics of observations may come from another data set.
         if any(
             not np.array_equal(numbers, now[name])
@@ -372,9 +378,8 @@ class Saving:
         for policy_id in self.metrics.policies.keys() - known.keys():
             self.metrics.forget(policy_id)
         for policy_id, trainee in self.trainees.items():
-            place = f"policies/{policy_id}/"
             trainee.set_numbers(_of_policy(policy_id, algorithm["state"]))
-            trainee.set_state({name.removeprefix(place): of for name, of in state.items() if name.startswith(place)})
+            trainee.set_state(_files_of_policy(policy_id, state))
         for name in self.features.keys() & algorithm["state"].keys():  # a run may begin from one without them
             self.features[name].set_state(algorithm["state"][name])
         self.set_algorithm_state(algorithm["state"])
@@ -398,11 +403,49 @@ class Saving:
             return []
         return [policy.filter.get_state() for policy in self.policies.values()]
 
-    def _change_policies(self, state: dict[str, Any]) -> None:
-        """Adds, removes and maps policies as the saved run has done while it went on."""
+    def _restored_agents(self, state: Mapping[str, Any]) -> "Agents":
+        """The agents with the changes that the saved run has made while it went on."""
         saved = state["algorithm.json"]["agents"]
         changes = loaded_changes(saved)
-        agents = self._policy_changes.restored(self.agents, self.config, changes, saved.keys() - changes.keys())
+        return self._policy_changes.restored(self.agents, self.config, changes, saved.keys() - changes.keys())
+
+    def _refuse_state(self, state: Mapping[str, Any], agents: "Agents | None") -> None:
+        """Refuses a state that does not fit, before anything is changed.
+
+        Args:
+            agents: what the agents will be.
+
+        Raises:
+            ValueError: see `set_state`.
+        """
+        policies, stay = self.policies.keys(), set(self.policies)
+        if agents is not None:
+            policies, numbers = agents.spaces.keys(), self.agents.settings.numbers
+            stay = {each for each in stay if numbers.get(each, -1) == agents.settings.numbers.get(each)}
+        for policy_id in policies:
+            if f"policies/{policy_id}/policy.json" not in state:
+                known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")})
+                raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
+            if policy_id in stay:
+                self._refuse_network(policy_id, state)
+        for policy_id in stay & self.trainees.keys() & policies:
+            self.trainees[policy_id].refuse_state(_files_of_policy(policy_id, state), state["config.json"])
+
+    def _refuse_network(self, policy_id: str, state: Mapping[str, Any]) -> None:
+        """Refuses a policy with another network, with the saved settings that it follows from."""
+        config, saved = self.config_of(policy_id), state["config.json"]
+        try:
+            check_policy(state[f"policies/{policy_id}/policy.json"], self.policies[policy_id].spec)
+        except ValueError as error:
+            fields = [name for name in NetworkSpec.__dataclass_fields__ if name in config.settings]
+            observed = [name for name in config.sections["environment"].names if name not in _OF_ANOTHER_WORLD]
+            for names in (fields, observed, config.sections["training"].names):
+                if remedy := settings_as_saved(config, saved, names):
+                    raise Unfit(f"{error}", f"It was saved with {in_words(remedy)}.", remedy) from error
+            raise
+
+    def _change_policies(self, state: dict[str, Any], agents: "Agents") -> None:
+        """Adds, removes and maps policies as the saved run has done; `agents`: what its agents are then."""
         before, numbers = self.agents.settings, agents.settings.numbers
         for policy_id, number in before.numbers.items():
             if numbers.get(policy_id) != number:
@@ -459,6 +502,12 @@ class Saving:
             },
         }
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
+
+
+def _files_of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The files of a policy in a checkpoint, by their names in its folder."""
+    place = f"policies/{policy_id}/"
+    return {name.removeprefix(place): of for name, of in state.items() if name.startswith(place)}
 
 
 def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:

@@ -18,7 +18,8 @@ import numpy as np
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.config.conflicts import Mistake
+from rllib.algorithms.base.from_checkpoint import in_words, settings_as_saved
+from rllib.config.conflicts import Mistake, Unfit
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears
 from rllib.evaluation.postprocess.return_scale import ReturnScale
@@ -266,6 +267,28 @@ class Trainee:
         for name, part in self.saved.items():
             if name in files:
                 part.set_state(files[name])
+
+    def refuse_state(self, files: Mapping[str, Mapping[str, np.ndarray]], settings: Mapping[str, Any]) -> None:
+        """Refuses files that `set_state` cannot restore; nothing is changed.
+
+        Args:
+            files: see there.
+            settings: of the run that has written them, as its config.json has them.
+
+        Raises:
+            Unfit: (a ValueError) if they belong to another optimizer or network.
+        """
+        if LEARNER_FILE not in files:
+            return
+        try:
+            self.learner.refuse_state(files[LEARNER_FILE])
+        except ValueError as error:
+            saved = settings_as_saved(self.config, settings, self.config.sections["training"].names)
+            if not saved:
+                raise
+            # The optimizer alone, if it is another one.
+            remedy = {name: saved[name] for name in ("opt_type",) if name in saved} or saved
+            raise Unfit(f"{error}.", f"A run goes on with its own optimizer: {in_words(remedy)}.", remedy) from error
 
     def numbers(self) -> dict[str, Any]:
         """JSON-able state that is no array, by name: counts, coefficients that adapt."""

@@ -205,6 +205,16 @@ class DirectionLearner:
         """Restores a state of `get_state`.
 
         Raises:
+            ValueError: as `refuse_state`.
+        """
+        self.refuse_state(state)
+        for name, array in self._optimizer.state.items():
+            array[...] = state[name]
+
+    def refuse_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses a state that `set_state` cannot restore.
+
+        Raises:
             ValueError: if it belongs to another optimizer or network.
         """
         own = self._optimizer.state
@@ -212,8 +222,6 @@ class DirectionLearner:
             raise ValueError(
                 f"the optimizer's state has {sorted(own)}, but the given one {sorted(state)}, or their sizes differ"
             )
-        for name, array in own.items():
-            array[...] = state[name]
 
 
 class EvolutionTrainee(Trainee):

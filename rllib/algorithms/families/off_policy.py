@@ -532,6 +532,12 @@ class OffPolicyTrainee(Trainee):
             # A few rows, learned from over and over, would undo what has been learned.
             self.empty_at = self.timesteps
 
+    def refuse_state(self, files: Mapping[str, Mapping[str, np.ndarray]], settings: Mapping[str, Any]) -> None:
+        super().refuse_state(files, settings)
+        stores = self.algorithm.config.store_buffer_in_checkpoints
+        if stores and REPLAY_FILE in files and self.own_rows() is not None:
+            self._rows_that_fit(files[REPLAY_FILE])
+
     def _rows_that_fit(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """The rows of a checkpoint; None for those of other settings, where the run does not store its replay.
 

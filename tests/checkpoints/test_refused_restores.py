@@ -1,0 +1,78 @@
+"""A checkpoint that does not fit is refused with the settings that it fits to, and the algorithm stays as it was."""
+
+import numpy as np
+import pytest
+
+from rllib import Algorithm, DQNConfig, PPOConfig
+from rllib.config.conflicts import Unfit
+from tests.multi_agent import NameTheSignal
+
+
+def built(cls, **settings):
+    config = cls().environment("CartPole-v1").rollouts(num_rollout_workers=0).debugging(seed=1)
+    config.reporting(min_time_s_per_iteration=0)
+    own = {
+        PPOConfig: {"train_batch_size": 40, "sgd_minibatch_size": 20, "num_sgd_iter": 1},
+        DQNConfig: {"num_steps_sampled_before_learning_starts": 8, "train_batch_size": 8},
+    }[cls]
+    return config.training(model={"fcnet_hiddens": [4]}, **own).update_from_dict(settings).build()
+
+
+STORED = {"store_buffer_in_checkpoints": True}
+# Class, settings of the saved run, others of the one that is to go on, and the setting that the remedy names.
+REFUSED = {
+    "optimizer": (PPOConfig, {}, {"opt_type": "sgd"}, "opt_type"),
+    "filter": (PPOConfig, {}, {"observation_filter": "MeanStdFilter"}, "observation_filter"),
+    "observations": (PPOConfig, {}, {"env_wrappers": ["TimeAwareObservation"]}, "env_wrappers"),
+    "network": (PPOConfig, {}, {"model": {"fcnet_hiddens": [5]}}, "model"),
+    "rows": (DQNConfig, {**STORED, "n_step": 3, "gamma": 0.9}, {"gamma": 0.5}, "gamma"),
+    "capacity": (DQNConfig, STORED, {"replay_buffer_config": {"capacity": 70}}, "replay_buffer_config"),
+}
+
+
+def numbers(algorithm) -> dict:
+    """All numbers of a run that learn, count, or are drawn."""
+    state = algorithm.get_state()
+    learned = {name: files for name, files in state.items() if name.endswith(".safetensors")}
+    return {**learned, "counts": state["algorithm.json"]["metrics"], "random": state["rng.json"]}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_checkpoint_changes_nothing(name, tmp_path):
+    cls, saved, own, setting = REFUSED[name]
+    with built(cls, **saved) as saving:
+        saving.train()
+        path = saving.save(tmp_path / "run")
+    with built(cls, **{**saved, **own}) as algorithm:
+        algorithm.train()
+        before = numbers(algorithm)
+        with pytest.raises(Unfit) as failure:
+            algorithm.restore(path)
+        np.testing.assert_equal(numbers(algorithm), before)
+        assert algorithm.train()["training_iteration"] == 2
+    with pytest.raises(Unfit) as failure:
+        Algorithm.from_checkpoint(path, own)
+    remedy = failure.value.mistake.remedies[0]
+    assert setting in remedy
+    with Algorithm.from_checkpoint(path, {**own, **remedy}) as algorithm:
+        assert algorithm.train()["training_iteration"] == 2
+
+
+@pytest.mark.parametrize("policies", [["other", "unused"], ["first", "other"]])
+def test_a_checkpoint_of_other_policies_changes_none(policies, tmp_path):
+    def several(policies, mapping):
+        config = PPOConfig().environment(NameTheSignal, env_config={"sizes": (3, 3)}).rollouts(num_rollout_workers=0)
+        config.training(train_batch_size=40, sgd_minibatch_size=20, num_sgd_iter=1).debugging(seed=1)
+        return config.multi_agent(policies=policies, policy_mapping_fn=mapping).build()
+
+    with several(policies, policies[0]) as saving:
+        path = saving.save(tmp_path / "run")
+    with several(["first", "second"], "first") as algorithm:
+        algorithm.add_policy("new", policy_mapping_fn="new", policies_to_train=["first", "new"])
+        algorithm.train()
+        before, there = numbers(algorithm), list(algorithm.policies)
+        with pytest.raises(ValueError, match="the checkpoint has no policy"):
+            algorithm.restore(path)
+        assert list(algorithm.policies) == there and sorted(algorithm.learners) == ["first", "new"]
+        np.testing.assert_equal(numbers(algorithm), before)
+        assert algorithm.train()["training_iteration"] == 2

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
-from rllib.config.sections import Merged, above, at_least, between, only_with, section
+from rllib.config.sections import Merged, Range, above, at_least, between, only_with, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED
@@ -83,7 +83,7 @@ class OfflineDataConfig(ConfigObject):
         input_fraction_of_best: Annotated[
             float | None,
             "share of the episodes, the ones with the highest returns, that is learned from",
-            above(0),
+            Range(0, 1, low_open=True),
             only_with("has_data", otherwise=_NO_DATA),
         ] = None,
         dataset_num_iters_per_learner: Annotated[

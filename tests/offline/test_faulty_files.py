@@ -46,6 +46,8 @@ LINES = {
     "no columns": ('{"type": "SampleBatch"}', "line 2: there is no column"),
     "ragged rows": (line(obs=[[1.0], [2.0, 3.0], [4.0]]), "line 2: rows of obs have different shapes"),
     "another shape": (line(obs=[[1.0, 2.0]] * 3), r"line 2: a row of obs has the shape \(2,\), but in line 1 \(1,\)"),
+    "without actions": (line(actions=None), "line 2 has no actions, which other lines have.*'on_error': 'skip'"),
+    "without obs": (line(obs=None), "line 2 has no obs, which other lines have"),
     "texts": (line(rewards=["1", "2", "3"]), "line 2: rewards holds no numbers"),
     "nothing": (line(rewards=[1.0, None, 1.0]), "line 2: rewards holds no numbers"),
     "texts as flags": (line(dones=["no", "no", "yes"]), "line 2: dones holds no numbers"),
@@ -64,10 +66,21 @@ def test_a_line_that_cannot_be_read_is_named(read, second, message):
         read(line(), second)
 
 
-@pytest.mark.parametrize("name", [name for name in LINES if name != "another shape"])
+@pytest.mark.parametrize("name", LINES)
 def test_lines_that_cannot_be_read_are_left_out_and_counted_on_demand(read, name):
     dataset = read(line(), LINES[name][0], line(first=20), on_error="skip")
     assert dataset.num_episodes == 2 and len(dataset) == 6
+    assert "1 lines of" in " ".join(dataset.notices)
+
+
+@pytest.mark.parametrize("other", [{"obs": [[1.0, 2.0]] * 3}, {"actions": None}, {"rewards": None}], ids=str)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_lines_unlike_most_are_left_out_wherever_they_are(read, other, at):
+    """Also at the beginning; the columns of the others stay."""
+    lines = [line(), line(first=20), line(first=40)]
+    lines.insert(at, line(first=60, **other))
+    dataset = read(*lines, on_error="skip")
+    assert sorted(dataset.columns["obs"][dataset.starts[:-1], 0]) == [0, 20, 40] and "rewards" in dataset.columns
     assert "1 lines of" in " ".join(dataset.notices)
 
 

@@ -12,6 +12,7 @@ a line; where that fails, line by line, which finds the line that is wrong.
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -27,6 +28,7 @@ from rllib.offline.records import (
     AFTER_GAP,
     DONES,
     EPISODE_NAMES,
+    FOREIGN_NAMES,
     Records,
     completed,
     episode_numbers,
@@ -38,6 +40,8 @@ from rllib.offline.records import (
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
 # Columns with a number a step: a line in which one of them is no list holds one step.
 _OF_STEPS = (sb.REWARDS, "reward", sb.ACTIONS, "action", sb.TERMINATEDS, sb.TRUNCATEDS, DONES, "done")
+# Columns without which a line has no steps, if others have them.
+_NEEDED = (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, DONES)
 _DECODER = msgspec.json.Decoder()
 # Characters of the lines that are made into arrays at once: Python's objects take several times as much memory.
 _AT_ONCE = 2 << 20
@@ -137,6 +141,7 @@ class _Reader:
         notices: list[str] = []
         if columns is None:
             lines = self._all_checked(lines)
+            self._refuse_incomplete(lines)
             columns = _columns(lines, self._source, notices) if lines else {}
         if not lines:
             return None
@@ -195,15 +200,46 @@ class _Reader:
     def _all_checked(self, lines: list[_Line]) -> list[_Line]:
         """The lines that can be read, with arrays."""
         found, waiting = [], self._is_after_gap  # lines behind all of these were left out
+        all_checked = [self._checked(line) for line in lines]
+        if self._options.skips_errors:
+            all_checked = self._alike(all_checked)
         self._is_after_gap = False
-        for line in lines:
-            if (checked := self._checked(line)) is not None:
+        for line, checked in zip(lines, all_checked):
+            if checked is not None:
                 found.append(dataclasses.replace(checked, after_gap=line.after_gap or self._is_after_gap))
                 self._is_after_gap = False
             else:
                 self._is_after_gap = True
         self._is_after_gap |= waiting
         return found
+
+    def _refuse_incomplete(self, lines: list[_Line]) -> None:
+        """Refuses lines without obs or actions, where others have them."""
+        for ours in () if self._options.schema else (sb.OBS, sb.ACTIONS):
+            lacking = [line for line in lines if ours not in map(_head, line.columns)]
+            if lacking and len(lacking) < len(lines):
+                raise ValueError(
+                    f"{self._source} line {lacking[0].number} has no {ours}, which other lines have. "
+                    "input_config={'on_error': 'skip'} leaves it out."
+                )
+
+    def _alike(self, lines: list[_Line | None]) -> list[_Line | None]:
+        """The lines, with None for those that lack columns of steps which most rows have, or have others' shapes."""
+        forms = [line and _form(line) for line in lines]
+        rows: Counter[frozenset] = Counter()
+        for form, line in zip(forms, lines):
+            if form is not None:
+                rows[form] += line.rows
+        if len(rows) < 2:
+            return lines
+        most, _ = rows.most_common(1)[0]
+        alike = []
+        for form, line in zip(forms, lines):
+            if form is not None and form != most:
+                others = ", ".join(f"{name} {list(shape)}" for name, shape in sorted(form ^ most))
+                self._refuse(line.number, ValueError(f"columns, or shapes of rows, are not those of most: {others}"))
+            alike.append(line if form == most else None)
+        return alike
 
     def _checked(self, line: _Line) -> _Line | None:
         """The line with arrays; None if it cannot be read and is left out."""
@@ -216,6 +252,16 @@ class _Reader:
             self._refuse(line.number, error)
             return None
         return _Line(line.number, columns, line.rows)
+
+
+def _form(line: _Line) -> frozenset[tuple[str, tuple[int, ...]]]:
+    """(name, shape of a row) of the columns without which there is no step."""
+    return frozenset((name, column.shape[1:]) for name, column in line.columns.items() if _head(name) in _NEEDED)
+
+
+def _head(name: str) -> str:
+    """Our name of a column, or of that which it is a part of: obs of "observations.position"."""
+    return FOREIGN_NAMES.get(name) or FOREIGN_NAMES.get(name.partition(".")[0], name.partition(".")[0])
 
 
 def _decoded(line: bytes) -> Any:

@@ -18,7 +18,7 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.config.sections import Setting
 from rllib.models.model_settings import MODEL_DEFAULTS
-from tests.generated import values
+from tests.generated import recorded, restores, values
 from tests.generated.worlds import CONTINUOUS, DISCRETE, HAS_IMAGE, MASKED, OBSERVATIONS, OF_AGENTS, OTHERS
 
 Draw = dict[str, Any]
@@ -68,7 +68,9 @@ def draw(seed: int) -> Draw:
     if world["kind"] == "client":
         settings["num_rollout_workers"] = 0  # the server of the only client
     run = {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
-    return {**run, "changes": _changes(rng)} if world["kind"] in OF_AGENTS and rng.random() < 0.6 else run
+    if world["kind"] in OF_AGENTS and rng.random() < 0.6:
+        run["changes"] = _changes(rng)
+    return _with_more(random.Random(f"more of {seed}"), run, config)
 
 
 # Settings that make processes.
@@ -142,6 +144,61 @@ def _changes(rng: random.Random) -> list[str]:
     if rng.random() < 0.5:
         changes.insert(rng.randrange(len(changes) + 1), "first frozen")
     return [*changes, "added"] if rng.random() < 0.3 else changes  # its id is used again
+
+
+# ------------------------------------------------------------------ faults in recorded data, and restores
+
+
+def _with_more(rng: random.Random, run: Draw, config) -> Draw:
+    """The run with a fault in its data, other settings at a restore, or another checkpoint in its own's place."""
+    world, settings = run["world"], run["settings"]
+    if "data" in world and rng.random() < 0.4:
+        form = recorded.form_of(world["data"])
+        fault = {
+            "kind": rng.choice([name for name, kind in recorded.KINDS.items() if form in kind.forms]),
+            "at": rng.random(),
+        }
+        world = {**world, "data": {**world["data"], "fault": fault}}
+        if form != "arrays":
+            given = {**settings.get("input_config", {}), "on_error": rng.choice(["raise", "skip"])}
+            settings = {**settings, "input_config": given}
+        run = {**run, "world": world, "settings": settings}
+    if world["kind"] != "client" and rng.random() < 0.3:
+        run = {
+            **run,
+            "restored with": {"by": rng.choice(restores.WAYS), "settings": _other_settings(rng, config, world)},
+        }
+    if rng.random() < 0.15:
+        run = {**run, "in its place": rng.choice(restores.OTHERS)}
+    return run
+
+
+def _other_settings(rng: random.Random, config, world: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a run is restored with."""
+    often = [name for name in CHANGED if name in config.settings and name not in config.unused]
+    others = [name for name in drawable(config, world) if name not in NOT_CHANGED and name not in config.unused]
+    names = rng.sample(often, min(rng.choice([1, 2, 3]), len(often))) + rng.sample(others, rng.choice([0, 0, 1]))
+    changed = {name: value_in(rng, name, config, world) for name in names}
+    if "replay_buffer_config" in changed:
+        keys = config.settings["replay_buffer_config"].keys.of.settings
+        some = rng.sample([name for name in CHANGED_OF_REPLAYS if name in keys], 1)
+        changed["replay_buffer_config"] = {name: value_of(rng, keys[name]) for name in some}
+    return changed
+
+
+# Settings that are often other ones at a restore.
+CHANGED = (
+    *("gamma", "gamma", "n_step", "replay_buffer_config", "replay_buffer_config", "lr", "train_batch_size", "lambda_"),
+    *("clip_param", "grad_clip", "vf_clip_param", "entropy_coeff", "num_envs_per_worker", "rollout_fragment_length"),
+    *("target_network_update_freq", "tau", "cost_gamma", "cost_limit", "store_buffer_in_checkpoints", "batch_mode"),
+    *("exploration_config", "normalize_returns", "num_rollout_workers", "opt_type", "training_intensity"),
+)
+CHANGED_OF_REPLAYS = (
+    *("prioritized_replay_alpha", "prioritized_replay_beta", "prioritized_replay_eps", "capacity"),
+    *("prioritized_replay_alpha", "replay_burn_in"),
+)
+# Not changed: other networks, which are no restore.
+NOT_CHANGED = {"model", "hiddens", "q_model_config", "policy_model_config", "policies", "seed"}
 
 
 # ------------------------------------------------------------------ settings

@@ -68,7 +68,8 @@ class Runner:
         fault = {"stage": "run", "kind": kind, "message": message, "place": _place_in(details)}
         return {
             "seed": draw["seed"], "algorithm": draw["algorithm"], "trained": False, "refusals": [], "faults": [fault],
-            "exact": False, "changes": 0, "refused_changes": [], "seconds": limit, "details": details,
+            "exact": False, "changes": 0, "refused_changes": [], "refused_restores": [], "restored_with": False,
+            "kept_out": False, "read_faulty": False, "seconds": limit, "details": details,
         }  # fmt: skip
 
     def _start(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
-from tests.generated import worlds
+from tests.generated import recorded, restores, worlds
 from tests.generated.__main__ import Tally
 from tests.generated.draw import draw, drawable, needs_processes, value_in
 from tests.generated.hunt import Runner, shrunk
@@ -166,6 +166,74 @@ def test_only_policies_that_know_of_masks_have_to_heed_them(algorithm, mask, set
         drawn = {"seed": seed, "algorithm": algorithm, "world": world, "settings": {**SHORT, **settings}}
         outcome = runner.run(drawn)
         assert outcome["trained"] and not outcome["faults"], described(outcome)
+
+
+# Of one run each: what it has, and what it is restored with.
+# Of runs with a replay, which is saved.
+STORED = {"num_steps_sampled_before_learning_starts": 10, "store_buffer_in_checkpoints": True}
+_PRIORITISED = {"type": "PrioritizedReplayBuffer", "capacity": 100, "prioritized_replay_alpha": 0.6}
+
+
+def replay(**settings) -> dict:
+    return {"replay_buffer_config": settings}
+
+
+RESTORES = {
+    "gamma": ("DQN", {"gamma": 0.9, "n_step": 1}, {"gamma": 0.5}, None),
+    "gamma of several steps": ("DQN", {"gamma": 0.9, "n_step": 3}, {"gamma": 0.5}, "gamma"),
+    "gamma of sequences": ("R2D2", {"gamma": 0.9, "n_step": 1}, {"gamma": 0.5}, None),
+    "n_step": ("DQN", {"gamma": 0.9, "n_step": 3}, {"n_step": 1}, None),
+    "exponent": ("DQN", replay(**_PRIORITISED), replay(prioritized_replay_alpha=0.2), None),
+    "capacity": ("SAC", replay(capacity=100), replay(capacity=50), "replay_buffer_config"),
+    "optimizer": ("PPO", {"opt_type": "adam"}, {"opt_type": "sgd"}, "opt_type"),
+    "rates and sizes": ("PPO", {}, {"lr": 1e-4, "lambda_": 0.5, "num_envs_per_worker": 3}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by", restores.WAYS)
+@pytest.mark.parametrize("name", RESTORES)
+def test_a_run_is_restored_with_other_settings(name, by, runner):
+    """What is stored is converted, or refused with the setting that it was stored by."""
+    algorithm, settings, others, refused = RESTORES[name]
+    world = {"kind": "single", "observation": "numbers", "action": "number" if algorithm == "SAC" else "choice"}
+    own = {"sgd_minibatch_size": 10, "num_sgd_iter": 1} if algorithm == "PPO" else STORED
+    own = {**SHORT, **own, "model": {"fcnet_hiddens": [8], "lstm_cell_size": 6, "max_seq_len": 4}, **settings}
+    drawn = {"seed": 0, "algorithm": algorithm, "world": {**world, "length": 5}, "settings": own}
+    outcome = runner.run({**drawn, "restored with": {"by": by, "settings": others}})
+    assert outcome["restored_with"] and not outcome["faults"], described(outcome)
+    assert [refused in message for message, _ in outcome["refused_restores"]] == ([True] if refused else [])
+
+
+@pytest.mark.parametrize("kind", restores.OTHERS)
+def test_a_checkpoint_of_another_run_is_refused_and_the_run_goes_on(kind, runner):
+    drawn = {"seed": 0, "algorithm": "DQN", "settings": {**SHORT, **STORED}, "in its place": kind}
+    drawn["world"] = {"kind": "agents", "agents": 2, "style": "all"}
+    drawn["world"] |= {"observation": "numbers", "action": "choice", "length": 5}
+    outcome = runner.run(drawn)
+    assert outcome["kept_out"] and not outcome["faults"], described(outcome)
+
+
+@pytest.mark.parametrize("form", ["json", "npz", "parquet"])
+@pytest.mark.parametrize("kind", recorded.KINDS)
+def test_recorded_rows_with_a_fault_are_refused_or_left_out(form, kind, tmp_path):
+    """And no row gets a next observation that is not its own."""
+    if form not in recorded.KINDS[kind].forms:
+        pytest.skip(f"not of {form}")
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    world = {"kind": "data", "observation": "numbers", "action": "choice", "length": 5, "end": "mixed"}
+    data = {"form": form, "episodes": 6, "fault": {"kind": kind, "at": 0.4}}
+    assert not list(recorded.wrong_readings({**world, "data": data}, tmp_path))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_run_learns_from_the_rest_of_rows_with_a_fault(on_error, runner):
+    world = {"kind": "data", "observation": "numbers", "action": "choice", "length": 5}
+    world["data"] = {"form": "json", "episodes": 6, "fault": {"kind": "texts", "at": 0.4}}
+    settings = {**SHORT, "input_config": {"on_error": on_error}, "dataset_num_iters_per_learner": 1}
+    outcome = runner.run({"seed": 0, "algorithm": "BC", "world": world, "settings": settings})
+    assert outcome["read_faulty"] and outcome["trained"] and not outcome["faults"], described(outcome)
+    assert sum("line.json line 3:" in message for message, _ in outcome["refusals"]) == (on_error == "raise")
 
 
 @pytest.mark.parametrize("clip", [False, True])

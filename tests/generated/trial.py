@@ -4,9 +4,7 @@ All that is not right is noted as a fault: where, and what.
 """
 
 import contextlib
-import functools
 import gc
-import json
 import logging
 import math
 import operator
@@ -23,23 +21,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
-import rllib
 import runtime
 from rllib import Algorithm, load_policy
+from rllib.algorithms.base.from_checkpoint import read_state
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.client import PolicyClient
-from tests.generated import worlds
+from tests.generated import recorded, restores, worlds
+from tests.generated.comparisons import different, equal, not_finite, place_of, weights_of
 from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
+from tests.generated.refusals import is_refusal, mistakes_of, names_in, plain, without_named
 from tests.generated.values import resolved
 
 ITERATIONS = 2
 # Id of a policy that comes later.
 NEW = "new"
 MOST_REMEDIES = 10
-_HOME = (str(Path(rllib.__file__).parent), str(Path(runtime.__file__).parent))
 
 
 @dataclass
@@ -77,6 +75,10 @@ class Outcome:
         exact: whether a restored run was compared with the one that goes on.
         changes: number of changes of policies after which it has trained.
         refused_changes: (change, message) of those that were refused.
+        refused_restores: as `refusals`, of restores with other settings.
+        restored_with: whether it was restored with other settings.
+        kept_out: whether a checkpoint of another run was refused in the place of its own.
+        read_faulty: whether its recorded data had a fault.
         details: traceback of the first exception.
     """
 
@@ -88,6 +90,10 @@ class Outcome:
     exact: bool = False
     changes: int = 0
     refused_changes: list = field(default_factory=list)
+    refused_restores: list = field(default_factory=list)
+    restored_with: bool = False
+    kept_out: bool = False
+    read_faulty: bool = False
     seconds: float = 0.0
     details: str = ""
 
@@ -119,7 +125,7 @@ def configured(draw: Draw, place: Path):
     if world.get("mask") in ("info", "method"):
         config.environment(action_mask_from=world["mask"])
     if "data" in world:
-        source = recorded(world)
+        source = recorded.recorded(world, place)
         share = world["data"].get("share")
         config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
     settings = _in_place(resolved(draw["settings"]), place)
@@ -136,58 +142,6 @@ def _in_place(value, place: Path):
             return str(place / value["directory"])
         return {key: _in_place(item, place) for key, item in value.items()}
     return value
-
-
-def recorded(world: Mapping[str, Any]):
-    """Recorded steps of a world: arrays by name, or the directory of files that a run has written."""
-    data = world["data"]
-    if data["form"] == "arrays" and not data.get("share"):
-        return _arrays(world)
-    form = "json" if data["form"] == "arrays" else data["form"]
-    return _recorded_files(json.dumps({**world, "kind": "single"}, sort_keys=True), form)
-
-
-@functools.lru_cache(maxsize=1000)
-def _recorded_files(described: str, form: str) -> str:
-    """Files with the steps of a world that a run has written; made once in a process."""
-    world, directory = json.loads(described), tempfile.mkdtemp(prefix="recorded-")
-    config = get_algorithm_config("PG")
-    config = config() if isinstance(config, type) else config
-    config.environment(worlds.World, env_config=world).rollouts(num_rollout_workers=0)
-    config.offline_data(output=directory, output_config={"format": form})
-    config.training(model={"fcnet_hiddens": [4]}, train_batch_size=world["length"] * world["data"]["episodes"])
-    config.reporting(min_time_s_per_iteration=0).debugging(seed=0)
-    with config.build() as algorithm:
-        algorithm.train()
-    return directory
-
-
-def _arrays(world: Mapping[str, Any]) -> dict:
-    env, rows = worlds.World(world), []
-    env.action_space.seed(0)
-    for _ in range(world["data"]["episodes"]):
-        seen, _ = env.reset()
-        over = False
-        while not over:
-            mask = env.action_masks() if world.get("mask") else None
-            action = env.action_space.sample()
-            while mask is not None and env.choices > 1 and not mask[worlds.first_choice(env.action_space, action)]:
-                action = env.action_space.sample()
-            after, reward, terminated, truncated, _ = env.step(action)
-            rows.append((seen, action, reward, terminated, truncated, after, True))
-            seen, over = after, terminated or truncated
-    names = ["obs", "actions", "rewards", "terminateds", "truncateds"]
-    if world["data"].get("says_next"):
-        names += ["new_obs", "has_next"]
-    return {name: _stacked([row[i] for row in rows]) for i, name in enumerate(names)}
-
-
-def _stacked(rows: list):
-    if isinstance(rows[0], dict):
-        return {key: _stacked([row[key] for row in rows]) for key in rows[0]}
-    if isinstance(rows[0], tuple):
-        return tuple(map(_stacked, zip(*rows)))
-    return np.stack(rows)
 
 
 # ------------------------------------------------------------------ one run
@@ -258,7 +212,14 @@ class Trial:
             except Exception as error:
                 if not is_refusal(error, self.stage):
                     raise
-                draw = self._remedied(draw, error)
+                if self._names_the_fault(draw, error):
+                    self.outcome.refusals.append((str(error), {}))
+                    options = draw["settings"].get("input_config", {})
+                    if options.get("on_error") != "raise":
+                        return None  # nothing helps but other data
+                    draw = {**draw, "settings": {**draw["settings"], "input_config": {**options, "on_error": "skip"}}}
+                    continue
+                draw = self._remedied(draw, error, self.outcome.refusals)
                 if draw is None:
                     return None
                 continue
@@ -267,38 +228,61 @@ class Trial:
             self.draw, self.world = draw, draw["world"]
             self._check_settings(asked, algorithm.config)
             self._left_to_world = left_to_world(algorithm.config, draw)
+            self._check_faulty_data(algorithm.config.has_data)
             return algorithm
         if not self.outcome.lacks_remedy:
             self.note("remedies", f"{MOST_REMEDIES} remedies have not helped: {self.outcome.refusals}")
         return None
 
-    def _remedied(self, draw: Draw, error: Exception) -> Draw | None:
-        """The draw with a remedy of the refusal; without one, without a setting that it names."""
-        message = str(error)
-        mistakes = getattr(error, "mistakes", ())
+    def _remedied(self, draw: Draw, error: Exception, refusals: list) -> Draw | None:
+        """The draw with a remedy of the refusal; without one, without a setting that it names.
+
+        Args:
+            refusals: those so far, to which this one is added.
+        """
+        message, mistakes = str(error), mistakes_of(error)
         if any(mistake.no_setting_ends_it for mistake in mistakes):
-            self.outcome.refusals.append((message, {}))  # it is complete: it says that no setting helps
+            refusals.append((message, {}))  # it is complete: it says that no setting helps
             return None
         with_remedies = [mistake for mistake in mistakes if mistake.remedies]
         if not with_remedies:
-            self.outcome.refusals.append((message, None))
-            return _without_named(draw, message)
+            refusals.append((message, None))
+            return without_named(draw, message)
         mistake = with_remedies[0]
         if mistake == self._remedied_before:
-            self.note("remedy", f"{mistake.problem} {self.outcome.refusals[-1][1]} has not ended it")
+            self.note("remedy", f"{mistake.problem} {refusals[-1][1]} has not ended it")
         self._remedied_before = mistake
         # A remedy that undoes another would go round in circles.
-        changed = {name for remedy in draw.get("remedies", ()) for name in _names_in(remedy)}
-        new = [remedy for remedy in mistake.remedies if not changed & _names_in(remedy)]
+        changed = {name for remedy in draw.get("remedies", ()) for name in names_in(remedy)}
+        new = [remedy for remedy in mistake.remedies if not changed & names_in(remedy)]
         remedy = self._rng.choice(new or mistake.remedies)
-        self.outcome.refusals.append((message, _plain(remedy)))
+        refusals.append((message, plain(remedy)))
         return {**draw, "remedies": [*draw.get("remedies", []), remedy]}
 
+    def _check_faulty_data(self, has_data: bool) -> None:
+        """Notes what is not read as it has to be of recorded data with a fault."""
+        data = self.world.get("data", {})
+        if not data.get("fault") or not has_data:
+            return
+        self.stage, self.outcome.read_faulty = "faulty data", True
+        options, kind = self.draw["settings"].get("input_config", {}), recorded.KINDS[data["fault"]["kind"]]
+        if kind.raised == "refused" and options.get("on_error") != "skip":
+            self.note("not refused", f"{data} was learned from")
+        for problem in recorded.wrong_readings(self.world, self.place):
+            self.note(data["fault"]["kind"], problem)
+
+    def _names_the_fault(self, draw: Draw, error: Exception) -> bool:
+        """Whether a refusal is of the fault in the recorded data."""
+        data = draw["world"].get("data", {})
+        if not data.get("fault"):
+            return False
+        is_of_arrays = recorded.form_of(data) == "arrays" and not mistakes_of(error)
+        return is_of_arrays or str(self.place / "faulty") in str(error)
+
     def _check_settings(self, asked: Mapping[str, Any], config) -> None:
-        self.stage = "build"
         for name, value in asked.items():
             now = config[name]
-            if now is not value and not _equal(now, value):
+            if now is not value and not equal(now, value):
                 self.note("silent change", f"{name}={value!r:.100} was asked for, and the algorithm has {now!r:.100}")
 
     def _live(self, algorithm: Algorithm, stack) -> None:
@@ -316,6 +300,9 @@ class Trial:
         ended = worlds.all_are_over()
         path = algorithm.save(self.place / "checkpoint")
         restored = self._restored(path, weights, stack)
+        if "restored with" in self.draw and self.world["kind"] != "client":
+            with self.doing("restored with other settings"):
+                self._restored_with(algorithm, path)
         with self.doing("evaluate"):
             self._evaluate(algorithm)
         with self.doing("act"):
@@ -327,6 +314,10 @@ class Trial:
         if restored is not None and self.world["kind"] != "client":
             with self.doing("resume"):
                 self._resume(algorithm, restored, ended, result)
+                self._iterations += self.outcome.exact
+        if "in its place" in self.draw:
+            with self.doing("another checkpoint"):
+                self._kept_out(algorithm, path)
         self.outcome.trained = True
 
     def _trained(self, algorithm: Algorithm) -> Mapping[str, Any]:
@@ -352,7 +343,7 @@ class Trial:
                 self.note("learners", f"{sorted(algorithm.learners)} learn instead of {sorted(trained)}")
             before = weights_of(algorithm)
             result = self._trained(algorithm)
-            changed = set(_different(before, weights_of(algorithm)))
+            changed = set(different(before, weights_of(algorithm)))
             if learned := changed - trained:
                 self.note("frozen", f"{sorted(learned)} have learned, but only {sorted(trained)} are to")
             self.outcome.changes += 1
@@ -400,15 +391,109 @@ class Trial:
     def _from_checkpoint(self, path, weights, stack) -> Algorithm:
         restored = Algorithm.from_checkpoint(path, load_user_code=True)
         stack.callback(restored.stop)
-        if different := _different(weights, weights_of(restored)):
-            self.note("weights", f"{different} differ after a restore")
+        if names := different(weights, weights_of(restored)):
+            self.note("weights", f"{names} differ after a restore")
         return restored
+
+    def _restored_with(self, algorithm: Algorithm, path: Path) -> None:
+        """Restores the run with the other settings that the draw says, and trains it."""
+        before, rows, self._remedied_before = restores.state_of(algorithm), restores.rows_of(algorithm), None
+        draw = {"settings": self.draw["restored with"]["settings"], "remedies": []}
+        for _ in range(MOST_REMEDIES):
+            config = algorithm.config.copy(copy_frozen=False)
+            try:
+                config.update_from_dict(_in_place(resolved(draw["settings"]), self.place))
+                for remedy in draw["remedies"]:
+                    config.apply(remedy)
+                names = {*draw["settings"], *(name for remedy in draw["remedies"] for name in remedy)}
+                with worlds.others():
+                    other = self._with_settings(config, names, path)
+            except Exception as error:
+                if not is_refusal(error, "build"):
+                    raise
+                draw = self._remedied(draw, error, self.outcome.refused_restores)
+                if draw is None:
+                    return
+                continue
+            try:
+                self._check_restored_with(algorithm, other, config, before, rows)
+            finally:
+                other.stop()
+            return
+        self.note("remedies", f"{MOST_REMEDIES} remedies have not helped: {self.outcome.refused_restores}")
+
+    def _with_settings(self, config, names: set[str], path: Path) -> Algorithm:
+        """The run of a checkpoint with a changed config; `names`: of the settings that may differ from the saved."""
+        if self.draw["restored with"]["by"] == "from_checkpoint":
+            return Algorithm.from_checkpoint(path, {name: config[name] for name in names}, load_user_code=True)
+        other = config.build()
+        try:
+            before = restores.state_of(other)
+            try:
+                other.restore(path)
+            except Exception:
+                if changed := restores.changed_files(before, restores.state_of(other)):
+                    self.note("left as it was", f"a restore that was refused has changed {changed}")
+                raise
+        except BaseException:
+            other.stop()
+            raise
+        return other
+
+    def _check_restored_with(self, algorithm: Algorithm, other: Algorithm, config, before, rows) -> None:
+        """Notes what is not as it has to be of a run that was restored with other settings, and trains it."""
+        self._check_settings({**config.to_dict(), "seed": other.config.seed}, other.config)
+        if names := different(weights_of(algorithm), weights_of(other)):
+            self.note("weights", f"{names} differ after a restore with other settings")
+        if names := restores.lost_files(before, other.get_state()):
+            self.note("state", f"{names} differ after a restore with other settings")
+        settings = {each: (algorithm.config_of(each), other.config_of(each)) for each in other.trainees}
+        for policy_id, restored in restores.rows_of(other).items():
+            for problem in restores.wrong_rows(*settings[policy_id], rows[policy_id], restored):
+                self.note("rows", problem)
+        left, self._left_to_world = self._left_to_world, left_to_world(other.config, self.draw)
+        result = other.train()
+        self._check_result(result, self._iterations + 1)
+        self._left_to_world = left
+        for policy_id, restored in restores.rows_of(other).items():
+            for problem in restores.wrong_discounts(*settings[policy_id], restored):
+                self.note("rows", problem)
+        self.outcome.restored_with = True
+
+    def _kept_out(self, algorithm: Algorithm, path: Path) -> None:
+        """Puts the checkpoint of another run in the place of this one's, which refuses it and goes on."""
+        kind, before = self.draw["in its place"], restores.state_of(algorithm)
+        if not restores.put_in_place(path, kind, self.draw, self._built_other, self._rng):
+            return
+        try:
+            with worlds.others():
+                algorithm.restore(path)
+        except Exception as error:
+            if not is_refusal(error, "build"):
+                raise
+            if changed := restores.changed_files(before, restores.state_of(algorithm)):
+                self.note("left as it was", f"a checkpoint ({kind}) that was refused has changed {changed}: {error}")
+            self._iterations = algorithm.iteration
+            self._trained(algorithm)
+            self.outcome.kept_out = True
+        else:
+            if kind == "mixture" or not restores.fits(read_state(path, load_user_code=True), before):
+                self.note("not refused", f"a checkpoint of another run ({kind}) was restored")
+
+    def _built_other(self, draw: Draw) -> Algorithm | None:
+        """The algorithm of another draw; None if it is refused."""
+        try:
+            return configured(draw, self.place).build()
+        except Exception as error:
+            if not is_refusal(error, "build"):
+                raise
+            return None
 
     def _check_result(self, result: Mapping[str, Any], iteration: int) -> None:
         if result["training_iteration"] != iteration:
             self.note("iteration", f"{result['training_iteration']} instead of {iteration}")
         learner = result["info"].get("learner", {})
-        if wrong := list(_not_finite(learner)):
+        if wrong := list(not_finite(learner)):
             self.note("not finite", ", ".join(wrong[:6]))
         if result["episodes_total"] and not math.isfinite(result["episode_reward_mean"]):
             self.note("not finite", f"episode_reward_mean {result['episode_reward_mean']}")
@@ -429,11 +514,12 @@ class Trial:
             return
         if config.get("eval_prob") is not None or config.get("sample_async"):
             return
+        has_limit = any("TimeLimit" in each for each in config.env_wrappers or ())  # which ends episodes of its own
         sampled = result["num_env_steps_sampled"]
         # A step of an AECEnv is one agent's.
         if sampled != worlds.steps[0] and self.world["kind"] != "aec":
             self.note("counts", f"{sampled} steps were reported, but worlds have made {worlds.steps[0]}")
-        if result["episodes_total"] != worlds.episodes[0] and not self.world.get("fails"):
+        if result["episodes_total"] != worlds.episodes[0] and not (self.world.get("fails") or has_limit):
             self.note("counts", f"{result['episodes_total']} episodes were reported, {worlds.episodes[0]} have ended")
 
     def _evaluate(self, algorithm: Algorithm) -> None:
@@ -472,7 +558,7 @@ class Trial:
             shown = world.seen() if observations is None else worlds.observed(observations, t)
             actions = [player.act(shown, reward, mask) for player in players]
             worlds.check_space(space, actions[0])
-            if not _equal(*actions, close=True):
+            if not equal(*actions, close=True):
                 self.note("loaded policy", f"it takes {actions[1]!r}, and the algorithm {actions[0]!r}")
             if self.world.get("mask"):
                 world.check(actions[0])
@@ -489,9 +575,9 @@ class Trial:
             return
         self.outcome.exact = True
         result = algorithm.train()
-        if different := _different(weights_of(algorithm), weights_of(restored)):
-            self.note("not exact", f"weights of {different} differ in the iteration after a restore")
-        elif not _equal(result["info"]["learner"], after["info"]["learner"]):
+        if names := different(weights_of(algorithm), weights_of(restored)):
+            self.note("not exact", f"weights of {names} differ in the iteration after a restore")
+        elif not equal(result["info"]["learner"], after["info"]["learner"]):
             self.note("not exact", "statistics of the learner differ in the iteration after a restore")
 
 
@@ -551,110 +637,6 @@ def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
     return "store_buffer_in_checkpoints" not in config or config.store_buffer_in_checkpoints
 
 
-# ------------------------------------------------------------------ refusals
-
-
-def is_refusal(error: Exception, stage: str) -> bool:
-    """Whether an exception says that settings are wrong, rather than that the library is: a rule raised it."""
-    if hasattr(error, "mistakes"):
-        return True
-    if not isinstance(error, (ValueError, TypeError)) or stage not in ("configure", "build"):
-        return False
-    frames = traceback.extract_tb(error.__traceback__)
-    return frames[-1].filename.startswith(_HOME[0]) and (frames[-1].line or "").lstrip().startswith(
-        ("raise ", 'f"', '"')
-    )
-
-
-# Never left out: without them a run is another one, or takes minutes.
-_KEPT = {"seed", "min_time_s_per_iteration", "noise_size"}
-
-
-def _without_named(draw: Draw, message: str) -> Draw | None:
-    """The draw without a setting that a message names; None where it names none of them."""
-    settings = draw["settings"]
-    named = [name for name in reversed(settings) if name in message and name not in _KEPT]
-    model = dict(settings.get("model", {}))
-    in_model = [key for key in reversed(model) if key in message]
-    if in_model:
-        model.pop(in_model[0])
-        return {**draw, "settings": {**settings, "model": model}}
-    if not named:
-        return None
-    return {**draw, "settings": {name: value for name, value in settings.items() if name != named[0]}}
-
-
-def _names_in(remedy: Mapping[str, Any]) -> set:
-    """Names of the settings, and of their keys where these have several, that a remedy changes."""
-    return {
-        (name, key) if isinstance(value, Mapping) else name
-        for name, value in remedy.items()
-        for key in (value if isinstance(value, Mapping) and value else [""])
-    }
-
-
-def _plain(remedy: Mapping[str, Any]) -> dict:
-    return {
-        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-        for name, value in remedy.items()
-    }
-
-
-# ------------------------------------------------------------------ comparisons
-
-
-def weights_of(algorithm: Algorithm) -> dict[str, np.ndarray]:
-    """Copies of all weights, by policy."""
-    return {
-        policy_id: np.array(policy.weights)
-        for policy_id, policy in algorithm.policies.items()
-        if getattr(policy, "weights", None) is not None
-    }
-
-
-def _different(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> list[str]:
-    if one.keys() != other.keys():
-        return sorted(one.keys() ^ other.keys())
-    return [name for name, array in one.items() if not np.array_equal(array, other[name])]
-
-
-def _equal(one, other, close: bool = False) -> bool:
-    if isinstance(one, Mapping):
-        return (
-            isinstance(other, Mapping)
-            and one.keys() == other.keys()
-            and all(_equal(one[k], other[k], close) for k in one)
-        )
-    if isinstance(one, list | tuple):
-        return (
-            isinstance(other, list | tuple)
-            and len(one) == len(other)
-            and all(_equal(a, b, close) for a, b in zip(one, other))
-        )
-    if isinstance(one, np.ndarray | np.generic | float):
-        if close:
-            return np.allclose(np.asarray(one, float), np.asarray(other, float), atol=1e-5)
-        return np.array_equal(one, other, equal_nan=True)
-    return one is other or one == other
-
-
-def _not_finite(value, name: str = "") -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _not_finite(item, f"{name}/{key}" if name else str(key))
-    elif isinstance(value, float | np.floating) and not math.isfinite(value):
-        yield f"{name}={value}"
-
-
-def place_of(error: BaseException) -> str:
-    """File and function of ours in which an exception was raised."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(_HOME)]
-    if not frames:
-        return ""
-    frame = frames[-1]
-    return f"{os.path.relpath(frame.filename, Path(_HOME[0]).parent)}:{frame.name}"
-
-
 # ------------------------------------------------------------------ clients, messages, and what is left
 
 
@@ -689,13 +671,13 @@ def _clients(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
 _EXPECTED = (
     *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
     *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
-    *("it repeats them", "what is sampled first is lost", "nothing is trained"),
+    *("it repeats them", "what is sampled first is lost", "nothing is trained", "goes on with an empty one"),
 )
 
 
 def _expected(draw: Draw) -> tuple[str, ...]:
     """Parts of what this run may say."""
-    world, parts = draw["world"], _EXPECTED
+    world, parts = draw["world"], _EXPECTED + recorded.expected_messages(draw["world"])
     if "data" in world and world["data"]["form"] == "arrays" and not world["data"].get("says_next"):
         parts += ("is not known",)
     if "actions_in_input_normalized" in draw["settings"]:

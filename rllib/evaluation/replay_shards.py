@@ -83,6 +83,19 @@ class ReplayActor:
         self._replay.set_state(state)
         return len(self._replay)
 
+    def why_unfit(self, state: Mapping[str, np.ndarray], capacity: int | None) -> Unfit | None:
+        """Why `set_state` would refuse a state; None if it would not.
+
+        Args:
+            state: of the ring; columns may be without rows.
+            capacity: of replay_buffer_config with which the ring would be as large as the saved one; None: not known.
+        """
+        try:
+            self._replay.refuse_state(state, None if capacity is None else lambda _: capacity)
+        except Unfit as error:
+            return error
+        return None
+
 
 class ReplayShards:
     """A fleet of shards: rows go to them in turn, samples come from all of them.
@@ -229,7 +242,7 @@ class ReplayShards:
         """Restores what `get_state` returned; requests in flight are dropped.
 
         Raises:
-            Unfit: (a ValueError) as `refuse_state`, or if it is of rings that are not like these.
+            Unfit: (a ValueError) as `refuse_state`.
         """
         self.refuse_state(state)
         parts = self._by_shard(state)
@@ -239,7 +252,9 @@ class ReplayShards:
         self._rows = Counter(rows)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
-        """Refuses a state of another number of shards; arguments as for `ReplayBuffer.refuse_state`.
+        """Refuses a state of another number of shards, or of rings that are not like these.
+
+        Arguments as for `ReplayBuffer.refuse_state`.
 
         Raises:
             Unfit: (a ValueError) see above.
@@ -256,6 +271,14 @@ class ReplayShards:
                 f"Use .training(num_replay_buffer_shards={len(saved)}), or begin with an empty replay.",
                 {"num_replay_buffer_shards": len(saved)},
             )
+        forms = {index: _without_rows(part) for index, part in self._by_shard(state).items()}
+        all_rows = sum(int(form["capacity"]) for form in forms.values())
+        asked = setting_of(all_rows) if setting_of else None
+        reasons = self.fleet.ask_all(
+            lambda actor, index: actor.why_unfit.remote(forms[index], asked), is_work=False
+        ).values()
+        if reason := next(filter(None, reasons), None):
+            raise reason
 
     @staticmethod
     def _by_shard(state: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
@@ -276,3 +299,9 @@ class ReplayShards:
 def _asked(member: Member, verb: str) -> int:
     """Number of requests of this kind that a shard has not answered."""
     return sum(tag == verb for tag, _ in member.pending)
+
+
+def _without_rows(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What `ReplayBuffer.refuse_state` compares."""
+    compared = {name: array for name, array in state.items() if name.startswith(("columns.", "priorities", "capacity"))}
+    return {name: array[:0] if array.ndim else array for name, array in compared.items()}

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from rllib import Algorithm, DQNConfig, PPOConfig
+from rllib import Algorithm, ApexDQNConfig, DQNConfig, PPOConfig
 from rllib.config.conflicts import Unfit
 from tests.multi_agent import NameTheSignal
+
+LATER = {"num_steps_sampled_before_learning_starts": 8, "train_batch_size": 8}
 
 
 def built(cls, **settings):
@@ -13,9 +15,10 @@ def built(cls, **settings):
     config.reporting(min_time_s_per_iteration=0)
     own = {
         PPOConfig: {"train_batch_size": 40, "sgd_minibatch_size": 20, "num_sgd_iter": 1},
-        DQNConfig: {"num_steps_sampled_before_learning_starts": 8, "train_batch_size": 8},
+        DQNConfig: LATER,
+        ApexDQNConfig: {**LATER, "num_replay_buffer_shards": 1, "num_rollout_workers": 1},
     }[cls]
-    return config.training(model={"fcnet_hiddens": [4]}, **own).update_from_dict(settings).build()
+    return config.training(model={"fcnet_hiddens": [4]}).update_from_dict({**own, **settings}).build()
 
 
 STORED = {"store_buffer_in_checkpoints": True}
@@ -26,6 +29,19 @@ REFUSED = {
     "observations": (PPOConfig, {}, {"env_wrappers": ["TimeAwareObservation"]}, "env_wrappers"),
     "network": (PPOConfig, {}, {"model": {"fcnet_hiddens": [5]}}, "model"),
     "rows": (DQNConfig, {**STORED, "n_step": 3, "gamma": 0.9}, {"gamma": 0.5}, "gamma"),
+    "novelty": (
+        PPOConfig,
+        {"exploration_config": {"type": "RND", "embed_dim": 8, "distill_net_config": {"fcnet_hiddens": [8]}}},
+        {"exploration_config": {"type": "RND", "embed_dim": 6, "distill_net_config": {"fcnet_hiddens": [8]}}},
+        "exploration_config",
+    ),
+    "a key of a network": (PPOConfig, {}, {"model": {"use_lstm": True, "lstm_cell_size": 4}}, "model"),
+    "capacity of shards": (
+        ApexDQNConfig,
+        {**STORED, "replay_buffer_config": {"capacity": 100}},
+        {"replay_buffer_config": {"capacity": 70}},
+        "replay_buffer_config",
+    ),
     "capacity": (DQNConfig, STORED, {"replay_buffer_config": {"capacity": 70}}, "replay_buffer_config"),
 }
 
@@ -34,6 +50,8 @@ def numbers(algorithm) -> dict:
     """All numbers of a run that learn, count, or are drawn."""
     state = algorithm.get_state()
     learned = {name: files for name, files in state.items() if name.endswith(".safetensors")}
+    if "num_replay_buffer_shards" in algorithm.config:  # its workers go on meanwhile
+        return {name: files for name, files in learned.items() if "replay" not in name}
     return {**learned, "counts": state["algorithm.json"]["metrics"], "random": state["rng.json"]}
 
 

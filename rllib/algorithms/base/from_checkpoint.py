@@ -13,6 +13,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import IN_CONFIG, LOG_DIR
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.algorithms.base.stable_baselines.construction import next_directory, numbered_name
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.registry import is_environment_class, register_typed_function
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
@@ -240,20 +241,35 @@ def saved_config(
     return config
 
 
-def settings_as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The saved values of those of these settings that are other ones in a config.
+def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *groups: Iterable[str]) -> Unfit | None:
+    """A refusal of a checkpoint, with the saved values of settings that are other ones now; None if there are none.
 
     Args:
+        problem: a sentence.
         config: of the run that goes on.
-        saved: settings, as a checkpoint's config.json has them.
-        names: of the settings to compare.
+        saved: settings, as the checkpoint's config.json has them.
+        groups: names of settings; those of the first group with a difference are the remedy.
     """
-    return {name: saved[name] for name in names if name in saved and not _is_equal(saved[name], config[name])}
+    for names in groups:
+        if remedy := _as_saved(config, saved, names):
+            said = ", ".join(f"{name}={value!r:.80}" for name, value in remedy.items())
+            return Unfit(f"{problem.removesuffix('.')}.", f"It was saved with {said}.", remedy)
+    return None
 
 
-def in_words(settings: Mapping[str, Any]) -> str:
-    """Settings as a message has them."""
-    return ", ".join(f"{name}={value!r:.80}" for name, value in settings.items())
+def _as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Saved values of those of these settings that are other ones in a config; of dicts that are merged, their keys."""
+    found = {}
+    for name in (name for name in names if name in saved and name in config.settings):
+        setting, before, own = config.settings[name], saved[name], config[name]
+        if setting.merged and isinstance(before, Mapping) and isinstance(own, Mapping):
+            defaults = {key: each.default for key, each in setting.keys.of.settings.items()} if setting.keys else {}
+            both = [{**defaults, **setting.default, **each} for each in (before, own)]
+            keys = {key: value for key, value in both[0].items() if not _is_equal(value, both[1].get(key))}
+            found |= {name: keys} if keys else {}
+        elif not _is_equal(before, own):
+            found[name] = before
+    return found
 
 
 def _is_equal(saved: Any, own: Any) -> bool:

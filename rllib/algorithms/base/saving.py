@@ -20,7 +20,6 @@ from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
     checkpoint_named,
-    in_words,
     keep_changes,
     loaded_changes,
     log_directory,
@@ -29,8 +28,8 @@ from rllib.algorithms.base.from_checkpoint import (
     saved_config,
     saved_config_class,
     saved_settings,
-    settings_as_saved,
     take_policies,
+    unfit_by,
     without_environment,
 )
 from rllib.algorithms.base.sources import Source
@@ -38,7 +37,6 @@ from rllib.algorithms.base.stable_baselines.construction import changes_from_wor
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
 from rllib.config.aliases import tell_arguments
-from rllib.config.conflicts import Unfit
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
@@ -354,14 +352,18 @@ class Saving:
         Environments cannot be saved: they start new episodes, with seeds that the run has not used.
 
         Raises:
-            ValueError: if the network, the policies, the optimizer or the rows of a replay do not fit; the algorithm
-                stays as it is then.
+            ValueError: if the network, the policies, the optimizer or the rows of a replay do not fit. The algorithm
+                stays as it is then, but for changes of policies where one that it does not train itself is refused.
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
         agents = None if self.agents is None else self._restored_agents(state)
         self._refuse_state(state, agents)
         if agents is not None:
+            learned = dict(self.trainees)
             self._change_policies(state, agents)
+            for policy_id, trainee in self.trainees.items():
+                if learned.get(policy_id) is not trainee:  # which was not there to be compared
+                    trainee.refuse_state(_files_of_policy(policy_id, state), state["config.json"])
         of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
@@ -439,9 +441,9 @@ class Saving:
         except ValueError as error:
             fields = [name for name in NetworkSpec.__dataclass_fields__ if name in config.settings]
             observed = [name for name in config.sections["environment"].names if name not in _OF_ANOTHER_WORLD]
-            for names in (fields, observed, config.sections["training"].names):
-                if remedy := settings_as_saved(config, saved, names):
-                    raise Unfit(f"{error}", f"It was saved with {in_words(remedy)}.", remedy) from error
+            groups = fields, observed, config.sections["training"].names
+            if unfit := unfit_by(str(error), config, saved, *groups):
+                raise unfit from error
             raise
 
     def _change_policies(self, state: dict[str, Any], agents: "Agents") -> None:

@@ -12,14 +12,14 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.from_checkpoint import in_words, settings_as_saved
-from rllib.config.conflicts import Mistake, Unfit
+from rllib.algorithms.base.from_checkpoint import unfit_by
+from rllib.config.conflicts import Mistake
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears
 from rllib.evaluation.postprocess.return_scale import ReturnScale
@@ -54,6 +54,13 @@ class Saved(Protocol):
     def get_state(self) -> dict[str, np.ndarray]: ...
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None: ...
+
+
+@runtime_checkable
+class Refusing(Saved, Protocol):
+    """One whose arrays depend on settings, and that can say so before anything is changed."""
+
+    def refuse_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
 
 class Trainee:
@@ -276,19 +283,19 @@ class Trainee:
             settings: of the run that has written them, as its config.json has them.
 
         Raises:
-            Unfit: (a ValueError) if they belong to another optimizer or network.
+            Unfit: (a ValueError) if they belong to other settings.
         """
-        if LEARNER_FILE not in files:
-            return
-        try:
-            self.learner.refuse_state(files[LEARNER_FILE])
-        except ValueError as error:
-            saved = settings_as_saved(self.config, settings, self.config.sections["training"].names)
-            if not saved:
-                raise
-            # The optimizer alone, if it is another one.
-            remedy = {name: saved[name] for name in ("opt_type",) if name in saved} or saved
-            raise Unfit(f"{error}.", f"A run goes on with its own optimizer: {in_words(remedy)}.", remedy) from error
+        for name, part in self.saved.items():
+            if name in files and isinstance(part, Refusing):
+                try:
+                    part.refuse_state(files[name])
+                except ValueError as error:
+                    first = "opt_type" if name == LEARNER_FILE else "exploration_config"
+                    if unfit := unfit_by(
+                        str(error), self.config, settings, [first], self.config.sections["training"].names
+                    ):
+                        raise unfit from error
+                    raise
 
     def numbers(self) -> dict[str, Any]:
         """JSON-able state that is no array, by name: counts, coefficients that adapt."""

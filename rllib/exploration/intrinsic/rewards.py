@@ -163,16 +163,24 @@ class IntrinsicRewards:
         """Restores a state of `get_state`.
 
         Raises:
-            ValueError: if the state belongs to other networks.
+            ValueError: as `refuse_state`.
+        """
+        self.refuse_state(state)
+        for name, tensor in self._tensors().items():
+            tensor.detach().copy_(torch.as_tensor(np.asarray(state[name])))
+        for name, moments in self._moments().items():
+            moments.set_state({key: state[f"{name}.{key}"] for key in ("count", "mean", "m2")})
+
+    def refuse_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses a state that `set_state` cannot restore.
+
+        Raises:
+            ValueError: if it belongs to other networks.
         """
         own = {name: np.shape(array) for name, array in self.get_state().items()}
         given = {name: np.shape(array) for name, array in state.items()}
         if own != given:
             raise ValueError(f"the intrinsic reward's state has {own}, but the given one {given}")
-        for name, tensor in self._tensors().items():
-            tensor.detach().copy_(torch.as_tensor(np.asarray(state[name])))
-        for name, moments in self._moments().items():
-            moments.set_state({key: state[f"{name}.{key}"] for key in ("count", "mean", "m2")})
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         found = {f"{name}.weights": module.flat for name, module in self._networks.modules.items()}

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from rllib import sample_batch as sb
 from rllib import tune
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.sac import SACTrainee
 from rllib.config.conflicts import SettingsError
 from rllib.losses.offline.imitation import LARGEST_RECORDED
@@ -328,3 +328,14 @@ def test_settings_of_rllibs_files_are_those_here(name):
     made.training(train_batch_size=32, model={"fcnet_hiddens": [8]}).evaluation(evaluation_duration=1)
     with made.reporting(min_sample_timesteps_per_iteration=64).build() as algorithm:
         assert algorithm.train()["evaluation"]["episodes_this_iter"] == 1
+
+
+@pytest.mark.parametrize("name", [name for name in algorithm_names() if get_algorithm_config(name).needs_data])
+def test_no_remedy_takes_the_data_away(name):
+    """Without it the next mistake would be that there is none."""
+    settings = get_algorithm_config(name).offline_data(input_="somewhere")
+    several = {"replay_buffer_config": {"type": "HerReplayBuffer"}, "cost_limit": 1.0, "model": {"use_lstm": True}}
+    given = {setting: value for setting, value in several.items() if setting in settings.settings}
+    mistakes = list(settings.update_from_dict(given).mistakes())
+    assert len(mistakes) > 1 or name in ("BC", "MARWIL")
+    assert not any(remedy.get("input_") == "sampler" for mistake in mistakes for remedy in mistake.remedies)

@@ -297,8 +297,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
                 f"model: a memory learns from sequences with its states, which recorded steps lack, but input_="
                 f"{self.input_!r:.80}.",
                 ("model", "input_"),
-                (without,) if self.needs_data else (without, {"input_": "sampler"}),
-                "Use input_='sampler', or networks without use_lstm and use_gru.",
+                (without, {"input_": "sampler"}),
             )
         if not self.network_settings("q_model_config").get("post_lstm_hiddens"):
             return Mistake(

@@ -1,9 +1,9 @@
 """The settings of recorded data: what a run learns from instead of, or beside, its environment."""
 
+import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
@@ -158,6 +158,12 @@ class OfflineDataConfig(ConfigObject):
         """Whether all samples are recorded ones."""
         return self.has_data and SAMPLER not in self.shares()
 
+    def mistakes(self, undecided: Collection[str] = ()) -> Iterator[Mistake]:
+        """All mistakes in the settings, without remedies that take the data from an algorithm that needs it."""
+        for mistake in super().mistakes(undecided):
+            kept = [each for each in mistake.remedies if not (self.needs_data and each.get("input_") == "sampler")]
+            yield dataclasses.replace(mistake, remedies=tuple(kept)) if kept else mistake
+
     @property
     def has_data(self) -> bool:
         """Whether some samples are recorded ones."""
@@ -211,7 +217,7 @@ class OfflineDataConfig(ConfigObject):
 
     def read_options(self) -> dict[str, Any]:
         """Options of reading, by the fields of ReadOptions."""
-        known = [field.name for field in fields(ReadOptions)] if self.has_own_reader else self.input_config
+        known = [field.name for field in dataclasses.fields(ReadOptions)] if self.has_own_reader else self.input_config
         options = {name: self.input_config[name] for name in known if name in self.input_config}
         options = {name: value for name, value in options.items() if name not in _OF_RLLIB}
         if self.input_read_schema:

@@ -33,7 +33,7 @@ class Tally:
     def __init__(self, strict: bool = False):
         self.begun, self.strict = time.monotonic(), strict
         self.total = self.trained = self.remedied = self.unremedied = self.failed = self.exact = self.in_a_row = 0
-        self.changed = self.refused_changes = 0
+        self.changed = self.refused_changes = self.restored_with = self.kept_out = self.read_faulty = 0
         self.faults: Counter[str] = Counter()
         self.examples: dict[str, tuple[int, str]] = {}
         self.refusals: Counter[str] = Counter()
@@ -51,6 +51,9 @@ class Tally:
         self.unremedied += bool(lacks)
         self.changed += bool(outcome["changes"])
         self.refused_changes += len(outcome["refused_changes"])
+        self.restored_with += outcome["restored_with"]
+        self.kept_out += outcome["kept_out"]
+        self.read_faulty += outcome["read_faulty"]
         self.failed += bool(faults)
         if faults or (lacks and self.strict):
             self.in_a_row = 0
@@ -74,6 +77,8 @@ class Tally:
         yield f"refused without a remedy {self._share(self.unremedied)}, faults {self._share(self.failed)}"
         yield f"compared after a restore, bit by bit: {self._share(self.exact)}"
         yield f"policies changed {self._share(self.changed)}, {self.refused_changes} changes were refused"
+        yield f"restored with other settings {self._share(self.restored_with)}"
+        yield f"faults in data {self._share(self.read_faulty)}, checkpoints of others {self._share(self.kept_out)}"
         for name, count in self.faults.most_common():
             seed, message = self.examples[name]
             yield f"  {count:4d} {name}  (seed {seed}: {message[:200]})"

@@ -2,7 +2,8 @@
 
     {"seed": 7, "algorithm": "PPO", "world": {"kind": "single", ...}, "settings": {"lr": 0.001, ...}}
 
-and where there are several agents, mostly "changes" of its policies.
+and where there are several agents, mostly "changes" of its policies. Some have a fault in their recorded data, other
+settings at a restore ("restored with"), or another checkpoint "in its place".
 
 Settings come from their declarations (`Config.settings`): any that is new is drawn by its type and its range.
 """

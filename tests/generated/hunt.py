@@ -165,8 +165,14 @@ _LAST = (
 
 def _smaller(draw: Draw) -> Iterator[Draw]:
     settings, world, changes = draw["settings"], draw["world"], draw.get("changes", ())
-    if changes:
-        yield {name: value for name, value in draw.items() if name != "changes"}
+    for name in ("changes", "restored with", "in its place"):
+        if draw.get(name):
+            yield {key: value for key, value in draw.items() if key != name}
+    if "restored with" in draw:
+        given = draw["restored with"]["settings"]
+        for name in given if len(given) > 1 else ():
+            fewer = {key: value for key, value in given.items() if key != name}
+            yield {**draw, "restored with": {**draw["restored with"], "settings": fewer}}
     for i in range(len(changes)):
         yield {**draw, "changes": [*changes[:i], *changes[i + 1 :]]}
     for name in settings:
@@ -179,6 +185,8 @@ def _smaller(draw: Draw) -> Iterator[Draw]:
     for name in world:
         if name in _PLAIN and world[name] != _PLAIN[name]:
             yield {**draw, "world": {**world, name: _PLAIN[name]}}
+        elif name == "data" and world[name].get("fault"):
+            yield {**draw, "world": {**world, "data": {**world["data"], "fault": None}}}
         elif name in ("uneven", "fails", "mask"):
             yield {**draw, "world": {key: value for key, value in world.items() if key != name}}
 

@@ -68,6 +68,13 @@ def test_a_draw_that_has_failed_does_so_no_more(path, runner):
 # ------------------------------------------------------------------ the generator itself
 
 
+def test_fixed_draws_are_restored_otherwise_read_faults_and_find_foreign_checkpoints():
+    found = draws()
+    assert {each["restored with"]["by"] for each in found if "restored with" in each} == set(restores.WAYS)
+    assert sum(bool(each["world"].get("data", {}).get("fault")) for each in found) > 3
+    assert len({each["in its place"] for each in found if "in its place" in each}) > 3
+
+
 def test_draws_are_json_and_repeat():
     for seed in range(50):
         assert json.loads(json.dumps(draw(seed))) == draw(seed)
@@ -282,7 +289,7 @@ def test_what_settings_leave_to_the_world(algorithm, settings, mask, left):
 
 def test_draws_are_counted_by_what_became_of_them():
     plain = {"seed": 3, "trained": True, "refusals": [], "faults": [], "exact": True}
-    plain |= {"changes": 2, "refused_changes": []}
+    plain |= {"changes": 2, "refused_changes": [], "restored_with": True, "kept_out": False, "read_faulty": False}
     fault = {"stage": "train", "kind": "KeyError", "message": "lost", "place": "rllib/a.py:f"}
     with_remedy, without = [("a=1 must be 2", {"a": 2})], [("b=1 must be 2", None)]
     tally = Tally(strict=True)

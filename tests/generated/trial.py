@@ -412,6 +412,8 @@ class Trial:
                 if not is_refusal(error, "build"):
                     raise
                 draw = self._remedied(draw, error, self.outcome.refused_restores)
+                if self.outcome.refused_restores[-1][1] is None:
+                    self.note("no remedy", str(error))
                 if draw is None:
                     return
                 continue
@@ -432,7 +434,9 @@ class Trial:
             try:
                 other.restore(path)
             except Exception:
-                if changed := restores.changed_files(before, restores.state_of(other)):
+                # Policies that the checkpoint alone trains are compared when they are there.
+                comes = self.draw.get("changes")
+                if (changed := restores.changed_files(before, restores.state_of(other))) and not comes:
                     self.note("left as it was", f"a restore that was refused has changed {changed}")
                 raise
         except BaseException:
@@ -455,6 +459,11 @@ class Trial:
         result = other.train()
         self._check_result(result, self._iterations + 1)
         self._left_to_world = left
+        for policy_id, (_, own) in settings.items():
+            stats, lr = result["info"]["learner"].get(policy_id, {}).get("learner_stats", {}), own.get("lr")
+            has_learned = other.metrics.num_updates(policy_id) > algorithm.metrics.num_updates(policy_id)
+            if has_learned and isinstance(lr, float) and not math.isclose(stats.get("cur_lr", lr), lr, rel_tol=1e-5):
+                self.note("rate", f"{policy_id} learns with a rate of {stats['cur_lr']}, but has lr={lr}")
         for policy_id, restored in restores.rows_of(other).items():
             for problem in restores.wrong_discounts(*settings[policy_id], restored):
                 self.note("rows", problem)

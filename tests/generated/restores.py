@@ -78,7 +78,9 @@ def wrong_rows(before, after, saved: Rows, restored: Rows) -> Iterator[str]:
         saved, restored: states of the replay.
     """
     if not _count(restored):
-        return  # dropped
+        if _count(saved) and before.store_buffer_in_checkpoints and after.store_buffer_in_checkpoints:
+            yield "rows that are to be stored have been dropped"
+        return
     for name in (name for name in saved if "columns." in name):
         column = name.rpartition("columns.")[2]
         rows = saved[name]

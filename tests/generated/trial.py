@@ -453,7 +453,8 @@ class Trial:
             self.note("state", f"{names} differ after a restore with other settings")
         settings = {each: (algorithm.config_of(each), other.config_of(each)) for each in other.trainees}
         for policy_id, restored in restores.rows_of(other).items():
-            for problem in restores.wrong_rows(*settings[policy_id], rows[policy_id], restored):
+            # A run that learned from recorded rows alone had none of its own.
+            for problem in restores.wrong_rows(*settings[policy_id], rows.get(policy_id, {}), restored):
                 self.note("rows", problem)
         left, self._left_to_world = self._left_to_world, left_to_world(other.config, self.draw)
         result = other.train()

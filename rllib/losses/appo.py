@@ -132,7 +132,8 @@ def appo_loss(
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
     targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, mean, across)
+        # The action of a row that is no step may be an illegal one, whose log-probability has the largest size.
+        advantages = torch_standardized(advantages, mean, across) * minibatch[LOSS_MASK]
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
     clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
     policy_loss = -mean((advantages * ratio).minimum(advantages * clipped))

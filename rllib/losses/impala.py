@@ -106,7 +106,8 @@ def impala_loss(
         log_rho = log_rho.new_zeros(log_rho.shape)
     targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, mean, across)
+        # The action of a row that is no step may be an illegal one, whose log-probability has the largest size.
+        advantages = torch_standardized(advantages, mean, across) * minibatch[LOSS_MASK]
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())
     entropy = mean(new.entropy())

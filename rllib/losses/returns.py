@@ -83,7 +83,7 @@ def standardized(
 
     Args:
         advantages: float32, an array, or a tensor without `weight`.
-        weight: float32 [B], of sum 1, zero in rows that do not count; None: all rows count alike.
+        weight: float32 [B], of sum 1, zero in rows that do not count, which get 0; None: all rows count alike.
         across: turns a mean over these rows into the mean over all rows, where several learners share them
             (losses/loss.py: Loss).
     """
@@ -91,11 +91,11 @@ def standardized(
         return torch_standardized(advantages, lambda column: column.mean(), across)
     if across is not None:
         weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
-        advantages = advantages - np.float32(across(np.dot(weight, advantages)))
+        advantages = (advantages - np.float32(across(np.dot(weight, advantages)))) * (weight > 0)
         return advantages / max(LEAST_DEVIATION, math.sqrt(float(across(np.dot(weight, advantages * advantages)))))
     if weight is None:
         return (advantages - advantages.mean()) / max(LEAST_DEVIATION, float(advantages.std()))
-    advantages = advantages - np.dot(weight, advantages)
+    advantages = (advantages - np.dot(weight, advantages)) * (weight > 0)
     return advantages / max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
 
 

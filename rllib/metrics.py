@@ -201,7 +201,7 @@ class Metrics:
 
     def num_updates(self, policy_id: str) -> int:
         """Number of updates of a policy so far: the version of its weights."""
-        return self.policies[policy_id]["num_updates"]
+        return self.policies[policy_id]["num_updates"] if policy_id in self.policies else 0
 
     @property
     def timesteps(self) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib import Algorithm, ApexDQNConfig, DQNConfig, PPOConfig
+from rllib import Algorithm, ApexDQNConfig, DQNConfig, PPOConfig, SACConfig
 from rllib.config.conflicts import Unfit
 from tests.multi_agent import NameTheSignal
 
@@ -93,4 +93,23 @@ def test_a_checkpoint_of_other_policies_changes_none(policies, tmp_path):
             algorithm.restore(path)
         assert list(algorithm.policies) == there and sorted(algorithm.learners) == ["first", "new"]
         np.testing.assert_equal(numbers(algorithm), before)
+        assert algorithm.train()["training_iteration"] == 2
+
+
+@pytest.mark.parametrize(
+    ("saved", "own"), [("normalize_returns", "scale_rewards"), ("scale_rewards", "normalize_returns")]
+)
+def test_statistics_of_returns_go_on_where_they_scale_otherwise(saved, own, tmp_path):
+    """Both divide by the deviation of returns, before rewards are stored or when they are learned from."""
+    config = SACConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=0).training(**LATER)
+    config.training(model={"fcnet_hiddens": [4]}).update_from_dict(
+        {saved: True, "seed": 1, "min_time_s_per_iteration": 0}
+    )
+    with config.build() as saving:
+        saving.train()
+        path, scale = saving.save(tmp_path / "run"), saving.trainees["default_policy"].return_scale
+    with Algorithm.from_checkpoint(path, {saved: False, own: True}) as algorithm:
+        restored = algorithm.trainees["default_policy"].return_scale
+        assert restored.variance == scale.variance > 0
+        assert getattr(restored, "largest", 1) > 0
         assert algorithm.train()["training_iteration"] == 2

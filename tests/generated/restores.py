@@ -67,7 +67,7 @@ def lost_files(before: State, after: State) -> list[str]:
     return [name for name in before if name.endswith(_KEPT_FILES) and not equal(before[name], after.get(name))]
 
 
-_KEPT_FILES = ("weights.safetensors", "learner.safetensors", "returns.safetensors")
+_KEPT_FILES = ("weights.safetensors", "learner.safetensors")
 
 
 def wrong_rows(before, after, saved: Rows, restored: Rows) -> Iterator[str]:

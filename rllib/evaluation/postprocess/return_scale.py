@@ -166,4 +166,7 @@ class ReturnRange(ReturnScale):
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         super().set_state(state)
-        self.largest = float(state["largest"])
+        # Those of a ReturnScale, of a run with normalize_returns, have no largest one: it is no less than their root
+        # mean square.
+        of_all = np.sqrt(state["mean"] ** 2 + state["m2"] / np.maximum(state["count"], 1))
+        self.largest = float(state.get("largest", of_all.max()))

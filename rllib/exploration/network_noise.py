@@ -204,7 +204,8 @@ class ParameterNoiseExplorer(Explorer):
         return [{"scale": float(scale)} for scale in self.scales]
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        self.scales[:] = [each["scale"] for each in state]
+        # A run that explored otherwise had none.
+        self.scales[:] = [each.get("scale", own) for each, own in zip(state, self.scales)]
         self.start_over()
 
 

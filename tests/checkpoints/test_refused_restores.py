@@ -1,4 +1,7 @@
-"""A checkpoint that does not fit is refused with the settings that it fits to, and the algorithm stays as it was."""
+"""A checkpoint that does not fit is refused with the settings that it fits to, and the algorithm stays as it was.
+
+Others change without a refusal.
+"""
 
 import numpy as np
 import pytest
@@ -112,4 +115,18 @@ def test_statistics_of_returns_go_on_where_they_scale_otherwise(saved, own, tmp_
         restored = algorithm.trainees["default_policy"].return_scale
         assert restored.variance == scale.variance > 0
         assert getattr(restored, "largest", 1) > 0
+        assert algorithm.train()["training_iteration"] == 2
+
+
+KINDS = ["EpsilonGreedy", "Random", "ParameterNoise", "SoftQ"]
+
+
+@pytest.mark.parametrize(
+    ("saved", "own"), [(a, b) for a in KINDS for b in KINDS if "ParameterNoise" in (a, b) and a != b]
+)
+def test_a_run_goes_on_with_another_exploration(saved, own, tmp_path):
+    with built(DQNConfig, exploration_config={"type": saved}) as saving:
+        saving.train()
+        path = saving.save(tmp_path / "run")
+    with Algorithm.from_checkpoint(path, {"exploration_config": {"type": own}}) as algorithm:
         assert algorithm.train()["training_iteration"] == 2

@@ -295,6 +295,38 @@ def test_what_has_no_name_is_handed_back_to_be_pickled():
         encode({"a": [1, {"b": Local}]})
 
 
+class Named:
+    """An object that JSON cannot hold, and that is itself alone as a key."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+def shown(value):
+    """The names of all such objects, in the order and depth of their containers."""
+    if isinstance(value, Named):
+        return value.name
+    if isinstance(value, dict):
+        return [(shown(key), shown(item)) for key, item in value.items()]
+    return [shown(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {Named("first"): 0.3, Named("second"): 0.7},
+        {1: Named("number"), "1": Named("text")},
+        {"a.b": Named("dotted"), "a": {"b": Named("nested")}},
+        {(1,): Named("tuple"), "(1,)": Named("text")},
+        {Named("key"): {Named("inner"): Named("value")}, Named("other"): [Named("one"), Named("two")]},
+    ],
+)
+def test_each_pickled_object_comes_back_in_its_own_place(value):
+    pickled = {}
+    data = json.loads(json.dumps(encode(value, "x", pickled)))
+    assert shown(decode(data, lambda kind, reference: pickled[reference])) == shown(value)
+
+
 @pytest.mark.parametrize("target", [lambda: 0, object(), 5, math])
 def test_what_cannot_be_imported_has_no_path(target):
     assert importable_path(target) is None

@@ -130,8 +130,12 @@ class _Encoder:
             return {"$import": path}
         if self._pickled is None:
             raise TypeError(f"{place or 'the value'} must be plain data, but it is {value!r} ({type(value).__name__})")
-        self._pickled[place] = value
-        return {"$pickle": place}
+        name, count = place, 1
+        while name in self._pickled:  # the places of keys, and of keys with the same text, are the same
+            count += 1
+            name = f"{place} ({count})"
+        self._pickled[name] = value
+        return {"$pickle": name}
 
     def _dict(self, value: dict, place: str) -> dict:
         if all(isinstance(key, str) and not isinstance(key, Enum) and not key.startswith("$") for key in value):

@@ -77,7 +77,7 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     """
     column, stored = records.columns[name], observation_column(space)
     if isinstance(space, spaces.Discrete) and column.shape[1:] == (space.n,):  # one-hot, as RLlib stores them
-        column = column.argmax(1) + space.start
+        column = _choices_of_one_hot(records, name, column, space, known)
     if isinstance(space, spaces.MultiDiscrete) and column.shape[1:] == space.shape != stored.shape:
         choices = _in_space(records, name, column, space, known)
         column = np.empty((len(column), *stored.shape), stored.dtype)
@@ -91,7 +91,7 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
         column = column.reshape(len(column), *stored.shape)
     if column.dtype.kind not in "fiub":
         raise ValueError(f"{records.where(0)}: {name} holds no numbers, but {column.dtype}")
-    if isinstance(space, spaces.Discrete):
+    if isinstance(space, spaces.Discrete | spaces.MultiBinary):
         column = _in_space(records, name, column, space, known)
     _refuse_infinite(records, name, column, known)
     if stored.dtype.kind in "iu" and column.dtype != stored.dtype:
@@ -99,7 +99,7 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
         if (wrong := np.flatnonzero(_any(whole != column))).size:
             raise ValueError(f"{records.where(int(wrong[0]))}: {name} is no {stored.dtype}, as {space} wants")
         column = whole
-    column = column.astype(stored.dtype, copy=False)
+    column = _as_stored(records, name, column, stored.dtype, known)
     if isinstance(space, spaces.Box) and name == sb.OBS:
         _note_outside(records, column, space)
     return column
@@ -109,23 +109,67 @@ def _in_space(
     records: Records,
     name: str,
     column: np.ndarray,
-    space: spaces.Discrete | spaces.MultiDiscrete,
+    space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary,
     known: np.ndarray | None,
 ) -> np.ndarray:
     """Observations in the environment's own form, [rows, *space.shape], all of which are in the space.
 
     Networks encode rows that nobody reads with the others: these get the first choices where they are outside.
     """
-    high = space.start + (space.n if isinstance(space, spaces.Discrete) else space.nvec)
-    outside = _any((column < space.start) | (column >= high) | (column != np.floor(column)))
+    low, count = _bounds_of_choices(space)
+    outside = _any((column < low) | (column >= low + count) | (column != np.floor(column)))
     if known is not None:  # what is not read may be anything, and what follows an end is zeros where nothing says it
         unread = outside & (~known | ~_any(column != 0))
-        column = np.where(unread.reshape(-1, *[1] * len(space.shape)), space.start, column)
+        column = np.where(unread.reshape(-1, *[1] * len(space.shape)), low, column)
         outside &= ~unread
     if (wrong := np.flatnonzero(outside)).size:
         row = int(wrong[0])
         raise ValueError(f"{records.where(row)}: the {name} {column[row]} is not in {space}")
     return column
+
+
+def _bounds_of_choices(space: spaces.Space) -> tuple[np.ndarray, np.ndarray | int]:
+    """The first choice, and the number of choices, of a Discrete, MultiDiscrete or MultiBinary space."""
+    count = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", 2)
+    return np.asarray(getattr(space, "start", 0)), count
+
+
+def _choices_of_one_hot(
+    records: Records, name: str, column: np.ndarray, space: spaces.Discrete, known: np.ndarray | None
+) -> np.ndarray:
+    """The choices [rows] that one-hot rows stand for; rows of zeros that are not read are the first choice.
+
+    Raises:
+        ValueError: for a row that is not one-hot.
+    """
+    is_one_hot = ((column == 0) | (column == 1)).all(1) & (column.sum(1) == 1)
+    wrong = ~is_one_hot if known is None else ~is_one_hot & known & _any(column != 0)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{records.where(row)}: the {name} {column[row]} is not one-hot, as {space.n} numbers for {space} have to "
+            f"be ({wrong.sum():,} of {len(column):,} rows)"
+        )
+    return column.argmax(1) + space.start
+
+
+def _as_stored(
+    records: Records, name: str, column: np.ndarray, dtype: np.dtype, known: np.ndarray | None = None
+) -> np.ndarray:
+    """A column of finite numbers in another dtype.
+
+    Raises:
+        ValueError: for numbers that are too large for it.
+    """
+    if column.dtype == dtype:
+        return column
+    with np.errstate(over="ignore"):  # the message names the row
+        converted = column.astype(dtype)
+    lost = _any(~np.isfinite(converted)) if converted.dtype.kind == "f" else np.zeros(len(column), bool)
+    if (wrong := np.flatnonzero(lost if known is None else lost & known)).size:
+        row = int(wrong[0])
+        raise ValueError(f"{records.where(row)}: {name} {column[row]} is beyond {dtype}, in {wrong.size:,} rows")
+    return converted
 
 
 def _advice(name: str, space: spaces.Space) -> str:
@@ -170,9 +214,9 @@ def checked_rewards(records: Records) -> np.ndarray:
         raise ValueError(
             f"{records.where(0)}: rewards must be a number a row, but are {rewards.dtype} {rewards.shape[1:]}"
         )
-    rewards = rewards.reshape(len(rewards)).astype(np.float32)
+    rewards = rewards.reshape(len(rewards))
     _refuse_infinite(records, sb.REWARDS, rewards, None)
-    return rewards
+    return _as_stored(records, sb.REWARDS, rewards, np.dtype(np.float32))
 
 
 def checked_actions(records: Records, space: spaces.Space, options: ReadOptions) -> tuple[np.ndarray, int]:
@@ -212,12 +256,12 @@ def _choices(records: Records, space: spaces.Space) -> np.ndarray:
                 f"{records.where(0)}: an action has the shape {actions.shape[1:]}, but {space} has {space.shape}"
             )
         actions = actions.reshape(len(actions), *space.shape)
-    whole = actions.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # too large ones are no integers afterwards either
+        whole = actions.astype(np.int64)
     if (wrong := np.flatnonzero(_any(whole != actions))).size:
         row = int(wrong[0])
         raise ValueError(f"{records.where(row)}: the action {actions[row]} is no whole number, as {space} wants")
-    least = np.asarray(getattr(space, "start", 0))
-    count = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", 2)
+    least, count = _bounds_of_choices(space)
     outside = (whole < least) | (whole >= least + count)
     if (wrong := np.flatnonzero(_any(outside))).size:
         row = int(wrong[0])
@@ -234,6 +278,11 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> tuple[
             )
         actions = actions.reshape(len(actions), *space.shape)
     is_normalized = _normalized_rows(records, actions, space, options)
+    if space.dtype.kind in "iu":
+        is_broken = ~is_normalized & _any(actions != np.floor(actions))
+        if (wrong := np.flatnonzero(is_broken)).size:
+            row = int(wrong[0])
+            raise ValueError(f"{records.where(row)}: the action {actions[row]} is no whole number, as {space} wants")
     low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
     outside = _any((actions < low) | (actions > high))
     if is_normalized.any():
@@ -250,7 +299,7 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> tuple[
     if is_normalized.any():
         actions = actions.astype(np.float64)
         actions[is_normalized] = mapper.to_env(actions[is_normalized].astype(np.float32))
-    return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False), count
+    return _as_stored(records, sb.ACTIONS, np.clip(actions, space.low, space.high), space.dtype), count
 
 
 def normalized(actions: np.ndarray, space: spaces.Space) -> np.ndarray:

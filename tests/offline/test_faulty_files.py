@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.offline.dataset import Dataset
@@ -440,3 +440,41 @@ def test_numbers_that_are_no_json_are_read(read):
     np.testing.assert_array_equal(dataset.columns["log_std"], [0, 0, 0, np.nan, np.inf, -np.inf])
     with pytest.raises(ValueError, match="line 2, row 0: rewards is not finite"):
         read(line(), line(first=3, rewards=[float("nan"), 1.0, 1.0]))
+
+
+VECTORS = {"obs": [[0.0, 1.0], [2.0, 3.0]], "actions": [[0.1, 0.2], [0.3, 0.4]]}
+
+
+@pytest.mark.parametrize(
+    "named", [{"eps_id": 7}, {"eps_id": "e7"}, {"t": 0}, {"action_logp": -1.0}, {"episode_index": 7}, {"rewards": 1}]
+)
+def test_a_line_with_one_value_of_a_column_is_a_step(read, named):
+    """Also where all its other columns are lists of the same length, which would be rows of a batch."""
+    lines = [json.dumps({name: rows[step] for name, rows in VECTORS.items()} | named) for step in range(2)]
+    dataset = read(*lines)
+    assert len(dataset) == 2
+    np.testing.assert_array_equal(dataset.columns["obs"], VECTORS["obs"])
+
+
+FINE = {"obs": [0.0, 1.0], "actions": 0, "rewards": 1.0, "terminateds": True}
+
+
+@pytest.mark.parametrize(
+    ("space", "column", "wrong"),
+    [
+        pytest.param(Box(-np.inf, np.inf, (2,), np.float32), "obs", [1e300, 0.0], id="beyond float32"),
+        pytest.param(Discrete(2), "obs", [0.3, 0.7], id="not one-hot"),
+        pytest.param(Discrete(2), "obs", [0.0, 0.0], id="no choice"),
+        pytest.param(MultiBinary(2), "obs", [0, 5], id="no bits"),
+        pytest.param(Box(-np.inf, np.inf, (), np.float32), "rewards", 1e300, id="reward beyond float32"),
+        pytest.param(Box(0, 9, (2,), np.int64), "actions", [1.5, 2.0], id="part of a whole number"),
+        pytest.param(Box(-np.inf, np.inf, (2,), np.float32), "actions", [1e300, 0.0], id="action beyond float32"),
+    ],
+)
+def test_a_value_that_its_space_cannot_hold_is_named_and_not_changed(space, column, wrong):
+    """Conversions to the stored dtype round, overflow or choose; none of them does so in silence."""
+    given = {name: np.array([value] * 3) for name, value in FINE.items()}
+    given[column] = np.array([np.zeros_like(wrong, dtype=float) if space != Discrete(2) else [1.0, 0.0], wrong, wrong])
+    name = {"obs": "observation_space", "actions": "action_space"}.get(column)
+    with pytest.raises(ValueError, match=rf"row 1: .*{column.removesuffix('s')}"):
+        Dataset.from_columns(given, **{name: space} if name else {})

@@ -608,3 +608,22 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.json")
     with pytest.raises(ValueError, match="no regular file"):
         Dataset.from_path(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_minari_has_the_very_images(minari_root, channels):
+    space = Box(0, 255, (40, 36, channels), np.uint8)
+    rng = np.random.default_rng(0)
+    columns = {"obs": rng.integers(256, size=(6, *space.shape), dtype=np.uint8), "actions": np.arange(6) % 2}
+    columns |= {"rewards": np.zeros(6), "terminateds": np.arange(6) % 3 == 2}
+    written = Dataset.from_columns(columns, observation_space=space, action_space=Discrete(2))
+    written.save("minari:mine/images-v0")
+    np.testing.assert_array_equal(Dataset.from_minari("mine/images-v0").columns["obs"], columns["obs"])
+
+
+@pytest.mark.parametrize("missing", [None, {"a": None}, {"a": {"b": None}}])
+def test_a_struct_without_a_value_is_named(missing):
+    arrow = pytest.importorskip("pyarrow")
+    rows = [{"a": {"b": 1.0}}, missing, {"a": {"b": 3.0}}]
+    with pytest.raises(ValueError, match=r"row 1 has no obs\.a\.b"):
+        Dataset.from_columns(arrow.table({"obs": rows, "actions": [0, 1, 0]}))

@@ -55,7 +55,8 @@ def _arrays(name: str, chunks: list, described: Mapping | None) -> Iterator[tupl
     if kind.startswith("struct"):
         for index in range(chunks[0].type.num_fields):
             inner = f"{name}.{chunks[0].type.field(index).name}"
-            yield from _arrays(inner, [chunk.field(index) for chunk in chunks], described)
+            # Flattened: the fields of a struct that is missing are missing, too.
+            yield from _arrays(inner, [chunk.flatten()[index] for chunk in chunks], described)
         return
     parts, first = [], 0
     for chunk in chunks:

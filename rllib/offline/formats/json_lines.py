@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import (
@@ -29,6 +28,7 @@ from rllib.offline.records import (
     DONES,
     EPISODE_NAMES,
     FOREIGN_NAMES,
+    NUMBERS,
     Records,
     completed,
     episode_numbers,
@@ -38,8 +38,6 @@ from rllib.offline.records import (
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
-# Columns with a number a step: a line in which one of them is no list holds one step.
-_OF_STEPS = (sb.REWARDS, "reward", sb.ACTIONS, "action", sb.TERMINATEDS, sb.TRUNCATEDS, DONES, "done")
 # Columns without which a line has no steps, if others have them.
 _NEEDED = (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, DONES)
 _DECODER = msgspec.json.Decoder()
@@ -174,7 +172,7 @@ class _Reader:
             raise ValueError(f"a line is one JSON object, a batch or a step, not {type(batch).__name__}")
         if batch.get("type") == "MultiAgentBatch":
             batch = _of_policy(batch, self._options.policy)
-        is_step = "type" not in batch and any(isinstance(batch.get(name), int | float) for name in _OF_STEPS)
+        is_step = "type" not in batch and any(_is_of_a_step(name, value) for name, value in batch.items())
         columns = {}
         for name, value in batch.items():
             if name in _NO_COLUMNS:
@@ -262,6 +260,13 @@ def _form(line: _Line) -> frozenset[tuple[str, tuple[int, ...]]]:
 def _head(name: str) -> str:
     """Our name of a column, or of that which it is a part of: obs of "observations.position"."""
     return FOREIGN_NAMES.get(name) or FOREIGN_NAMES.get(name.partition(".")[0], name.partition(".")[0])
+
+
+def _is_of_a_step(name: str, value: Any) -> bool:
+    """Whether a column has one value and no list, so that its line holds one step."""
+    if isinstance(value, str):
+        return name in EPISODE_NAMES and not is_packed(value)
+    return name in NUMBERS and isinstance(value, int | float)
 
 
 def _decoded(line: bytes) -> Any:

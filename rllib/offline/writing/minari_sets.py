@@ -1,5 +1,6 @@
 """Datasets of Minari, written from whole episodes into its directory on this machine."""
 
+import inspect
 import logging
 import warnings
 from collections.abc import Mapping
@@ -97,7 +98,14 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
             action_space=_flat_actions(space_from_json(metadata["action_space"])),
             algorithm_name=metadata.get("algorithm"),
             description="Recorded by rllib.",
+            **_exact(minari),
         )
+
+
+def _exact(minari) -> dict[str, bool]:
+    """The argument by which images are stored as they are; by default some releases make JPEGs of them."""
+    parameters = inspect.signature(minari.create_dataset_from_buffers).parameters
+    return {"jpeg_encoding": False} if "jpeg_encoding" in parameters else {}
 
 
 def _flat(space: Space) -> Space:

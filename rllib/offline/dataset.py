@@ -205,7 +205,7 @@ class Dataset:
                 for name, value in first.metadata.items()
                 if all(each.metadata.get(name) == value for each in datasets)
             },
-            notices=[notice for each in datasets for notice in each.notices],
+            notices=list(dict.fromkeys(notice for each in datasets for notice in each.notices)),
             source=", ".join(each.source for each in datasets),
         )
 

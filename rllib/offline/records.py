@@ -201,6 +201,9 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
     """
     if len(all_records) == 1:
         return all_records[0]
+    notices = list(dict.fromkeys(notice for each in all_records for notice in each.notices))
+    # A source without rows has no columns to lack.
+    all_records = [each for each in all_records if len(each)] or all_records[:1]
     for name, column in (("actions", ACTIONS_NORMALIZED), ("densities", DENSITIES_NORMALIZED)):
         if len({each.metadata.get(name) for each in all_records}) > 1:
             all_records = [_with_units(each, name, column) for each in all_records]
@@ -209,7 +212,6 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
     names = [name for name in all_records[0].columns if all(name in each.columns for each in all_records)]
     left_out = sorted({name for each in all_records for name in each.columns} - set(names))
     columns = {name: _concatenated(name, all_records) for name in names}
-    notices = [notice for each in all_records for notice in each.notices]
     if left_out:
         notices.append(f"not all files of {source} have {', '.join(left_out)}: these columns are left out")
     parts, first = [], 0

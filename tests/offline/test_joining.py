@@ -7,7 +7,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib.offline.dataset import Dataset
+from rllib.offline.formats import json_lines
 from rllib.offline.larger_than_memory import dataset_on_disk
+from rllib.offline.writing.step_formats import write_steps
 
 SPACES = {"observation_space": Box(-9, 9, (1,)), "action_space": Box(-2, 2, (1,))}
 
@@ -126,3 +128,30 @@ def test_files_with_different_names_of_columns_are_joined(tmp_path, first, secon
     assert together.starts.tolist() == expected.starts.tolist()
     for name, column in expected.columns.items():
         np.testing.assert_array_equal(together.columns[name], column, name)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet", "hdf5"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_file_without_rows_lacks_no_columns(tmp_path, ending, place):
+    """A run that ended at once has left one, without new_obs or with other flags."""
+    rng = np.random.default_rng(0)
+    full = {"obs": rng.normal(size=(6, 2)), "new_obs": rng.normal(size=(6, 2)), "actions": np.arange(6) % 2}
+    full |= {"rewards": np.ones(6), "terminateds": np.ones(6, bool)}
+    empty = {name: full[name][:0] for name in ("obs", "actions")} | {"dones": np.zeros(0, bool)}
+    files = [full, full]
+    files.insert(place, empty)
+    for number, columns in enumerate(files):
+        write_steps(tmp_path / f"{number}.{ending}", columns, np.array([0, len(columns["obs"])]), {})
+    dataset = Dataset.from_path(tmp_path)
+    assert {"new_obs", "rewards", "terminateds"} <= dataset.columns.keys() and len(dataset) == 12
+    np.testing.assert_allclose(dataset.columns["new_obs"], np.tile(full["new_obs"], (2, 1)), rtol=1e-6)
+
+
+def test_a_notice_about_a_file_is_given_once(tmp_path, monkeypatch):
+    """Its lines are made into arrays some at a time."""
+    monkeypatch.setattr(json_lines, "_AT_ONCE", 200)
+    steps = [{"obs": [float(step)], "actions": step % 2, "rewards": 1.0, "terminateds": True} for step in range(40)]
+    lines = [json.dumps(step | ({"more": 1} if number % 2 else {})) for number, step in enumerate(steps)]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    notices = Dataset.from_path(tmp_path / "a.json").notices
+    assert any("more" in notice for notice in notices) and len(set(notices)) == len(notices)

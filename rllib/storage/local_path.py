@@ -4,8 +4,10 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["expanded", "local_path"]
+__all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path"]
 
+# Variable of the environment with the directory of the script whose trial works in one of its own (Ray's name).
+SCRIPT_DIRECTORY = "TUNE_ORIG_WORKING_DIR"
 _LOCAL_URL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 
 

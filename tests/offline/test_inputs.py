@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import tune
+from rllib import DefaultCallbacks, tune
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.config.conflicts import SettingsError
 from rllib.offline import Dataset, InputReader, IOContext, JsonReader, register_input
 from rllib.offline.readers import _batches
 from rllib.offline.records import Records
@@ -272,3 +274,70 @@ def test_columns_of_files_may_have_other_names(tmp_path):
     np.savez(tmp_path / "a.npz", o_t=columns["obs"], a_t=columns["actions"])
     result, _ = trained(config("BC", str(tmp_path / "a.npz"), input_read_schema={"obs": "o_t", "actions": "a_t"}))
     assert result["info"]["dataset"]["rows"] == 102
+
+
+class Updates(DefaultCallbacks):
+    count = 0
+
+    def on_learn_on_batch(self, **kwargs):
+        Updates.count += 1
+
+
+@pytest.mark.parametrize(
+    ("name", "training"),
+    [
+        ("BC", {}),
+        ("BC", {"model": {"use_lstm": True, "lstm_cell_size": 4}}),
+        ("MARWIL", {"model": {"use_gru": True}}),
+        ("IQL", {}),
+        ("IQL", {"training_intensity": 0.3}),
+        ("AWAC", {"training_intensity": 3}),
+    ],
+)
+def test_dataset_num_iters_per_learner_counts_updates(name, training):
+    """Whatever the rows of a batch, as where sequences are longer than it, and however often a row is learned from."""
+    made = get_algorithm_config(name).environment("CartPole-v1").callbacks(Updates)
+    made.offline_data(input_=CARTPOLE, dataset_num_iters_per_learner=7)
+    with made.training(train_batch_size=10, **training).build() as algorithm:
+        for _ in range(2):
+            Updates.count = 0
+            algorithm.train()
+            assert 7 <= Updates.count < 7 + training.get("training_intensity", 1)
+
+
+UNKNOWN = {"obs": np.zeros((60, 4), np.float32), "actions": np.arange(60) % 2, "rewards": np.ones(60)} | {
+    "eps_id": np.arange(60)
+}
+
+
+@pytest.mark.parametrize("name", ["IQL", "AWAC", "DQN"])
+@pytest.mark.parametrize("shares", [None, {"sampler": 0.5}, {CARTPOLE: 0.5}])
+def test_data_in_which_nothing_follows_is_refused(name, shares):
+    """It would be learned from for ever without an update, or its share would be that of another source."""
+    env = gymnasium.make("CartPole-v1")
+    data = Dataset.from_columns(UNKNOWN, observation_space=env.observation_space, action_space=env.action_space)
+    with pytest.raises(SettingsError, match="nothing to learn from"):
+        config(name, data if shares is None else {data: 0.5, **shares}).build()
+
+
+def test_a_reader_in_whose_batches_nothing_follows_is_refused():
+    class Unknown(InputReader):
+        def next(self):
+            return UNKNOWN
+
+    with config("AWAC", lambda ioctx: Unknown()).build() as algorithm:  # noqa: SIM117
+        with pytest.raises(ValueError, match="nothing to learn from"):
+            algorithm.train()
+
+
+@pytest.mark.parametrize("form", ["file", "pattern", "list", "share"])
+def test_a_trial_reads_paths_from_the_directory_of_its_script(tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    Dataset.from_path(CARTPOLE).save("data/steps.npz")
+    data = {"file": "data/steps.npz", "pattern": "data/*.npz", "list": ["data/steps.npz"]}
+    settings = {"input": data.get(form, {"data/steps.npz": 1.0}), "dataset_num_iters_per_learner": 1}
+    settings |= {"env": "CartPole-v1", "train_batch_size": 16, "model": {"fcnet_hiddens": [4]}}
+    name = "AWAC" if form == "share" else "BC"
+    result = tune.run(name, config=settings, stop={"training_iteration": 1}, local_dir="results", verbose=0)
+    assert result.trials[0].last_result["info"]["dataset"]["rows"] == 102

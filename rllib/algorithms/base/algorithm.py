@@ -878,8 +878,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled
             and (metrics.trained_this_iteration() >= trained or self._nobody_learns())
+            and self.updates_this_iteration() >= self.config.updates_per_iteration
         )
         return is_full or (bool(self.goal) and self._has_reached_goal())
+
+    def updates_this_iteration(self) -> int:
+        """Updates from recorded data since the iteration began: one in each training step."""
+        return self.metrics.training_steps
 
     def _nobody_learns(self) -> bool:
         return self.agents is not None and self.agents.nobody_learns(*self.metrics.acted_this_iteration())

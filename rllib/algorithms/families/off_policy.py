@@ -318,6 +318,12 @@ class OffPolicyTrainee(Trainee):
             buffer = self.ring(len(dataset))()
             for part in dataset.parts(_ROWS_AT_ONCE):
                 buffer.add(self.recorded_columns(part))
+            if not len(buffer):
+                raise Unfit(
+                    f"{dataset.source} has {len(dataset):,} steps, but of none of them it is known what followed, so "
+                    "that there is nothing to learn from.",
+                    "Give new_obs, or flags of terminations, or several steps an episode; or imitate them with BC.",
+                )
             parts.append((buffer, share))
         if recorded.sampled:
             parts.append((self.ring(config.rows_of_capacity)(), recorded.sampled))
@@ -579,6 +585,10 @@ class OffPolicy(Algorithm):
         for trainee in self.trainees.values():
             trainee.learn(self.timesteps - before, before)
         return self.newest_stats()
+
+    def updates_this_iteration(self) -> int:
+        """Updates since the iteration began: `training_intensity` says how many a training step has."""
+        return self.metrics.trained_this_iteration() // self.config.train_batch_size
 
     def store(self, batch: SampleBatch | MultiAgentBatch) -> None:
         """Adds the rows in which each policy has acted to its replay."""

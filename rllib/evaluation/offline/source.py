@@ -14,6 +14,9 @@ from rllib.offline.stream import RecordedStream
 from rllib.policy import Snapshots
 from rllib.sample_batch import SampleBatch
 
+# Batches of a reader in a row that may have no row to learn from.
+_MOST_EMPTY = 100
+
 
 class RecordedRows(Protocol):
     """Recorded steps as an algorithm learns from them, in units that are drawn together: rows, or sequences."""
@@ -126,10 +129,21 @@ class StreamedSource(RecordedSource):
     def __init__(self, stream: RecordedStream, rows_of: Callable[[Dataset], SampleBatch]):
         super().__init__(0, None, 0)
         self._stream, self._rows_of = stream, rows_of
+        self._num_empty = 0  # newest batches without a row to learn from
 
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
-        """The rows of the next batch; a checkpoint does not hold the reader's place."""
+        """The rows of the next batch; a checkpoint does not hold the reader's place.
+
+        Raises:
+            ValueError: if many batches in a row have none.
+        """
         dataset = self._stream.next()
         batch = self._rows_of(dataset)
+        self._num_empty = 0 if len(batch) else self._num_empty + 1
+        if self._num_empty == _MOST_EMPTY:
+            raise ValueError(
+                f"of no step of the {_MOST_EMPTY} newest batches of the reader it is known what followed, so that "
+                "there is nothing to learn from. Give new_obs, or flags of terminations, or several steps an episode."
+            )
         batch.policy_version = min(snapshot.version for snapshot in snapshots.values())
         return [(batch, SampleReport(env_steps=len(dataset), rows=len(batch)))]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rllib.storage.local_path import SCRIPT_DIRECTORY
 from rllib.storage.signatures import join_run
 from rllib.tune.trainables import session
 from rllib.tune.trainables.session import TrialContext
@@ -140,7 +141,7 @@ class TrialActor(ClosingActor):
     def _enter(self, context: TrialContext) -> None:
         """Makes the trial's directory the working directory, and the trial the one that functions report to."""
         if self._moves:
-            os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())  # of Ray, for scripts that read files there
+            os.environ.setdefault(SCRIPT_DIRECTORY, os.getcwd())  # for scripts, and settings, that name files there
             sys.path[:] = map(os.path.abspath, sys.path)  # keeps the import path valid
             os.chdir(context.trial_dir)
         session.activate(context, None)

@@ -183,14 +183,23 @@ class OfflineDataConfig(ConfigObject):
     def iteration_minima(self) -> tuple[float, int, int]:
         """Seconds, steps sampled and steps trained on, after which an iteration of `train` may end.
 
-        From recorded data alone an iteration is dataset_num_iters_per_learner updates, or UPDATES_PER_ITERATION if
-        neither that nor one of the three was set.
+        All are 0 where `updates_per_iteration` says it.
         """
-        if self.is_offline and self.dataset_num_iters_per_learner is not None:
-            return 0, self.dataset_num_iters_per_learner * self.train_batch_size, 0
-        if self.is_offline and not any(name in self.changes() for name in _MINIMA):
-            return 0, UPDATES_PER_ITERATION * self.train_batch_size, 0
+        if self.updates_per_iteration:
+            return 0, 0, 0
         return tuple(self[name] or 0 for name in _MINIMA)
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Updates after which an iteration from recorded data alone may end; 0: its minima say it.
+
+        It is dataset_num_iters_per_learner, or UPDATES_PER_ITERATION if neither that nor a minimum was set.
+        """
+        if not self.is_offline:
+            return 0
+        if self.dataset_num_iters_per_learner is not None:
+            return self.dataset_num_iters_per_learner
+        return 0 if any(name in self.changes() for name in _MINIMA) else UPDATES_PER_ITERATION
 
     def keep_input(self, made: Any) -> None:
         """Keeps what the function in `input_` has returned, so that it need not be called a second time."""

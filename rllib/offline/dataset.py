@@ -405,7 +405,9 @@ def records_of_columns(columns: Mapping[str, Any], source: str) -> Records:
     """The records of arrays or a table; arguments as for `Dataset.from_columns`."""
     if is_table(columns):
         return records_of_table(columns)
-    arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
+    arrays = {path: part for name, column in columns.items() for path, part in leaves(str(name), column).items()}
+    if single := [name for name, column in arrays.items() if not column.ndim]:
+        raise ValueError(f"{source}: {single[0]} is one value, but a column has one for each row")
     return Records(arrays, source)
 
 

@@ -8,6 +8,7 @@ from gymnasium import Space
 
 from rllib.offline.dataset import Dataset, records_of_columns
 from rllib.offline.decisions import Decisions
+from rllib.offline.formats import is_table
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import renamed
 from rllib.sample_batch import DEFAULT_POLICY
@@ -93,8 +94,17 @@ class RecordedStream:
     def _dataset(self, batch: Any) -> Dataset:
         """A batch; the first one that is no Dataset decides what its rows do not say, such as the units of actions."""
         if isinstance(batch, Dataset):
+            for name in ("observation_space", "action_space"):
+                expected, found = getattr(self, name), getattr(batch, name)
+                if expected is not None and found != expected:
+                    raise ValueError(f"a Dataset of the reader has the {name} {found}, but it is to be {expected}")
             return batch
         columns = _of_policy(batch, self._policy)
+        if not (isinstance(columns, Mapping) or is_table(columns)):
+            raise TypeError(
+                f"next() of the reader returned {batch!r:.60}, but it is to return a batch: arrays by name, a table or "
+                "a Dataset"
+            )
         return self._decisions.dataset(renamed(records_of_columns(columns, "a batch of the reader"), self._schema))
 
 

@@ -341,3 +341,77 @@ def test_a_trial_reads_paths_from_the_directory_of_its_script(tmp_path, monkeypa
     name = "AWAC" if form == "share" else "BC"
     result = tune.run(name, config=settings, stop={"training_iteration": 1}, local_dir="results", verbose=0)
     assert result.trials[0].last_result["info"]["dataset"]["rows"] == 102
+
+
+STEPS = {"obs": np.zeros((40, 4), np.float32), "actions": np.arange(40) % 2, "rewards": np.ones(40)}
+
+
+@pytest.mark.parametrize(
+    ("data", "more"),
+    [
+        pytest.param(None, {}, id="nothing"),
+        pytest.param(3, {}, id="a number"),
+        pytest.param([], {}, id="no path"),
+        pytest.param([STEPS, STEPS], {}, id="arrays in a list"),
+        pytest.param([Dataset.from_columns(STEPS)] * 2, {}, id="Datasets in a list"),
+        pytest.param(STEPS["obs"], {}, id="an array"),
+        pytest.param({}, {}, id="no column"),
+        pytest.param({"sampler": 1.0}, {}, id="no data"),
+        pytest.param(STEPS, {"input_fraction_of_best": 1.5}, id="more than all episodes"),
+        pytest.param(STEPS, {"reward_scale": 1e39}, id="rewards beyond float32"),
+    ],
+)
+@pytest.mark.parametrize("name", ["MARWIL", "AWAC"])
+def test_what_is_no_data_is_a_mistake_in_the_settings(name, data, more):
+    setting = next(iter(more), "input_")
+    with pytest.raises(SettingsError, match=setting):
+        config(name, data, **more).build()
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [({**STEPS, "rewards": 1.0}, "rewards is one value"), ({**STEPS, 3: np.ones(40)}, None)],
+)
+def test_columns_have_rows_and_names(columns, says):
+    if says is None:
+        assert "3" in Dataset.from_columns(columns).columns
+    else:
+        with pytest.raises(ValueError, match=says):
+            Dataset.from_columns(columns)
+
+
+def test_a_table_has_a_name_once():
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    table = pandas.DataFrame({"obs": list(STEPS["obs"]), "actions": STEPS["actions"]})
+    twice = pandas.concat([table, table[["actions"]]], axis=1)
+    columns = [arrow.array(STEPS["actions"])] * 3
+    for each in (twice, arrow.Table.from_arrays(columns, ["obs", "actions", "actions"])):
+        with pytest.raises(ValueError, match="columns with"):
+            Dataset.from_columns(each)
+
+
+class Changing(InputReader):
+    """Gives batches as `config` has them, and then this one."""
+
+    def __init__(self, later):
+        self.batches = [Dataset.from_columns(STEPS), later]
+
+    def next(self):
+        return self.batches.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("later", "says"),
+    [
+        (None, "next.. of the reader returned None"),
+        ([1], "next.. of the reader returned"),
+        (Dataset.from_columns(STEPS | {"actions": np.arange(40) % 5}), "action_space Discrete.5."),
+        (Dataset.from_columns(STEPS | {"obs": np.zeros((40, 7))}), "observation_space"),
+    ],
+)
+@pytest.mark.parametrize("name", ["BC", "AWAC"])
+def test_a_batch_of_a_reader_that_does_not_fit_is_named(name, later, says):
+    made = get_algorithm_config(name).offline_data(input_=lambda ioctx: Changing(later))
+    with made.training(train_batch_size=32).build() as algorithm:  # noqa: SIM117
+        with pytest.raises((TypeError, ValueError), match=says):
+            algorithm.train()

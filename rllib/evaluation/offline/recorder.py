@@ -61,7 +61,12 @@ class Output:
     def _writer(self, worker: RolloutWorker) -> Any:
         if self.make_writer is not None:
             context = IOContext(self.log_dir, self.config, worker.worker_index, worker)
-            return self.make_writer(context)
+            writer = self.make_writer(context)
+            if not callable(getattr(writer, "write", None)):
+                raise TypeError(
+                    f"the function of output returned {writer!r:.60}, but it is to return a writer with write(batch)"
+                )
+            return writer
         return RollingWriter(
             self.directory,
             self.format_,

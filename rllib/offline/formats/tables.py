@@ -28,8 +28,12 @@ def records_of_table(table: Any) -> Records:
     """
     source = f"the {type(table).__module__.partition('.')[0]} table"
     if _is_arrow(table):
+        if len(set(table.column_names)) < len(table.column_names):
+            raise ValueError(f"{source} has several columns with one name: {', '.join(table.column_names)}")
         return Records(dict(arrays_of(table, {}, source)), source)
     columns, names = {}, [str(name) for name in table.columns]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{source} has {names.count(twice[0])} columns with the name {twice[0]}")
     for name in table.columns:
         column = np.asarray(table[name].to_numpy())
         if str(name) in EPISODE_NAMES and column.dtype.kind in "OU" and all(isinstance(each, str) for each in column):

@@ -297,9 +297,16 @@ def learned_rewards(dataset: Dataset, config: OfflineDataConfig) -> np.ndarray:
     """The rewards that are learned from, float32 [rows].
 
     Raises:
-        ValueError: if the data has none.
+        ValueError: if the data has none, or they are too large for float32.
     """
     if REWARDS not in dataset.columns:
         problem = f"{dataset.source} has no rewards, and {config.algorithm_name} learns from them."
         raise config.error(Mistake(problem, ("input_",), advice="Give data with rewards, or use BC."))
-    return (dataset.columns[REWARDS] * config.reward_scale + config.reward_shift).astype(np.float32)
+    with np.errstate(over="ignore"):
+        rewards = (dataset.columns[REWARDS] * config.reward_scale + config.reward_shift).astype(np.float32)
+    if not np.isfinite(rewards).all():
+        scaled = f"reward_scale={config.reward_scale:g}, reward_shift={config.reward_shift:g}"
+        problem = f"{scaled} make rewards of {dataset.source} that are beyond float32."
+        remedy = {"reward_scale": 1.0, "reward_shift": 0.0}
+        raise config.error(Mistake(problem, ("reward_scale", "reward_shift"), (remedy,)))
+    return rewards

@@ -10,7 +10,10 @@ from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import Merged, Range, above, at_least, between, only_with, section
 from rllib.config.setting_types import shortened
+from rllib.offline.dataset import Dataset
+from rllib.offline.formats import is_table
 from rllib.offline.options import ReadOptions, read_options
+from rllib.offline.stream import Unread
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED
 from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_format
 from rllib.registered import INPUTS
@@ -379,14 +382,20 @@ class OfflineDataConfig(ConfigObject):
                 note="BC, MARWIL, IQL or CQL learn from recorded steps, and DQN, SAC or TD3, whose replay takes them.",
             )
         shares = self.shares()
+        if list(shares) == [SAMPLER]:
+            return Mistake(f"input_={given} is the environment alone.", ("input_",), ({"input_": SAMPLER},))
+        for source in shares or [self.input_]:
+            if (problem := _no_source(source)) is not None:
+                remedies = () if self.needs_data else ({"input_": SAMPLER},)
+                return Mistake(f"input_={given}: {problem}", ("input_",), remedies, examples=({"input_": "PATH"},))
         if shares and not self.mixes_data:
             recorded = [source for source in shares if source != SAMPLER]
             problem = f"{name} goes through all recorded rows in turn, without shares: input_={given}."
             return Mistake(problem, ("input_",), ({"input_": recorded},))
         if shares and (min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-6):
             problem = (
-                f"input_={given} must have shares above 0 that sum up to 1, but they sum up to "
-                f"{sum(shares.values()):g}."
+                f"input_={given} must have shares above 0 that sum up to 1: the least is "
+                f"{min(shares.values()):g}, and their sum {sum(shares.values()):g}."
             )
             return Mistake(problem, ("input_",), ({"input_": _summing_up(shares)},))
         return None
@@ -424,6 +433,22 @@ class OfflineDataConfig(ConfigObject):
     def _scales_a_part(self) -> bool:
         """Whether the recorded ones of mixed rewards are changed alone."""
         return SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0)
+
+
+def _no_source(source: Any) -> str | None:
+    """Why no data can be read from what `input_` names; None if it may be."""
+    if isinstance(source, list | tuple):
+        if source and all(isinstance(each, str | os.PathLike) for each in source):
+            return None
+        return "a list is one of paths. Datasets and arrays are joined by Dataset.concat([...])."
+    if isinstance(source, Mapping) and not source:
+        return "there is no column."
+    if isinstance(source, str | os.PathLike | Mapping | Dataset | Unread) or callable(source) or is_table(source):
+        return None
+    return (
+        "data is a path, a pattern or a list of them, arrays by name, a table, a Dataset, or a function that returns "
+        f"one of these, but this is {type(source).__name__}."
+    )
 
 
 def _summing_up(shares: Mapping[Any, float]) -> dict[Any, float]:

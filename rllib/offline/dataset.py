@@ -484,7 +484,14 @@ def _described(column: np.ndarray) -> dict[str, Any]:
     described = {"shape": list(column.shape[1:]), "dtype": str(column.dtype)}
     if column.size and column.dtype.kind in "fiub":
         least, most = column.min(), column.max()
-        described |= {"min": float(least), "max": float(most)}
         if column.dtype.kind == "f":
-            described["not_finite"] = int((~np.isfinite(column)).sum()) if not np.isfinite(least + most) else 0
+            is_finite = np.isfinite(column) if not np.isfinite(least + most) else np.True_
+            described["not_finite"] = 0 if is_finite.all() else int((~is_finite).sum())
+            if described["not_finite"]:  # JSON has no other numbers
+                least, most = (
+                    column.min(where=is_finite, initial=np.inf),
+                    column.max(where=is_finite, initial=-np.inf),
+                )
+        if np.isfinite(least) and np.isfinite(most):
+            described |= {"min": float(least), "max": float(most)}
     return described

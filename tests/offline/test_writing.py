@@ -568,3 +568,53 @@ def test_sigterm_closes_a_writer_of_ones_own(tmp_path):
     found = subprocess.run(command, timeout=100, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (-signal.SIGTERM, "1\n")
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+COLUMNS = {
+    "float": np.arange(8.0) / 3,
+    "square": np.arange(48.0, dtype=np.float32).reshape(8, 2, 3) / 7,
+    "single": np.arange(8, dtype=np.int64).reshape(8, 1, 1),
+    "pixels": np.arange(8 * 24, dtype=np.uint8).reshape(8, 2, 3, 4),
+    "empty": np.zeros((8, 0), np.float32),
+    "bits": np.arange(8) % 2 == 0,
+    "large": np.arange(8) + (1 << 60),
+}
+NAMES = (
+    *("more", "file", "metadata", "type", "count", "policy_batches", "item", "columns", "arr_0", "a.b", "infos/x", ""),
+    *("observations", "action", "timeouts", "rllib", "x.npy", "ü ß"),
+)
+
+
+def saved_and_read(tmp_path, ending, name, column) -> None:
+    data = dataset("numbers")
+    data.columns[name] = column
+    data.save(tmp_path / f"a.{ending}")
+    spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
+    found = Dataset.from_path(tmp_path / f"a.{ending}", **spaces).columns[name]
+    assert found.shape == column.shape
+    np.testing.assert_array_equal(found.astype(column.dtype), column)
+
+
+@pytest.mark.parametrize("form", COLUMNS)
+def test_a_column_of_any_shape_comes_back_or_is_refused(tmp_path, ending, form):
+    try:
+        saved_and_read(tmp_path, ending, "more", COLUMNS[form])
+    except ValueError as error:
+        assert "no place" in str(error) and form == "empty"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_of_any_name_comes_back_or_is_refused(tmp_path, ending, name):
+    try:
+        saved_and_read(tmp_path, ending, name, COLUMNS["float"])
+    except ValueError as error:
+        assert "no place" in str(error) and repr(name) in str(error)
+        assert not list(tmp_path.iterdir())
+
+
+def test_facts_about_data_are_json():
+    data = dataset("numbers")
+    data.columns |= {"gaps": np.where(np.arange(8) < 3, np.nan, np.arange(8.0)), "nothing": np.full(8, np.inf)}
+    facts = json.loads(json.dumps(data.info(), allow_nan=False))["columns"]
+    assert (facts["gaps"]["min"], facts["gaps"]["max"], facts["gaps"]["not_finite"]) == (3, 7, 3)
+    assert facts["nothing"]["not_finite"] == 8 and "min" not in facts["nothing"]

@@ -32,8 +32,14 @@ def arrays_of(table, described: Mapping[str, Any], source: str | None = None) ->
         if chunks and not arrays and str(chunks[0].type) != "null":
             refuse_no_numbers(field.name, table.column_names, str(chunks[0].type), source)
         for name, array in arrays:
-            shape = _shape_of_tensor(field)
+            shape = _shape_of_tensor(field) or _shape_of_list(described.get(field.name))
             yield name, array.reshape(len(array), *shape) if shape and array[:1].size == np.prod(shape) else array
+
+
+def _shape_of_list(described: Mapping | None) -> list[int]:
+    """The shape of rows of numbers that our writer has written as one list."""
+    shape = described.get("shape") if isinstance(described, Mapping) else None
+    return shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []
 
 
 def _shape_of_tensor(field) -> list[int]:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import (
@@ -36,11 +37,11 @@ from rllib.offline.records import (
     must_hold_numbers,
 )
 
-# Keys of a batch that are no columns.
-_NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
 # Columns without which a line has no steps, if others have them.
 _NEEDED = (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, DONES)
 _DECODER = msgspec.json.Decoder()
+# Keys of a line that are no columns.
+NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
 # Characters of the lines that are made into arrays at once: Python's objects take several times as much memory.
 _AT_ONCE = 2 << 20
 
@@ -175,7 +176,7 @@ class _Reader:
         is_step = "type" not in batch and any(_is_of_a_step(name, value) for name, value in batch.items())
         columns = {}
         for name, value in batch.items():
-            if name in _NO_COLUMNS:
+            if name in NO_COLUMNS:
                 continue
             if type(value) is str and is_packed(value):
                 try:

@@ -1,7 +1,8 @@
 """Files of whole columns: Parquet, NumPy's .npz, and HDF5 by the names of D4RL."""
 
 import json
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ D4RL_NAMES = {
 }
 
 
+def refuse_columns(format_: str, names: Collection[str], why: str) -> None:
+    """Refuses columns that a format has no place for, or would read as others.
+
+    Raises:
+        ValueError: if there are any.
+    """
+    if names:
+        raise ValueError(
+            f"{format_} has no place for a column {why}: {', '.join(map(repr, sorted(names)))}. Leave "
+            "it out, give it another name, or write another format."
+        )
+
+
 def write_parquet(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Writes a Parquet file: a row a step, numbers of a row as a list of fixed size, images as bytes.
 
@@ -36,6 +50,9 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray], metadata: Mappi
     Raises:
         ImportError: without pyarrow.
     """
+    refuse_columns(
+        "Parquet", [name for name, column in columns.items() if not all(column.shape[1:])], "without numbers"
+    )
     arrow, parquet = package("pyarrow", str(path)), package("pyarrow.parquet", str(path))
     arrays, described, compression = {}, {}, {}
     for name, column in columns.items():
@@ -52,6 +69,8 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray], metadata: Mappi
         else:
             size = int(np.prod(column.shape[1:], dtype=int))
             arrays[name] = arrow.FixedSizeListArray.from_arrays(_array(arrow, column.reshape(-1)), size)
+            if column.ndim > 2:
+                described[name] = {"shape": list(column.shape[1:]), "dtype": str(column.dtype)}
     about = {METADATA: json.dumps({**metadata, COLUMNS: described})}
     table = arrow.table(arrays).replace_schema_metadata(about)
     parquet.write_table(table, path, row_group_size=ROW_GROUP, use_dictionary=False, compression=compression or "none")
@@ -66,9 +85,12 @@ def _array(arrow, column: np.ndarray):
 
 def write_npz(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Writes a .npz file: the columns by our names, and metadata as JSON in bytes."""
+    refuse_columns("npz", {METADATA_ARRAY} & columns.keys(), "of this name")
     about = np.frombuffer(json.dumps(metadata).encode(), np.uint8)
-    with open(path, "wb") as file:  # given a name alone, np.savez would add its ending
-        np.savez(file, **columns, **{METADATA_ARRAY: about})
+    with zipfile.ZipFile(path, "w") as archive:  # np.savez takes names of columns for its arguments
+        for name, column in {**columns, METADATA_ARRAY: about}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(column), allow_pickle=False)
 
 
 def write_hdf5(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
@@ -77,6 +99,9 @@ def write_hdf5(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[
     Raises:
         ImportError: without h5py.
     """
+    ours = {D4RL_NAMES.get(name, name) for name in columns if name in D4RL_NAMES}
+    foreign = columns.keys() - D4RL_NAMES.keys()
+    refuse_columns("HDF5", {name for name in foreign if name in ours or not name or "/" in name}, "of this name")
     h5py = package("h5py", str(path))
     rows = len(next(iter(columns.values())))
     units = {ACTIONS_NORMALIZED: np.full(rows, metadata.get("actions") == NORMALIZED)}

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.offline.formats.json_lines import NO_COLUMNS
 from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, NORMALIZED
 
 # Columns of RLlib's batches that others can be computed from, or that say nothing where there is one agent.
@@ -35,6 +36,11 @@ def line_of(
     Raises:
         ValueError: for a number that is NaN.
     """
+    if reserved := NO_COLUMNS & columns.keys():
+        raise ValueError(
+            f"JSON has no place for a column {', '.join(map(repr, sorted(reserved)))}: lines of RLlib say something "
+            "else under this name. Leave it out, give it another name, or write another format."
+        )
     content: dict[str, Any] = {"type": "SampleBatch"}
     if metadata:
         columns = {**columns, **_as_of_workers(columns, metadata, number)}

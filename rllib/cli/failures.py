@@ -98,7 +98,7 @@ def writing(path: Path) -> Iterator[None]:
         named, directory = Path(error.filename).absolute(), path.absolute().parent
         if named != directory and directory not in named.parents and named not in directory.parents:
             raise
-        raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place with -o.") from error
+        raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place.") from error
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from rllib.offline.writing.metadata import (
 from rllib.offline.writing.step_formats import write_steps
 from rllib.replay.memory import free_bytes
 from rllib.storage.encoding import space_from_json, space_to_json
+from rllib.storage.foreign_files import WRONG_FORM
 
 # Copies of the columns of files in memory while they are read: as found, as checked, and what follows each step.
 COPIES = 3
@@ -463,7 +464,12 @@ def _form(space: Space) -> tuple:
 
 
 def _said_space(metadata: Mapping[str, Any], name: str) -> Space | None:
-    return None if metadata.get(name) is None else space_from_json(metadata[name])
+    if metadata.get(name) is None:
+        return None
+    try:
+        return space_from_json(metadata[name])
+    except WRONG_FORM as error:
+        raise ValueError(f"the {name} in the metadata of the data cannot be read ({error!r:.80})") from None
 
 
 def _check_fraction(fraction: float, name: str) -> None:

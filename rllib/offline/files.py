@@ -235,7 +235,11 @@ def _is_known(path: Path) -> bool:
 
 
 def _is_hidden(path: Path, below: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.relative_to(below).parts)
+    return _has_hidden_part(path.relative_to(below))
+
+
+def _has_hidden_part(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) and part not in (os.curdir, os.pardir) for part in path.parts)
 
 
 def _pieces_of_file(path: Path, options: ReadOptions, piece_bytes: int | None) -> Iterator[Records]:
@@ -269,11 +273,11 @@ def _pieces_of(file: BinaryIO, name: str, options: ReadOptions, piece_bytes: int
 def _pieces_of_archive(
     archive: zipfile.ZipFile, source: str, options: ReadOptions, piece_bytes: int | None
 ) -> Iterator[Records]:
-    """The records of an archive's members in the order of their names, read in place."""
+    """The records of an archive's members in the order of their names, read in place; the same as of a directory."""
     members = sorted((name for name in archive.namelist() if not name.endswith("/")), key=_order)
-    members = [name for name in members if not os.path.basename(name).startswith(("_", "."))]
+    members = [name for name in members if _is_known(Path(name)) and not _has_hidden_part(Path(name))]
     if not members:
-        raise ValueError(f"{source} has no files")
+        raise ValueError(f"{source} has no data files ({', '.join((*FORMATS, *_PACKED))}), as a directory has them")
     for name in members:
         with archive.open(name) as file:
             yield from _pieces_of(io.BufferedReader(file, _BUFFER), f"{source}/{name}", options, piece_bytes)

@@ -346,6 +346,11 @@ REFUSED = {
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
     "filter": (lambda: config("BC").rollouts(observation_filter="MeanStdFilter"), "normalize_observations=True"),
+    "ends at time limits": (lambda: config("BC").environment(time_limit_ends_episode=True), "time_limit_ends_episode"),
+    "ends at time limits of a mixture": (
+        lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).environment(time_limit_ends_episode=True),
+        "time_limit_ends_episode",
+    ),
     "filter of a mixture": (
         lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).rollouts(observation_filter="MeanStdFilter"),
         "normalize_observations=True",
@@ -432,3 +437,9 @@ def test_data_without_the_step_before_is_refused_where_the_policy_reads_it(setti
     made.training(model={"use_lstm": True, "lstm_cell_size": 4, setting: True})
     with pytest.raises(ValueError, match=rf"{setting}.*Leave these settings out"):
         made.build()
+
+
+@pytest.mark.parametrize("setting", [{"rollout_fragment_length": 7}, {"batch_mode": "complete_episodes"}])
+def test_settings_of_sampling_have_no_effect_which_is_said(setting, caplog):
+    with config("BC").rollouts(**setting).build():
+        assert f"{next(iter(setting))} has no effect" in caplog.text

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from rllib.offline.estimators import DirectMethod, DoublyRobust
 
+from rllib import MARWILConfig
 from rllib import sample_batch as sb
 from rllib.acting.inference import ActingSettings
 from rllib.evaluation.estimators.q_model import QModel
@@ -131,3 +132,43 @@ def test_steps_that_an_estimate_leaves_out_have_no_weight(policy, ends):
     weights = np.multiply.reduceat(ratios, LAST + 1 - LENGTHS)
     expected = weights.sum() ** 2 / np.square(weights).sum()
     assert estimator.estimate(dataset)["effective_sample_size"] == pytest.approx(expected)
+
+
+ATTENTION = {"use_attention": True, "attention_dim": 8, "attention_num_heads": 1, "attention_head_dim": 8}
+ATTENTION |= {"attention_memory_inference": 4, "attention_memory_training": 4}
+MANY, PART = (5, 13, 1, 20, 7, 8), 4
+
+
+@pytest.mark.parametrize("memory", [{"use_lstm": True, "lstm_cell_size": 4}, {"use_gru": True}, ATTENTION])
+@pytest.mark.parametrize("burn_in", [0, 3, 9])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_marwil_adds_the_value_of_what_followed_also_with_a_memory(memory, burn_in, is_known):
+    """The memory has read the episode's last sequence and the rows before it, as it has where the policy learns."""
+    rows, ends, rng = sum(MANY), np.cumsum(MANY) - 1, np.random.default_rng(0)
+    obs, following = rng.normal(size=(2, rows, 3)).astype(np.float32)
+    following[:-1] = np.where(np.isin(np.arange(rows - 1), ends)[:, None], following[:-1], obs[1:])
+    terminateds = np.isin(np.arange(rows), ends[::3])
+    columns = {"obs": obs, "actions": rng.integers(2, size=rows), "rewards": rng.normal(size=rows)} | {
+        "terminateds": terminateds, "eps_id": np.repeat(np.arange(len(MANY)), MANY)
+    }  # fmt: skip
+    columns |= {"new_obs": following} if is_known else {}
+    config = MARWILConfig().offline_data(input_=columns, dataset_num_iters_per_learner=2)
+    model = {"fcnet_hiddens": [8], "max_seq_len": PART, **memory}
+    with config.training(train_batch_size=12, lr=1e-2, burn_in=burn_in, gamma=0.9, model=model).build() as algorithm:
+        algorithm.train()
+        policy, recorded = algorithm.get_policy(), algorithm.recorded_rows()
+        targets = recorded.batch(np.arange(len(recorded)))["value_targets"]
+    expected = np.zeros(rows)
+    for start, stop in zip(ends + 1 - MANY, ends + 1):
+        last, total = stop - 1, 0.0
+        seen = max(start, start + (last - start) // PART * PART - burn_in)
+        if not terminateds[last]:
+            state = np.zeros((1, policy.state_size), np.float32)
+            for row in range(seen, stop if is_known else last):
+                state = policy.state_after(obs[None, row : row + 1], np.array([1]), state)
+            total = float(policy.values((following if is_known else obs)[last : last + 1], state)[0])
+        for row in range(last, start - 1, -1):
+            is_step = is_known or row < last or terminateds[last]
+            total = columns["rewards"][row] + 0.9 * total if is_step else total
+            expected[row] = total
+    np.testing.assert_allclose(targets, expected, atol=1e-5)

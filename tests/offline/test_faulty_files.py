@@ -6,6 +6,7 @@ import functools
 import json
 import logging
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -478,3 +479,25 @@ def test_a_value_that_its_space_cannot_hold_is_named_and_not_changed(space, colu
     name = {"obs": "observation_space", "actions": "action_space"}.get(column)
     with pytest.raises(ValueError, match=rf"row 1: .*{column.removesuffix('s')}"):
         Dataset.from_columns(given, **{name: space} if name else {})
+
+
+@pytest.mark.parametrize("other", ["README.txt", "__MACOSX/a.json", "logs/.b.json", "_SUCCESS"])
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_archives_are_read_as_directories(tmp_path, is_archive, other):
+    """Files of other kinds, and those below hidden names, are passed over in both."""
+    files = {"a.json": line(), "in/c.json": line(first=9), other: "no data"}
+    for name, content in files.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text(content)
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    assert len(Dataset.from_path(tmp_path / ("data.zip" if is_archive else "data"))) == 6
+
+
+@pytest.mark.parametrize("metadata", ["no JSON", "[1]", '{"observation_space": {"type": "Box"}}', "{'obs': 1}"])
+def test_metadata_that_cannot_be_read_is_named(tmp_path, metadata):
+    given = arrays() | {"metadata": np.frombuffer(metadata.encode(), np.uint8)}
+    np.savez(tmp_path / "a.npz", **given)
+    with pytest.raises(ValueError, match="metadata"):
+        Dataset.from_path(tmp_path / "a.npz")

@@ -5,7 +5,7 @@ learned beside it. With beta=0 all actions count alike, and there is no value: b
 how it departs from RLlib's, is in losses/offline/imitation.py.
 
 Returns to go are those of the recorded episodes; where an episode was truncated, the present value of what followed is
-added (use_gae=True, RLlib's name), or nothing (False).
+added (use_gae=True, RLlib's name), or nothing (False). A memory is filled for it as for the episode's last sequence.
 
 `moving_average_sqd_adv_norm_start` is large against most advantages, and follows them slowly: advantages of -150 make
 weights of e^-15 then, so that nothing is imitated until the value fits. The rate is the first thing to raise, to 1e-2.
@@ -143,7 +143,7 @@ class MARWIL(Algorithm):
     def _imitated(self, dataset: Dataset) -> ImitatedRows:
         config, returns = self.config, None
         if config.learns_values:
-            bootstrap = self.policy if config.use_gae and not self.policy.state_size else None
+            bootstrap = self.policy if config.use_gae else None
             returns = ReturnsToGo(dataset, learned_rewards(dataset, config), config.gamma, bootstrap)
         given = dataset, self.policy, config, config.train_batch_size, returns
         if self.policy.state_size:

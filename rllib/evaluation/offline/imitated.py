@@ -28,7 +28,7 @@ class ImitatedRows:
         policy: Policy,
         conversions: rows.Conversions,
         rows_at_once: int,
-        returns: Callable[[SampleBatch, np.ndarray], None] | None = None,
+        returns: "ReturnsToGo | None" = None,
     ):
         self._columns = {
             sb.OBS: rows.observations(dataset, policy),
@@ -81,6 +81,10 @@ class ImitatedSequences(ImitatedRows):
         begins = np.repeat(dataset.starts[:-1], [len(part) for part in parts])
         self._burn_in = np.minimum(self._starts - begins, burn_in)
         self._policy = policy
+        # The last part of each episode.
+        self._last = np.cumsum([len(part) for part in parts]) - 1
+        if returns is not None:
+            returns.states_before = self._states_at_ends
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -97,6 +101,16 @@ class ImitatedSequences(ImitatedRows):
         batch[sb.SEQ_LENS] = lengths.astype(np.int64)
         batch[sb.STATE_IN] = self._states(starts, self._burn_in[units])
         return batch
+
+    def _states_at_ends(self, episodes: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The memory's states before rows of the last parts of episodes, or behind these, float32 [episodes, state].
+
+        Args:
+            episodes: int [episodes].
+            places: int [episodes], numbers of the rows.
+        """
+        begins = self._starts[self._last[episodes]] - self._burn_in[self._last[episodes]]
+        return self._states(places, places - begins)
 
     def _states(self, starts: np.ndarray, burn_in: np.ndarray) -> np.ndarray:
         """Computes the memory's states at the first rows of sequences.
@@ -128,7 +142,12 @@ class ReturnsToGo:
         rewards: float32 [rows] that are learned from.
         gamma: discount per step.
         policy: whose values are taken; None: nothing is added for what followed.
+
+    Attributes:
+        states_before: (numbers of episodes, of rows) -> the states of the policy's memory there; None: it has none.
     """
+
+    states_before: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
     def __init__(self, dataset: Dataset, rewards: np.ndarray, gamma: float, policy: Policy | None):
         self._dataset, self._policy = dataset, policy
@@ -158,5 +177,7 @@ class ReturnsToGo:
         following, is_unknown = columns[sb.NEXT_OBS][last], ~self._is_known[episodes]
         following[is_unknown] = columns[sb.OBS][last[is_unknown]]
         stored = self._policy.filter(following) if self._policy.filters_observations else following
-        values[episodes] = self._policy.values(stored)
+        # The state of a memory, if there is one.
+        more = () if self.states_before is None else (self.states_before(episodes, last + self._is_known[episodes]),)
+        values[episodes] = self._policy.values(stored, *more)
         return values

@@ -40,7 +40,10 @@ def records_of_npz(
         raise ValueError(f"{source} is no whole .npz file of numbers ({error})") from None
     metadata = {}
     if METADATA in columns:
-        metadata = json_object(columns.pop(METADATA).tobytes())
+        try:
+            metadata = json_object(columns.pop(METADATA).tobytes())
+        except ValueError as error:
+            raise ValueError(f"{source}: its array {METADATA!r} is to be JSON in bytes, but {error}") from None
     rows = {}
     for name, column in columns.items():
         if name in EPISODE_NAMES and column.dtype.kind == "U" and column.ndim == 1:

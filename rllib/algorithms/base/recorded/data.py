@@ -207,7 +207,13 @@ def _read(
 
 def _without_effect(config: OfflineDataConfig) -> list[str]:
     """Settings of sampling that a run from recorded data was given."""
-    names = "exploration_config", "num_rollout_workers", "num_envs_per_worker"
+    names = (
+        "exploration_config",
+        "num_rollout_workers",
+        "num_envs_per_worker",
+        "rollout_fragment_length",
+        "batch_mode",
+    )
     return [name for name in names if config.is_offline and name in config.changes()]
 
 

@@ -277,6 +277,14 @@ class OfflineDataConfig(ConfigObject):
             note="reward_scale and reward_shift change recorded ones.",
         ),
         conflict(
+            "time_limit_ends_episode",
+            "input_",
+            when=lambda config: config.time_limit_ends_episode and config.has_data,
+            why="it changes flags while steps are sampled, but these are recorded",
+            remedies=[{"time_limit_ends_episode": False}],
+            note="input_config={'dones': 'terminated'} takes recorded ends for terminations, where one flag says both.",
+        ),
+        conflict(
             ("observation_filter", "MeanStdFilter"),
             "input_",
             when=lambda config: config.observation_filter != "NoFilter" and config.has_data,
@@ -394,8 +402,8 @@ class OfflineDataConfig(ConfigObject):
             return Mistake(problem, ("input_",), ({"input_": recorded},))
         if shares and (min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-6):
             problem = (
-                f"input_={given} must have shares above 0 that sum up to 1: the least is "
-                f"{min(shares.values()):g}, and their sum {sum(shares.values()):g}."
+                f"input_={given} must have shares above 0 that sum up to 1, but the least is "
+                f"{min(shares.values()):g}, and they sum up to {sum(shares.values()):g}."
             )
             return Mistake(problem, ("input_",), ({"input_": _summing_up(shares)},))
         return None

@@ -195,3 +195,38 @@ def test_rows_of_other_policies(saved, own, tmp_path):
         with pytest.raises(CheckpointError, match=r"has no rows of|has rows of other policies"):
             algo.load_replay_buffer(path)
         assert before == {policy_id: len(replay) for policy_id, replay in algo.replays.items()}
+
+
+@pytest.mark.parametrize("cls", [DQNConfig, R2D2Config])
+@pytest.mark.parametrize("by_checkpoint", [False, True])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("clip_rewards", 0.5), ("normalize_returns", True), ("time_limit_ends_episode", True)]
+)
+@pytest.mark.parametrize("is_saved_with", [False, True])
+def test_rows_whose_rewards_or_ends_were_changed_otherwise_are_refused(
+    cls, by_checkpoint, setting, value, is_saved_with, tmp_path
+):
+    """What they were before is lost; the run would learn from two kinds of them."""
+
+    def made(is_set):
+        algo = {"store_buffer_in_checkpoints": True}
+        built = cls().environment(ConstantReward, **({setting: value} if is_set else {}))
+        memory = {"use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5} if cls is R2D2Config else {}
+        built.training(model={"fcnet_hiddens": [4], **memory}, hiddens=[], train_batch_size=16, **algo)
+        built.training(num_steps_sampled_before_learning_starts=20)
+        return built.reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0).build()
+
+    with made(is_saved_with) as saving:
+        saving.train()
+        path = saving.save(tmp_path / "run") if by_checkpoint else saving.save_replay_buffer(tmp_path / "rows")
+        count, before = len(saving.replay), saving.config[setting]
+    for is_set in (is_saved_with, not is_saved_with):
+        with made(is_set) as algo:
+            load = algo.restore if by_checkpoint else algo.load_replay_buffer
+            if is_set == is_saved_with:
+                load(path)
+                assert len(algo.replay) == count
+                continue
+            with pytest.raises(Unfit, match=f"the saved replay has rows of {setting}=") as failure:
+                load(path)
+            assert failure.value.mistake.remedies[0] == {setting: before}

@@ -10,6 +10,7 @@ the updates of the target network.
 """
 
 import functools
+import json
 import logging
 import math
 import os
@@ -56,6 +57,8 @@ from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkp
 # Remedies.
 _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
+# Settings that change rows while they are sampled, and the array in which they are saved, as JSON in bytes.
+_OF_SAMPLED_ROWS, _MADE_BY = ("clip_rewards", "normalize_returns", "time_limit_ends_episode"), "made_by"
 # Of rows that are read from data.
 PRIORITIES_FILE = "recorded_priorities.safetensors"
 # Recorded steps that are made into rows at once.
@@ -377,8 +380,10 @@ class OffPolicyTrainee(Trainee):
         return {sb.DISCOUNTS: ("gamma", self.config.gamma)}
 
     def rows_to_save(self) -> dict[str, np.ndarray]:
-        """The run's own rows for a file, with the discounts and the number of rewards that they were summed up by."""
+        """The run's own rows for a file, with the settings that made their rewards, ends and discounts."""
         by = {f"gamma.{column}": np.array(gamma) for column, (_, gamma) in self.discounts.items()}
+        made = {name: self.algorithm.config[name] for name in _OF_SAMPLED_ROWS}
+        by[_MADE_BY] = np.frombuffer(json.dumps(made).encode(), np.uint8)
         return {**self.own_rows().get_state(), **by, "n_step": np.array(self.config.n_step)}
 
     def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -387,7 +392,9 @@ class OffPolicyTrainee(Trainee):
         Raises:
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
         """
-        by = {name: saved[name] for name in saved if name == "n_step" or name.startswith("gamma.")}
+        by = {name: saved[name] for name in saved if name in ("n_step", _MADE_BY) or name.startswith("gamma.")}
+        if _MADE_BY in by:  # earlier releases have not saved it
+            self._refuse_other_rows(json.loads(by[_MADE_BY].tobytes()))
         rows = {name: column for name, column in saved.items() if name not in by}
         rows = rows_of_steps(rows, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
         for column, (setting, gamma) in self.discounts.items():
@@ -396,6 +403,16 @@ class OffPolicyTrainee(Trainee):
                 rows |= {name: _by_discount(rows[name], setting, before, gamma, int(by["n_step"])) for name in named}
         self.own_rows().refuse_state(rows, self.config.capacity_for)
         return rows
+
+    def _refuse_other_rows(self, made: Mapping[str, Any]) -> None:
+        """Refuses saved rows whose rewards and ends are those of other settings: what they were before is lost."""
+        for name, before in made.items():
+            if before != (given := self.algorithm.config[name]):
+                raise Unfit(
+                    f"the saved replay has rows of {name}={before!r}, but the run has {name}={given!r}.",
+                    f"Use {name}={before!r}, as they were saved with, or begin with an empty replay.",
+                    {name: before},
+                )
 
     def set_rows(self, rows: dict[str, np.ndarray]) -> None:
         """Replaces the run's own rows in the replay by those of `as_rows`."""

@@ -99,9 +99,9 @@ class APPOTrainee(IMPALATrainee):
             policy_version=batch.policy_version,
         )
 
-    def loss_settings(self) -> dict[str, Any]:
+    def loss_settings(self, now: int) -> dict[str, Any]:
         penalty = {"kl_coeff": self.kl.coefficient, "stop_above": self.kl.stop_above}
-        settings = super().loss_settings() | self.scheduled("clip_param") | penalty
+        settings = super().loss_settings(now) | self.scheduled("clip_param", at=now) | penalty
         return settings | {"lambda_": 1.0 if self.config.vtrace else self.config.lambda_}
 
     def after_update(self, stats: dict[str, float]) -> None:

@@ -212,9 +212,13 @@ class IMPALATrainee(Trainee):
         """Whether the next train batch is there."""
         return not self.ring.is_used_up or self.staged is not None or self.queue.is_full
 
-    def learn(self) -> None:
-        """One update on the next train batch; waits for it."""
-        settings = self.loss_settings()
+    def learn(self, now: int) -> None:
+        """One update on the next train batch; waits for it.
+
+        Args:
+            now: environment steps at which schedules are read: those sampled when the wait for a batch began.
+        """
+        settings = self.loss_settings(now)
         batch, num_epochs = self.ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
         self.env_steps_of_batch = batch.env_steps
@@ -268,11 +272,11 @@ class IMPALATrainee(Trainee):
         """The batch with further columns for the loss."""
         return batch
 
-    def loss_settings(self) -> dict[str, Any]:
-        """Settings of the next update, at this time."""
+    def loss_settings(self, now: int) -> dict[str, Any]:
+        """Settings of the next update; `now` as for `learn`."""
         config = self.config
         return {
-            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff"),
+            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff", at=now),
             "gamma": config.gamma,
             "lambda_": config.lambda_,
             "vtrace": config.vtrace,
@@ -362,8 +366,9 @@ class IMPALA(Algorithm):
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
     def training_step(self) -> dict[str, dict[str, float]]:
+        now = self.timesteps
         for trainee in self._trainees_due():
-            trainee.learn()
+            trainee.learn(now)
         return {policy_id: trainee.stats for policy_id, trainee in self.trainees.items() if trainee.stats}
 
     def _trainees_due(self) -> list[IMPALATrainee]:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 from rllib.evaluation import seeding
@@ -37,6 +38,33 @@ def test_one_agent_is_the_run_of_a_single_one_to_the_bit():
     np.testing.assert_array_equal(one["default_policy"], alone["default_policy"])
     assert of_one["episode_reward_mean"] == of_alone["episode_reward_mean"]
     assert of_one["episode_len_mean"] == of_alone["episode_len_mean"]
+
+
+SMALL = {"train_batch_size": 40}
+FALLING = [[0, 1e-2], [60, 1e-4]]
+OF_ALGORITHMS = {
+    "PPO": {"train_batch_size": 40, "sgd_minibatch_size": 20, "clip_param": FALLING},
+    "A2C": SMALL,
+    "PG": SMALL,
+    "IMPALA": SMALL,
+    "APPO": {**SMALL, "clip_param": FALLING},
+    "DQN": {"train_batch_size": 8, "num_steps_sampled_before_learning_starts": 20},
+    "R2D2": {"train_batch_size": 8, "num_steps_sampled_before_learning_starts": 20, "training_intensity": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", OF_ALGORITHMS)
+def test_schedules_are_read_at_the_same_steps_with_one_agent_and_a_single_one(name):
+    """Also the first value, at step 0."""
+    memory = {"use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 4} if name == "R2D2" else {}
+    runs = []
+    for env in ("CartPole-v1", make_multi_agent("CartPole-v1")):
+        config = get_algorithm_config(name).environment(env).debugging(seed=7)
+        config.rollouts(num_rollout_workers=0, rollout_fragment_length=20).training(lr=FALLING, **OF_ALGORITHMS[name])
+        config.training(model={"fcnet_hiddens": [8], **memory})
+        config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=40)
+        runs.append(trained(config, 2)[0]["default_policy"])
+    np.testing.assert_array_equal(*runs)
 
 
 def two_poles():

@@ -69,6 +69,8 @@ class Metrics:
         keeps_episodes: whether all episodes of an iteration are kept, not only the most recent ones.
         episodes_this_iteration: these episodes, in the order in which workers have reported them; empty unless they
             are kept.
+        offers: in this iteration, how many batches of single policies were learned from (True), and how many
+            `policies_to_train` has said no to (False); where several agents act.
     """
 
     def __init__(self, smoothing_episodes: int = 100, counts_agent_steps: bool = False):
@@ -108,6 +110,7 @@ class Metrics:
         self._env_steps_trained: Counter[str] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
+        self.offers: Counter[bool] = Counter()
         self.episodes_this_iteration: list[Episode] = []
         self._episodes_before = self.episodes_total
         self._longest_running = 0

@@ -6,7 +6,7 @@ import threading
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import Algorithm, DQNConfig, ESConfig, Policy, PPOConfig
+from rllib import Algorithm, DQNConfig, ESConfig, IMPALAConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.config.conflicts import SettingsError
 from rllib.env import register_env
@@ -315,6 +315,18 @@ def test_iterations_wait_for_no_training_where_nobody_learns(base, none, caplog)
         algo.train()
         assert algo.timesteps > before
         algo.set_policies_to_train(["p0"])
+        assert algo.train()["num_agent_steps_trained_this_iter"] > 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("base", [DQNConfig, PPOConfig, IMPALAConfig])
+def test_iterations_wait_for_no_training_that_a_function_refuses(base):
+    answers = {"p0": False}
+    made = config(base=base, policies=TWO, policy_mapping_fn="p0", policies_to_train=lambda i, batch: answers[i])
+    made.reporting(min_time_s_per_iteration=0, min_train_timesteps_per_iteration=1)
+    with made.training(train_batch_size=128).build() as algo:
+        assert algo.train()["num_agent_steps_trained"] == 0 < algo.timesteps
+        answers["p0"] = True
         assert algo.train()["num_agent_steps_trained_this_iter"] > 0
 
 

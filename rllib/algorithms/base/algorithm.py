@@ -644,11 +644,15 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """A batch of the source by the policies that learn from it, each with the rows in which it has acted."""
         if self.agents is None:
             return [(self.trainees[DEFAULT_POLICY], batch)]
-        return [
-            (self.trainees[policy_id], rows)
-            for policy_id, rows in batch.policy_batches.items()
-            if policy_id in self.trainees and self.agents.trains(policy_id, rows)
-        ]
+        shares = []
+        for policy_id, rows in batch.policy_batches.items():
+            if policy_id not in self.trainees:
+                continue
+            learns = bool(self.agents.trains(policy_id, rows))
+            self.metrics.offers[learns] += 1
+            if learns:
+                shares.append((self.trainees[policy_id], rows))
+        return shares
 
     def policy_number(self, policy_id: str) -> int:
         """A number of the policy that no other has had in this run, to key its random streams."""
@@ -887,7 +891,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return self.metrics.training_steps
 
     def _nobody_learns(self) -> bool:
-        return self.agents is not None and self.agents.nobody_learns(*self.metrics.acted_this_iteration())
+        if self.agents is None:
+            return False
+        offers = self.metrics.offers
+        # A function of the user's may say no to all batches, for now or for good.
+        all_refused = bool(offers[False]) and not offers[True]
+        return all_refused or self.agents.nobody_learns(*self.metrics.acted_this_iteration())
 
     def _has_reached_goal(self) -> bool:
         wanted = self.goal.get("episode_reward_mean")

@@ -196,6 +196,11 @@ class RunningEpisode:
         for agent, flag in step.truncateds.items():
             if flag:
                 self._record_of(agent).truncated = True
+        if step.is_over and not self.is_done:
+            # Each agent has ended by its own flag, and "__all__" was never set.
+            whole = self._record_of(_ALL)
+            whole.terminated = all(self._of(agent).terminated for agent in self.slots)
+            whole.truncated = not whole.terminated
 
     def _record_of(self, agent: Hashable) -> _Newest:
         record = self._newest.get(agent)

@@ -111,6 +111,31 @@ def test_an_episode_knows_the_newest_of_each_agent():
         episode.agent_index("D")
 
 
+BOTH = {"A": 3.0, "B": 5.0}
+# Flags of the second step and of the third, and whether the episode is terminated, and truncated.
+ENDS = {
+    "all terminate": (({}, {}), (ALL, {}), (True, False)),
+    "all are truncated": (({}, {}), ({}, ALL), (False, True)),
+    "each terminates": (({}, {}), ({"A": True, "B": True}, {}), (True, False)),
+    "each, one after the other": (({"A": True}, {}), ({"B": True}, {}), (True, False)),
+    "each is truncated": (({}, {}), ({}, {"A": True, "B": True}), (False, True)),
+    "each in its way": (({"A": True}, {}), ({}, {"B": True}), (False, True)),
+    "each in its way, the other way round": (({}, {"A": True}), ({"B": True}, {}), (False, True)),
+}
+
+
+@pytest.mark.parametrize(("second", "third", "expected"), ENDS.values(), ids=ENDS)
+def test_an_episode_that_has_ended_is_done_however_its_agents_have(second, third, expected):
+    has_ended = {agent for flags in second for agent in flags}
+    left = {agent: number for agent, number in BOTH.items() if agent not in has_ended}
+    script = Script(BOTH, (BOTH, BOTH), (BOTH, BOTH, *second), (left, left, *third))
+    worker, journal = heard(script, 3)
+    worker.sample()
+    episode = journal.last
+    assert episode.length == 3 and episode.is_done
+    assert (episode.is_terminated, episode.is_truncated) == expected
+
+
 @pytest.mark.parametrize("num_steps", [1, 2, 3, 7])
 def test_each_part_of_an_episode_is_postprocessed_once(num_steps):
     worker, journal = heard(Schedule(3), num_steps, policy_of=lambda agent: "p0", callbacks=HearsParts)

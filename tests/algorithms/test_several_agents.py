@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
+from rllib import IMPALAConfig, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.families.off_policy import OffPolicy
+from rllib.env.multi_agent import MultiAgentEnv
 from rllib.env.tasks.two_step_game import TwoStepGame
 from tests.algorithms.test_every_algorithm import GROUPS, small
 from tests.multi_agent import NameTheSignal, PairsNameTheSignal
@@ -370,3 +373,43 @@ def test_aggregation_workers_are_refused(name):
     config = of_agents(name).rollouts(num_rollout_workers=1).training(num_aggregation_workers=1)
     with pytest.raises(ValueError, match=r"num_aggregation_workers=1.*several agents"):
         config.build()
+
+
+class Deserted(MultiAgentEnv):
+    """Episodes of five steps, in which nobody acts after the first `with_agents` of them."""
+
+    possible_agents = ("one",)
+    observation_space, action_space = Box(-1, 1, (2,), np.float32), Discrete(2)
+
+    def __init__(self, config):
+        super().__init__()
+        self.left = config["with_agents"] + 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.left = 0, self.left - 1
+        return self._seen(), {}
+
+    def step(self, action_dict):
+        self.t += 1
+        return self._seen(), {}, {"__all__": self.t >= 5}, {"__all__": False}, {}
+
+    def _seen(self):
+        return {"one": np.zeros(2, np.float32)} if self.left > 0 else {}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("batch_mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("base", [PPOConfig, DQNConfig, IMPALAConfig])
+def test_steps_of_agents_are_not_waited_for_without_an_end(base, batch_mode):
+    config = base().environment(Deserted, env_config={"with_agents": 8}).multi_agent(count_steps_by="agent_steps")
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=10, batch_mode=batch_mode)
+    config.training(train_batch_size=20, model={"fcnet_hiddens": [4]})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=20)
+    if base is PPOConfig:
+        config.training(sgd_minibatch_size=20)
+    with config.build() as algo:
+        assert algo.train()["timesteps_total"] >= 20
+        with pytest.raises(ValueError, match="count_steps_by"):
+            for _ in range(3):
+                algo.train()

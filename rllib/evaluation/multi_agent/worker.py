@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.multi_agent.agent_spaces import AgentID
-from rllib.env.multi_agent.stream import MultiAgentStream
+from rllib.env.multi_agent.stream import MAX_EMPTY_STEPS, MultiAgentStream
 from rllib.env.multi_agent.vector_stream import VectorAgentsStream
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.streams.base import successor_seed
@@ -382,7 +382,7 @@ class MultiAgentWorker(SamplingWorker):
             self._lane_set.receive()
         clock = stopwatch("act", "step")
         wanted = num_steps * settings.num_envs if settings.agents.counts_agent_steps else None
-        made = 0
+        made = closed = idle = 0
 
         def is_short(each=None) -> bool:
             return made < num_steps if wanted is None else self._num_closed < wanted
@@ -393,6 +393,11 @@ class MultiAgentWorker(SamplingWorker):
                 self._prepare(num_steps)
             made += 1
             self._step(step, episodes, report, clock, is_short if is_complete else None)
+            if wanted is not None:
+                before, closed = closed, self._num_closed
+                idle = 0 if closed > before else idle + 1
+                if idle >= MAX_EMPTY_STEPS:
+                    raise self._idle_error(idle)
         self._advance(made)
         report.env_steps = made * settings.num_envs
         if is_complete:
@@ -400,6 +405,14 @@ class MultiAgentWorker(SamplingWorker):
         report.rows = report.env_steps if wanted is None else self._num_closed
         report.env_steps -= report.num_faulty_episodes  # a step in which an environment fails is none
         self._report_steps(report, [each.closed_rows() for each in episodes])
+
+    def _idle_error(self, steps: int) -> ValueError:
+        """The error for environments in which no agent completes a step, where steps of agents are counted."""
+        return ValueError(
+            f"no agent has completed a step in {steps:,} steps of each environment of rollout worker "
+            f"{self.worker_index}, and count_steps_by='agent_steps' asks for steps of agents. Give agents an "
+            "observation after their actions, or use .multi_agent(count_steps_by='env_steps')."
+        )
 
     def _step_in_arrays(self, report: SampleReport) -> None:
         """The hot loop where all agents act in each step of a vector of environments."""

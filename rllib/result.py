@@ -13,7 +13,7 @@ from rllib.progress import result_table
 from rllib.sample_batch import DEFAULT_POLICY
 
 # Later versions' name of the only agent of an environment, and of all policies together.
-_AGENT, _ALL_POLICIES = "default_agent", "__all_modules__"
+_AGENT, ALL_POLICIES = "default_agent", "__all_modules__"
 # Ray 2.10+ name -> ours, under `env_runners`.
 _ENV_RUNNERS = {
     "episode_return_mean": "episode_reward_mean",
@@ -140,9 +140,9 @@ def stored_names(name: str) -> list[str]:
         return [rest]
     if section == "learners" and "/" in rest:
         policy, _, statistic = rest.partition("/")
-        if policy == _ALL_POLICIES and statistic in _ALL_LEARNERS:
+        if policy == ALL_POLICIES and statistic in _ALL_LEARNERS:
             return [_ALL_LEARNERS[statistic]]
-        learner = f"info/learner/{DEFAULT_POLICY if policy == _ALL_POLICIES else policy}"
+        learner = f"info/learner/{DEFAULT_POLICY if policy == ALL_POLICIES else policy}"
         if statistic in _LEARNER_COUNTS:
             return [f"{learner}/{_LEARNER_COUNTS[statistic]}"]
         return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
@@ -246,7 +246,7 @@ class Result(ByAllNames):
         if learners:
             counts = {new: self[old] for new, old in _ALL_LEARNERS.items() if dict.__contains__(self, old)}
             only = next(iter(learners.values())) if len(learners) == 1 else {}
-            learners[_ALL_POLICIES] = only | counts
+            learners[ALL_POLICIES] = only | counts
         return learners | (self[LOGGED].get(LEARNERS, {}) if dict.__contains__(self, LOGGED) else {})
 
     def by_all_names(self) -> Iterator[tuple[str, Any]]:

@@ -39,11 +39,17 @@ class AskedWorkers:
 
     def foreach_policy(self, function: Callable[[Any, str], Any]) -> list:
         """function(policy, policy id) for each policy of every worker, one after the other."""
-        answers = self.foreach_worker(operator.methodcaller("foreach_policy", function))
-        return [answer for of_worker in answers for answer in of_worker]
+        return self._joined("foreach_policy", function)
 
-    # Workers do not know which policies learn.
-    foreach_policy_to_train = foreach_trainable_policy = foreach_policy
+    def foreach_policy_to_train(self, function: Callable[[Any, str], Any]) -> list:
+        """function(policy, policy id) for each policy that learns, of every worker, one after the other."""
+        return self._joined("foreach_policy_to_train", function)
+
+    foreach_trainable_policy = foreach_policy_to_train
+
+    def _joined(self, method: str, function: Callable) -> list:
+        answers = self.foreach_worker(operator.methodcaller(method, function))
+        return [answer for of_worker in answers for answer in of_worker]
 
     def foreach_worker_with_id(
         self,

@@ -154,8 +154,14 @@ class Worker:
         """function(policy, policy id, **kwargs) for each policy."""
         return [function(policy, policy_id, **kwargs) for policy_id, policy in self.policy_map.items()]
 
-    # Workers do not know which policies learn: all of them.
-    foreach_policy_to_train = foreach_policy
+    def foreach_policy_to_train(self, function: Callable[..., Any], **kwargs) -> list:
+        """function(policy, policy id, **kwargs) for each policy that learns."""
+        agents = self.settings.agents
+        return [
+            function(policy, policy_id, **kwargs)
+            for policy_id, policy in self.policy_map.items()
+            if agents is None or policy_id in agents.trained
+        ]
 
     def for_policy(self, function: Callable[..., Any], policy_id: str = DEFAULT_POLICY, **kwargs) -> Any:
         """function(policy, **kwargs) for the policy with this name."""

@@ -266,6 +266,31 @@ def test_a_local_worker_beside_remote_ones_is_asked_after_policies_have_changed(
         assert dict(weights[:2]) == {each: policy.weights.tolist() for each, policy in algo.policies.items()}
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_asked_of_policies_that_learn_is_asked_of_no_others(workers):
+    policies = {"main": None, "frozen": None, "random": PolicySpec(RandomPolicy)}
+    mapping = {"0": "main", "1": "random"}
+    config = poles(workers, policies=policies, policy_mapping_fn=mapping, policies_to_train=["main"])
+    with config.build() as algo:
+        name = operator.methodcaller("foreach_policy_to_train", lambda policy, policy_id: policy_id)
+        for trained in (["main"], ["main", "frozen"], ["frozen"]):
+            algo.set_policies_to_train(trained)
+            assert sorted(set(name(algo.workers))) == sorted(trained)
+            assert sorted(set(algo.workers.foreach_trainable_policy(lambda _, policy_id: policy_id))) == sorted(trained)
+            assert sorted(name(algo.workers.local_worker())) == sorted(trained)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"0": "main"}, "the agent '0', but there are 0, 1"), ({2: "main"}, "2"), ({0: "mian"}, "Did you mean 'main'")],
+)
+def test_seats_of_a_player_that_there_are_not_are_refused(given, message):
+    with poles(policies=["main", "x"], policy_mapping_fn={"0": "x", "1": "main"}).build() as algo:
+        with pytest.raises(ValueError, match=message):
+            algo.make_player(policies=given)
+        assert algo.make_player(policies={0: "main"}).policy_for(0) == "main"
+
+
 # ------------------------------------------------------------------ what is kept by the id of a policy
 
 

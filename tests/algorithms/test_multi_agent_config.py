@@ -131,6 +131,7 @@ MISTAKES = {
         f"id {given[:6]!r}": ({"policies": [given]}, "can be the name of a directory")
         for given in ("x\0y", "a\n", "\x1b[2J", "\ud800", "a" * 201, "ü" * 101)
     },
+    "id of all": ({"policies": ["__all_modules__"]}, "results have the counts of all policies"),
 }
 
 

@@ -27,6 +27,7 @@ from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
 from rllib.processes import unpicklable_part
+from rllib.result import ALL_POLICIES
 from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
@@ -208,8 +209,13 @@ def check_policy_id(policy_id: Any) -> None:
     """Checks an id.
 
     Raises:
-        ValueError: unless it can be the name of a directory.
+        ValueError: unless it can be the name of a directory, and results can have it as a key.
     """
+    if policy_id == ALL_POLICIES:
+        raise ValueError(
+            f"a policy cannot have the id {ALL_POLICIES!r}, under which results have the counts of all policies. Give "
+            "it another id."
+        )
     is_name = isinstance(policy_id, str) and policy_id and not _NOT_IN_IDS.search(policy_id)
     if not is_name or len(policy_id.encode()) > _LONGEST_ID:
         raise ValueError(

@@ -22,6 +22,7 @@ from rllib.algorithms.base.agents import (
     without_own_class,
 )
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.policies import PolicySpec
 
 
@@ -76,6 +77,24 @@ def with_mapping(agents: Agents, config: AlgorithmConfig, policy_mapping_fn: Any
 def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any) -> Agents:
     """The agents with other policies that learn."""
     return _changed(agents, config, agents.specs, agents.mapping, policies_to_train)
+
+
+def check_seats(agents: Agents, policies: Mapping[AgentID, str]) -> None:
+    """Checks who is to act by which policy outside of the mapping.
+
+    Args:
+        agents: of the run.
+        policies: agent -> policy id.
+
+    Raises:
+        ValueError: for an agent or a policy that there is not.
+    """
+    there = agents.environment
+    for agent, policy_id in policies.items():
+        if there.are_known and agent not in there.agents:
+            raise ValueError(f"policies names the agent {agent!r}, but there are {', '.join(map(repr, there.agents))}")
+        if policy_id not in agents.specs:
+            raise unknown_policy(f"policies gives agent {agent!r} the policy {policy_id!r}", policy_id, agents.specs)
 
 
 def restored(agents: Agents, config: AlgorithmConfig, changes: Mapping[str, Any], kept: Collection[str] = ()) -> Agents:

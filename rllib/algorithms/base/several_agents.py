@@ -227,10 +227,15 @@ class SeveralAgents(Acting):
         Args:
             num_episodes, explore, policy_id, agent_id: as for `Acting.make_player`.
             policies: agent -> policy id in place of the mapping's answer; agents that are left out keep it.
+
+        Raises:
+            ValueError: for an agent or a policy that there is not.
         """
         if self.agents is None or policy_id is not None:
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)
         agents = self.agents
+        if policies:
+            self._policy_changes.check_seats(agents, policies)
         return AgentPlayer(
             self,
             agents.mapping,

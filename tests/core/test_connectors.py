@@ -24,7 +24,9 @@ from rllib.core import (
 from rllib.core.connectors.connected_env import ConnectedFactory
 from rllib.env import EnvContext, MultiAgentEnv
 from rllib.env.factories.registry import resolve
+from rllib.env.multi_agent import make_multi_agent
 from tests.envs import CountingEnv
+from tests.generated.worlds import OBSERVATIONS, World
 from tests.multi_agent import NameTheSignal
 
 
@@ -240,6 +242,25 @@ def test_agents_of_one_environment():
         config.copy(copy_frozen=False).env_runners(env_to_module_connector=lambda *args: Halved()).build()
 
 
+@pytest.mark.parametrize(
+    ("observation", "removed"), [*((each, ()) for each in OBSERVATIONS), ("dict", ("choice",)), ("nested", ("pair",))]
+)
+def test_flattened_observations_of_agents_are_those_of_a_single_one(observation, removed):
+    """Also pictures, which are convolved otherwise, and parts that are left out."""
+    world = {"observation": observation, "action": "choice", "length": 5, "num_agents": 1}
+    seen = []
+    for env in (World, make_multi_agent(World)):
+        config = quick(env, env_config=world).multi_agent(policies=None)
+        config.env_runners(env_to_module_connector=lambda *args: FlattenObservations(keys_to_remove=removed))
+        with config.build() as algo:
+            batch, _ = algo.workers.local_worker().sample()
+            policy = algo.get_policy("default_policy")
+            seen.append((policy.observation_space, policy.weights.size, getattr(batch, "policy_batches", batch)))
+    (space, size, rows), (space_of_agent, size_of_agent, of_agents) = seen
+    assert space_of_agent == space and size_of_agent == size
+    np.testing.assert_array_equal(of_agents["default_policy"]["obs"], rows["obs"])
+
+
 class SetsRewards(ConnectorV2):
     def __call__(self, *, rl_module, batch, episodes, explore=None, shared_data=None, **kwargs):
         episodes[0].set_rewards(new_data=1.0, at_indices=-1)
@@ -340,6 +361,21 @@ def test_a_preprocessor_sees_the_observations_of_all_agents():
     with of_pair(SeesTheOther, FlattenObservations).build() as algo:
         assert algo.get_policy("a").observation_space.shape == (2,)
         assert algo.train()["episode_reward_mean"] == 9
+
+
+def test_agents_that_are_named_alone_are_flattened():
+    class Shapes(Pair):
+        def get_observation_space(self, agent_id):
+            return gymnasium.spaces.Discrete(3)
+
+        def observed(self):
+            return {"a": 1, "b": 2}
+
+    factory = ConnectedFactory(resolve(Shapes), lambda *args: [FlattenObservations(agent_ids=["b"])], None)
+    env = factory.make(EnvContext({}, 0, 0))
+    observations, _ = env.reset()
+    assert observations["a"] == 1 and observations["b"].tolist() == [0, 0, 1]
+    assert env.get_observation_space("a") == gymnasium.spaces.Discrete(3)
 
 
 def test_connectors_of_several_agents_that_cannot_be_used():

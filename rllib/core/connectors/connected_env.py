@@ -92,12 +92,14 @@ class ConnectedFactory(WrappingFactory):
                 "a MultiAgentObservationPreprocessor comes after another connector, but reads what the environment "
                 "gives. Put it in front."
             )
-        if not any(kinds):
+        in_front = [each for each in pieces[0] if isinstance(each, MultiAgentObservationPreprocessor)]
+        changing = in_front + [each.by_agent() for each in pieces[0] if isinstance(each, FlattenObservations)]
+        if not changing:
             return env
         from rllib.core.connectors.connected_agents import ConnectedAgents
         from rllib.env.multi_agent.adapt import as_multi_agent
 
-        return ConnectedAgents(as_multi_agent(env), pieces[0][: sum(kinds)])
+        return ConnectedAgents(as_multi_agent(env), changing)
 
 
 _FOR_SEVERAL_AGENTS = (FlattenObservations, MeanStdFilter, DefaultPiece, MultiAgentObservationPreprocessor)

@@ -1,5 +1,6 @@
 """Connectors of the library, by RLlib's names."""
 
+import copy
 from collections import deque
 from collections.abc import Collection
 from typing import Any
@@ -57,8 +58,8 @@ class FlattenObservations(ObservationPiece):
     Args:
         input_observation_space, input_action_space: as for ConnectorV2.
         keys_to_remove: keys of a Dict observation that are left out.
-        multi_agent, agent_ids, as_learner_connector: for several agents there is nothing to do: built-in networks read
-            the parts of an observation as they are.
+        agent_ids: of several agents those whose observations are flattened; None: all.
+        multi_agent, as_learner_connector: without effect.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class FlattenObservations(ObservationPiece):
         **kwargs: Any,
     ):
         self._without, self.multi_agent = frozenset(keys_to_remove or ()), multi_agent
+        self._agent_ids = None if agent_ids is None else frozenset(agent_ids)
         super().__init__(input_observation_space, input_action_space, **kwargs)
 
     def recompute_output_observation_space(self, input_observation_space, input_action_space) -> spaces.Box:
@@ -88,6 +90,10 @@ class FlattenObservations(ObservationPiece):
             observation = {key: part for key, part in observation.items() if key not in self._without}
         return spaces.flatten(self._read, observation).astype(np.float32)
 
+    def by_agent(self) -> "FlattenedAgents":
+        """The piece for environments with several agents."""
+        return FlattenedAgents(self, self._agent_ids)
+
     def _kept(self, space: spaces.Space) -> spaces.Space:
         if not self._without:
             return space
@@ -96,6 +102,35 @@ class FlattenObservations(ObservationPiece):
                 f"FlattenObservations(keys_to_remove={sorted(self._without)}) needs Dict observations, not {space}"
             )
         return spaces.Dict({key: part for key, part in space.spaces.items() if key not in self._without})
+
+
+class FlattenedAgents(MultiAgentObservationPreprocessor):
+    """FlattenObservations for each of several agents.
+
+    Args:
+        piece: what is done to the observations of one.
+        agent_ids: whose observations are flattened; None: those of all.
+    """
+
+    def __init__(self, piece: FlattenObservations, agent_ids: Collection | None = None):
+        self._piece, self._agent_ids = piece, agent_ids
+        self._own: dict[Any, FlattenObservations] = {}
+        super().__init__()
+
+    def recompute_output_observation_space(self, input_observation_space, input_action_space) -> spaces.Dict:
+        given = input_observation_space.spaces
+        self._own = {
+            agent: copy.copy(self._piece) for agent in given if self._agent_ids is None or agent in self._agent_ids
+        }
+        for agent, piece in self._own.items():
+            piece.connect(given[agent], input_action_space[agent])
+        return spaces.Dict({**given, **{agent: piece.observation_space for agent, piece in self._own.items()}})
+
+    def preprocess(self, observations, episode):
+        return {
+            agent: self._own[agent].changed(seen, episode) if agent in self._own else seen
+            for agent, seen in observations.items()
+        }
 
 
 class FrameStackingEnvToModule(ObservationPiece):

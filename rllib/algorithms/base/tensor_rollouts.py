@@ -45,6 +45,18 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
     return found
 
 
+def refuse_agents(config: AlgorithmConfig) -> None:
+    """Refuses a config that asks for rollouts of tensors, of an environment with several agents."""
+    if config.tensor_rollouts:
+        raise config.error(
+            Mistake(
+                "tensor_rollouts=True is for environments with one agent, and this one has several.",
+                ("tensor_rollouts",),
+                ({"tensor_rollouts": None},),
+            )
+        )
+
+
 class Sampling(Protocol):
     """An algorithm, as far as it decides whether rollouts can be tensors."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import SAMPLER
-from rllib.algorithms.base.tensor_rollouts import device_for
+from rllib.algorithms.base.tensor_rollouts import device_for, refuse_agents
 from rllib.config.aliases import tell_once
 from rllib.config.conflicts import Mistake
 from rllib.config.setting_types import shortened
@@ -201,6 +201,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     if examined.is_external and may_be_stepped:  # a function has made it
         refuse_changed_observations(config)
     if examined.agents is not None:
+        refuse_agents(config)
         return examined
     observation_space, action_space, found = examined[:3]
     device = device_for(config, found, was_checked=not config.disable_env_checking)

@@ -94,9 +94,9 @@ class TRPOTrainee(IntrinsicTrainee):
         super().prepare()
         settings = TrustRegionSettings(**{each.name: self.config[each.name] for each in fields(TrustRegionSettings)})
         stored = observation_column(self.policy.observation_space)
-        # Ones, since zeros may be no features; but a Discrete space may have one value alone.
-        fill = np.zeros if np.dtype(stored.dtype).kind == "i" else np.ones
-        self.region = TrustRegion(self.policy, settings, fill((1, *stored.shape), stored.dtype))
+        # Ones, since zeros may be no features; but choices may be one value alone, or begin elsewhere.
+        value = stored.filler if np.dtype(stored.dtype).kind == "i" else 1
+        self.region = TrustRegion(self.policy, settings, np.full((1, *stored.shape), value, stored.dtype))
 
     def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
         """Fits the value to a train batch, then makes the policy's step. Returns statistics.

@@ -14,6 +14,7 @@ from gymnasium.spaces import Dict, MultiBinary
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.env.streams.tensors_as_arrays import AsArrays, arrays_of
 from rllib.env.streams.vector import autoreset_mode, entry
@@ -79,9 +80,10 @@ class ActionMask(Adapter):
 
     def mask_in(self, info, where):
         if self.mask_from != "info":
-            raise ValueError(
-                f"{self.setting} is for environments with one agent. Where several act, use "
-                "action_mask_from='info', or a Dict observation with the key 'action_mask'."
+            raise Unfit(
+                f"{self.setting} is for environments with one agent.",
+                "Where several act, use action_mask_from='info', or a Dict observation with the key 'action_mask'.",
+                {"action_mask_from": "info" if self.mask_key in info else "observation"},
             )
         if self.mask_key not in info:
             raise self.no_mask(where, info)

@@ -266,6 +266,38 @@ def test_what_reads_spaces_is_refused_around_a_time_limit_of_several_agents(env,
     assert raised.value.mistakes[0].remedies
 
 
+class AlikeWorlds(worlds.Worlds):
+    """All agents have one space, which wrappers of gymnasium take for that of one agent."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.observation_space, self.action_space = (
+            next(iter(of_agents.values())) for of_agents in (self.observation_spaces, self.action_spaces)
+        )
+        self.observation_spaces = self.action_spaces = None
+
+    def seen(self, agent):
+        return worlds.observed(self.observation_space, self.t)
+
+
+_OF_ONE_AGENT = [
+    "RecordEpisodeStatistics", {"ClipReward": {"min_reward": -1, "max_reward": 1}}, "TimeAwareObservation",
+    {"StickyAction": {"repeat_action_probability": 0.1}}, {"DelayObservation": {"delay": 1}}, "FlattenObservation",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("env", [worlds.Worlds, AlikeWorlds, worlds.parallel, worlds.aec])
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("wrapper", _OF_ONE_AGENT, ids=str)
+def test_wrappers_of_one_agent_are_refused_around_several(env, limited, wrapper):
+    world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}
+    wrappers = [*([{"TimeLimit": {"max_episode_steps": 6}}] if limited else []), wrapper]
+    made = PPOConfig().environment(env, env_config=world, env_wrappers=wrappers)
+    with pytest.raises(ValueError, match="env_wrappers has") as raised:
+        made.rollouts(num_rollout_workers=0).build()
+    assert raised.value.mistakes[0].remedies[0] == {"env_wrappers": None}
+
+
 def test_statistics_that_no_checkpoint_holds_are_told_once(caplog):
     wrappers_module._warned.clear()
     config("NormalizeObservation").validate()

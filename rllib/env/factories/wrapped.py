@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.config.conflicts import Unfit
 from rllib.did_you_mean import did_you_mean
-from rllib.env.agents import agent_interface
+from rllib.env.agents import STANDARD_WRAPPERS, agent_interface, is_multi_agent
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import as_gymnasium
@@ -104,8 +104,8 @@ class WrappedFactory(WrappingFactory):
         """One new environment.
 
         Raises:
-            Unfit: if it is a vector, or none of gymnasium's and a wrapper is, or has several agents and no wrapper
-                of gymnasium's can be put around it; or by the check.
+            Unfit: if it is a vector, or none of gymnasium's and a wrapper is, or has several agents and a wrapper of
+                gymnasium's is for one; or by the check.
             as EnvWrapper.
         """
         env = self.factory.make(context)
@@ -127,18 +127,18 @@ class WrappedFactory(WrappingFactory):
                     "Wrap it where it is made, or leave the wrapper out.",
                     {"env_wrappers": None},
                 )
+            if wrapper.is_of_gymnasium and wrapper.wrap not in STANDARD_WRAPPERS and is_multi_agent(env):
+                env.close()
+                raise Unfit(
+                    f"env_wrappers has {wrapper}, which goes around environments with one agent, but {self.name} has "
+                    "several, whose dicts and spaces it does not read.",
+                    "Wrap it where it is made, or leave the wrapper out.",
+                    {"env_wrappers": None},
+                )
             try:
                 env = wrapper(env)
-            except Exception as error:
+            except Exception:
                 env.close()
-                # Around several agents go those alone that read no spaces, as TimeLimit.
-                if wrapper.is_of_gymnasium and not isinstance(env.observation_space, gymnasium.Space):
-                    raise Unfit(
-                        f"env_wrappers has {wrapper}, which could not be put around {env_name(env)}, which has no "
-                        f"space of all agents' observations: {error!r:.200}.",
-                        "Wrap it where it is made, or leave the wrapper out.",
-                        {"env_wrappers": None},
-                    ) from error
                 raise
         try:
             if self.check is not None:

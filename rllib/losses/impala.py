@@ -62,6 +62,8 @@ def impala_gradient(
     targets, advantages = vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         advantages = standardized(advantages, weight, across)
+    # Rows that are no steps may have illegal actions, of which a log-probability times an advantage is infinite.
+    advantages = advantages * steps
 
     policy_loss = -float(np.dot(weight, log_prob * advantages))
     d_log_prob = -weight * advantages
@@ -106,8 +108,8 @@ def impala_loss(
         log_rho = log_rho.new_zeros(log_rho.shape)
     targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        # The action of a row that is no step may be an illegal one, whose log-probability has the largest size.
-        advantages = torch_standardized(advantages, mean, across) * minibatch[LOSS_MASK]
+        advantages = torch_standardized(advantages, mean, across)
+    advantages = advantages * minibatch[LOSS_MASK]
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())
     entropy = mean(new.entropy())

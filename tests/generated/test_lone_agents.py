@@ -12,9 +12,10 @@ import pytest
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.env.multi_agent import make_multi_agent
 from tests.generated import worlds
+from tests.generated.comparisons import weights_of
 from tests.generated.draw import Draw, draw, needs_processes
 from tests.generated.refusals import names_in
-from tests.generated.trial import ITERATIONS, configured, weights_of
+from tests.generated.trial import ITERATIONS, configured
 
 # Pairs of runs; LONE_SEED=n draws others.
 PAIRS = 40

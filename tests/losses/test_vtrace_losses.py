@@ -13,6 +13,7 @@ from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import gae
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.models.distributions.standard import Categorical
+from rllib.models.observations.masks import LOWEST
 from tests.tensor_envs import counted_waits
 
 COMMON = {
@@ -88,6 +89,28 @@ def test_rows_that_are_no_steps_do_not_count(loss, settings):
     np.testing.assert_allclose(gradients[0][:-5], d_dist_inputs, atol=1e-7)
     np.testing.assert_allclose(gradients[1][:-5], d_values, atol=1e-7)
     assert not gradients[0][-5:].any() and not gradients[1][-5:].any()
+
+
+@BY_NAME
+@pytest.mark.parametrize("vtrace", [True, False])
+def test_rows_that_are_no_steps_may_have_illegal_actions(loss, settings, vtrace):
+    """Of them nothing but the value is known, and a mask may forbid the action that is written there."""
+    distribution, settings = Categorical(3), {**settings, "vtrace": vtrace}
+    (dist_inputs, values), minibatch = make_rows(distribution)
+    minibatch = {**minibatch, sb.REWARDS: minibatch[sb.REWARDS] + 10}  # advantages far from a mean of 0
+    empty = ~minibatch[sb.LOSS_MASK]
+    masked = dist_inputs.copy()
+    masked[empty, minibatch[sb.ACTIONS][empty]] = LOWEST
+    expected, gradients = loss.numpy(distribution, (dist_inputs, values), minibatch, **settings)
+    got, of_masked = loss.numpy(distribution, (masked, values), minibatch, **settings)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(of_masked[0], gradients[0])
+    tensors = [torch.from_numpy(output).requires_grad_() for output in (masked, values)]
+    columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
+    value, statistics = loss.torch(distribution, tensors, columns, **settings)
+    value.backward()
+    np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=3e-6, rtol=1e-5)
+    np.testing.assert_allclose(tensors[0].grad, gradients[0], atol=1e-6)
 
 
 @pytest.mark.parametrize(("vtrace", "lambda_"), [(True, 1.0), (False, 1.0), (False, 0.7), (False, 0.0)])

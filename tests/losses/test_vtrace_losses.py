@@ -113,13 +113,17 @@ def test_rows_that_are_no_steps_may_have_illegal_actions(loss, settings, vtrace)
     np.testing.assert_allclose(tensors[0].grad, gradients[0], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("loss", "more"), [(IMPALA_LOSS, {}), (APPO_LOSS, {"clip_param": 0.2, "kl_coeff": 0.3})], ids=["IMPALA", "APPO"]
+)
 @pytest.mark.parametrize(("vtrace", "lambda_"), [(True, 1.0), (False, 1.0), (False, 0.7), (False, 0.0)])
-def test_impala_on_policy_is_the_actor_critic_gradient(vtrace, lambda_):
+def test_on_policy_they_are_the_actor_critic_gradient(loss, more, vtrace, lambda_):
     """With the weights that acted: -A log pi on GAE, and the squared error to GAE plus the value."""
     distribution = Categorical(3)
     (dist_inputs, values), minibatch = make_rows(distribution, ((8, "truncated"), (8, "terminated")), moved=0.0)
+    minibatch[sb.TARGET_DIST_INPUTS] = dist_inputs
     settings = {"gamma": 0.95, "lambda_": lambda_, "vtrace": vtrace, "vf_loss_coeff": 0.5, "entropy_coeff": 0.02}
-    _, (d_dist_inputs, d_values) = IMPALA_LOSS.numpy(distribution, (dist_inputs, values), minibatch, **settings)
+    _, (d_dist_inputs, d_values) = loss.numpy(distribution, (dist_inputs, values), minibatch, **settings, **more)
 
     steps = minibatch[sb.LOSS_MASK]
     columns = {name: column[steps] for name, column in minibatch.items()}

@@ -339,6 +339,7 @@ def vtrace(tmp_path, algorithm="IMPALA", door=Single, fragment=20, fails=False, 
                     values_of(judge),
                     inputs_of,
                     **traced.settings,
+                    corrected=settings.get("vtrace", True),
                 ),
             )
     assert algorithm == "APPO" or largest > 1e-3, "no policy but the one that acted"
@@ -637,6 +638,10 @@ CASES: dict[str, Callable] = {
     "V-trace": vtrace,
     "V-trace of several agents": functools.partial(vtrace, door=Several),
     "V-trace of APPO": functools.partial(vtrace, algorithm="APPO"),
+    **{
+        f"{algorithm} without V-trace": functools.partial(vtrace, algorithm=algorithm, vtrace=False, lambda_=LAMBDA)
+        for algorithm in ("IMPALA", "APPO")
+    },
     "priorities": priorities,
     "priorities of a full replay": functools.partial(priorities, capacity=60, n_step=3),
     "stored replay": stored_replay,

@@ -22,6 +22,7 @@ def check_vtrace(
     clip_rho: float = 1.0,
     clip_pg_rho: float = 1.0,
     lambda_: float = 1.0,
+    corrected: bool = True,
 ) -> float:
     """Checks ratios, values, targets and advantages of a minibatch.
 
@@ -31,6 +32,7 @@ def check_vtrace(
         family: of the scripts.
         values_of, inputs_of: values, and parameters of distributions, of the policy that learns.
         gamma, clip_rho, clip_pg_rho, lambda_: settings.
+        corrected: whether V-trace is asked for; without it ratios are 1, nothing is clipped, and advantages are GAE's.
 
     Returns:
         The largest absolute log of a ratio.
@@ -45,7 +47,8 @@ def check_vtrace(
         row = rows[step]
         acted = categorical(columns[sb.ACTION_DIST_INPUTS][row].astype(np.float64), columns[sb.ACTIONS][row])
         log_rho = categorical(inputs, columns[sb.ACTIONS][row]) - acted
-        close(given["log_rho"][row], log_rho, f"{step}: log of the ratio", 1e-5)
+        if corrected:
+            close(given["log_rho"][row], log_rho, f"{step}: log of the ratio", 1e-5)
         close(given["values"][row], value[step], f"{step}: value", 1e-5)
         rho[step] = math.exp(log_rho)
 
@@ -53,9 +56,12 @@ def check_vtrace(
         life = life_of(family, step)
         return 0.0 if life.terminated and step[3] == life.length - 1 else gamma
 
+    def clipped(step, bar):
+        return min(bar, rho[step]) if corrected else 1.0
+
     def delta(step):
         reward = float(columns[sb.REWARDS][rows[step]])
-        return min(clip_rho, rho[step]) * (reward + discount(step) * next_value[step] - value[step])
+        return clipped(step, clip_rho) * (reward + discount(step) * next_value[step] - value[step])
 
     def is_followed(step):
         """Whether the next step is in the same fragment."""
@@ -65,7 +71,7 @@ def check_vtrace(
     def target(step):
         total, weight, at = value[step] + delta(step), 1.0, step
         while is_followed(at):
-            weight *= discount(at) * lambda_ * min(1.0, rho[at])
+            weight *= discount(at) * lambda_ * clipped(at, 1.0)
             at = following(at)
             total += weight * delta(at)
         return total
@@ -74,6 +80,8 @@ def check_vtrace(
         close(given["targets"][row], target(step), f"{step}: target")
         next_target = target(following(step)) if is_followed(step) else next_value[step]
         reward = float(columns[sb.REWARDS][row])
-        wanted = min(clip_pg_rho, rho[step]) * (reward + discount(step) * next_target - value[step])
+        wanted = clipped(step, clip_pg_rho) * (reward + discount(step) * next_target - value[step])
+        if not corrected:
+            wanted = target(step) - value[step]
         close(given["advantages"][row], wanted, f"{step}: advantage")
     return max(abs(math.log(ratio)) for ratio in rho.values())

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete
 import rllib
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
+from rllib.models.distributions.base import ActionUnit
 from rllib.result import RESULT_KEYS
 from tests.envs import BoundedAction, ConstantReward
 
@@ -103,6 +104,39 @@ def test_a_learning_rate_that_falls_to_zero_is_not_zero_in_the_last_update(name)
                 rates.append((rate, pytest.approx(1e-3 * (1 - before / total))))
     assert rates and rates[-1][0] > 0
     assert all(rate == expected for rate, expected in rates), rates
+
+
+DETERMINISTIC = ("TD3", "DDPG", "ApexDDPG", "TD3BC", "ReBRAC")
+# Why there are no log-likelihoods; of the others there are.
+WITHOUT = {
+    **dict.fromkeys(DETERMINISTIC, "gives one action for each observation"),
+    **dict.fromkeys(("PQN", "DQN", "SimpleQ", "Rainbow", "ApexDQN"), "chooses by values"),
+    "R2D2": "has a memory",
+}
+IN_OTHER_SPACES = ("PPO", "IMPALA", "APPO", "A2C", "A3C", "PG", "TRPO", "ES", "ARS", "SAC")
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [(name, ENVIRONMENT.get(name, "CartPole-v1")) for name in NAMES if name not in GROUPS]
+    + [(name, "Pendulum-v1") for name in IN_OTHER_SPACES],
+)
+def test_likelihoods_of_all_actions_add_up_to_one(name, env):
+    """In the units of stored actions; those of squashed ones are densities of what they are squashed to."""
+    with small(name).environment(env).evaluation(evaluation_interval=None).build() as algo:
+        policy = algo.get_policy()
+        width, stored = 1.0, np.arange(2)
+        if policy.action_dtype.kind == "f":
+            squashed = policy.distribution.unit is ActionUnit.BEFORE_TANH
+            read = np.linspace(-1, 1, 20_001)[1:-1] * (1 if squashed else 40)
+            width, stored = read[1] - read[0], (np.arctanh(read) if squashed else read)[:, None]
+        seen = np.zeros((len(stored), *algo.observation_space.shape), np.float32)
+        if name in WITHOUT:
+            with pytest.raises(ValueError, match=WITHOUT[name]):
+                policy.compute_log_likelihoods(stored, seen)
+        else:
+            logs = policy.compute_log_likelihoods(stored, seen)
+            assert np.exp(logs.astype(np.float64)).sum() * width == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

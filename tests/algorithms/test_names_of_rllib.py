@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rllib
-from rllib import PPO, Algorithm, DQNConfig, Policy, PPOConfig, SACConfig, SampleBatch, TD3Config
+from rllib import PPO, Algorithm, Policy, PPOConfig, SampleBatch
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.algorithms.base.trainee import _OVERRIDDEN
 from rllib.config import absent
@@ -316,25 +316,6 @@ def test_log_likelihoods_of_a_memory_are_refused():
         assert policy.num_state_tensors() > 0
         with pytest.raises(ValueError, match="has a memory, on whose states they depend"):
             policy.compute_log_likelihoods(np.zeros(1, np.int64), np.zeros((1, 4), np.float32))
-
-
-def test_log_likelihoods_of_squashed_actions_are_densities():
-    """Their integral over [-1, 1] is 1; the actions that are given are those before tanh."""
-    with SACConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=0).build() as algo:
-        taken = np.linspace(-1, 1, 20_001)[1:-1]
-        logs = algo.get_policy().compute_log_likelihoods(np.arctanh(taken)[:, None], np.zeros((len(taken), 3)))
-    assert np.exp(logs.astype(np.float64)).sum() * 1e-4 == pytest.approx(1, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("kind", "env", "why"), [(TD3Config, "Pendulum-v1", "one action"), (DQNConfig, "CartPole-v1", "chooses by values")]
-)
-def test_log_likelihoods_where_nothing_is_drawn_are_refused(kind, env, why):
-    with kind().environment(env).rollouts(num_rollout_workers=0).build() as algo:
-        policy = algo.get_policy()
-        seen = np.zeros((1, *algo.observation_space.shape), np.float32)
-        with pytest.raises(ValueError, match=why):
-            policy.compute_log_likelihoods(policy.compute_actions(seen)[0], seen)
 
 
 def test_workers_are_asked_in_rllibs_words(algo):

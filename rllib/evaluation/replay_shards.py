@@ -19,7 +19,7 @@ from rllib import spans
 from rllib.config.conflicts import Unfit
 from rllib.evaluation import seeding
 from rllib.processes import ensure_runtime
-from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.replay.replay_buffer import Form, ReplayBuffer
 from rllib.sample_batch import TD_ERRORS, SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member
 
@@ -70,6 +70,10 @@ class ReplayActor:
         """Memory of the full ring."""
         return self._replay.size_bytes
 
+    def form(self) -> Form:
+        """Form of the ring."""
+        return self._replay.form
+
     def pid(self) -> int:
         """Number of the process."""
         return os.getpid()
@@ -82,19 +86,6 @@ class ReplayActor:
         """Replaces the ring's arrays; returns the number of rows that it holds now."""
         self._replay.set_state(state)
         return len(self._replay)
-
-    def why_unfit(self, state: Mapping[str, np.ndarray], capacity: int | None) -> Unfit | None:
-        """Why `set_state` would refuse a state; None if it would not.
-
-        Args:
-            state: of the ring; columns may be without rows.
-            capacity: of replay_buffer_config with which the ring would be as large as the saved one; None: not known.
-        """
-        try:
-            self._replay.refuse_state(state, None if capacity is None else lambda _: capacity)
-        except Unfit as error:
-            return error
-        return None
 
 
 class ReplayShards:
@@ -148,6 +139,7 @@ class ReplayShards:
             logger=logger,
         )
         self.size_bytes = sum(self.fleet.ask_all(lambda actor, _: actor.size_bytes.remote()).values())
+        self._form = next(iter(self.fleet.ask_all(lambda actor, _: actor.form.remote()).values()))
 
     def _lose_rows(self, index: int, member: Member) -> None:
         logger.warning("the %d rows of replay shard %d are lost", self._rows.pop(index, 0), index)
@@ -252,14 +244,13 @@ class ReplayShards:
         self._rows = Counter(rows)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
-        """Refuses a state of another number of shards, or of rings that are not like these.
-
-        Arguments as for `ReplayBuffer.refuse_state`.
+        """Refuses a state of another number of shards, or of rings of another form; arguments as for `Form.refuse`.
 
         Raises:
             Unfit: (a ValueError) see above.
         """
-        saved, own = set(self._by_shard(state)), set(self.fleet.members)
+        parts = self._by_shard(state)
+        saved, own = set(parts), set(self.fleet.members)
         if saved == {-1}:
             raise Unfit(
                 "the saved replay was that of an algorithm with a replay in its own process.",
@@ -271,14 +262,8 @@ class ReplayShards:
                 f"Use .training(num_replay_buffer_shards={len(saved)}), or begin with an empty replay.",
                 {"num_replay_buffer_shards": len(saved)},
             )
-        forms = {index: _without_rows(part) for index, part in self._by_shard(state).items()}
-        all_rows = sum(int(form["capacity"]) for form in forms.values())
-        asked = setting_of(all_rows) if setting_of else None
-        reasons = self.fleet.ask_all(
-            lambda actor, index: actor.why_unfit.remote(forms[index], asked), is_work=False
-        ).values()
-        if reason := next(filter(None, reasons), None):
-            raise reason
+        for part in parts.values():
+            self._form.refuse(part, setting_of, len(own))
 
     @staticmethod
     def _by_shard(state: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
@@ -299,9 +284,3 @@ class ReplayShards:
 def _asked(member: Member, verb: str) -> int:
     """Number of requests of this kind that a shard has not answered."""
     return sum(tag == verb for tag, _ in member.pending)
-
-
-def _without_rows(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What `ReplayBuffer.refuse_state` compares."""
-    compared = {name: array for name, array in state.items() if name.startswith(("columns.", "priorities", "capacity"))}
-    return {name: array[:0] if array.ndim else array for name, array in compared.items()}

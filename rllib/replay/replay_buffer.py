@@ -7,6 +7,7 @@ overwritten row is not taken for one of the row that replaced it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -339,41 +340,74 @@ class ReplayBuffer:
         alpha = float(state["alpha"]) if "alpha" in state else None  # earlier states had the buffer's own
         self._priorities.load(state["priorities"], float(state["largest_priority"]), alpha)
 
+    @property
+    def form(self) -> "Form":
+        """What a state has to be of, to be restored here."""
+        columns = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
+        return Form(frozenset(columns), self.capacity, self._priorities is not None)
+
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
-        """Refuses a state that `set_state` cannot restore.
+        """Refuses a state that `set_state` cannot restore; see `Form.refuse`."""
+        self.form.refuse(state, setting_of)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What two replays have to share, so that one can go on with the other's rows.
+
+    Attributes:
+        columns: (name, shape of one row, dtype) of each stored column.
+        capacity: rows.
+        has_priorities: whether rows are drawn by priorities.
+    """
+
+    columns: frozenset[tuple[str, tuple[int, ...], str]]
+    capacity: int
+    has_priorities: bool
+
+    def refuse(
+        self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None, shards: int = 1
+    ) -> None:
+        """Refuses a state of a replay that has another form.
 
         Args:
-            state: see above.
+            state: of `ReplayBuffer.get_state`.
             setting_of: function of a number of rows, the capacity of replay_buffer_config that has room for them; None:
                 it is not known here.
+            shards: number of such buffers that the capacity of replay_buffer_config is shared out to.
 
         Raises:
             Unfit: (a ValueError) if it belongs to a buffer with other columns or another capacity, or lacks the
-                priorities that this buffer has.
+                priorities that this one has.
         """
-        if self._priorities is not None and "priorities" not in state:
+        if "capacity" not in state:
             raise Unfit(
-                "the saved replay has no priorities: it was sampled uniformly, this one is not.",
-                'Use .training(replay_buffer_config={"type": "ReplayBuffer"}), or begin with an empty replay.',
-                {"replay_buffer_config": {"type": "ReplayBuffer"}},
+                "the saved replay was that of an algorithm with a replay in shards, such as ApexDQN.",
+                "Load it into that algorithm, or begin with an empty replay.",
             )
         saved = {
             (name.removeprefix("columns."), column.shape[1:], str(column.dtype))
             for name, column in state.items()
             if name.startswith("columns.")
         }
-        own = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
-        if saved != own:
+        if saved != self.columns:
             raise Unfit(
-                f"the saved replay has rows of other columns (name, shape, dtype): {sorted(saved - own)}, where this "
-                f"one has {sorted(own - saved)}.",
+                f"the saved replay has rows of other columns (name, shape, dtype): {sorted(saved - self.columns)}, "
+                f"where this one has {sorted(self.columns - saved)}.",
                 "Such rows are of another environment, algorithm or setting of the replay. Use those that they were "
                 "saved with, or begin with an empty replay.",
             )
+        if self.has_priorities and "priorities" not in state:
+            raise Unfit(
+                "the saved replay has no priorities: it was sampled uniformly, this one is not.",
+                'Use .training(replay_buffer_config={"type": "ReplayBuffer"}), or begin with an empty replay.',
+                {"replay_buffer_config": {"type": "ReplayBuffer"}},
+            )
         if (capacity := int(state["capacity"])) != self.capacity:
+            capacity, own = capacity * shards, self.capacity * shards
             asked = {"capacity": setting_of(capacity)} if setting_of else None
             raise Unfit(
-                f"the saved replay has a capacity of {capacity} rows, but this one of {self.capacity}.",
+                f"the saved replay has a capacity of {capacity} rows, but this one of {own}.",
                 f"Use .training(replay_buffer_config={asked or '...'}), as it was saved with, or begin with an empty "
                 "replay.",
                 *([{"replay_buffer_config": asked}] if asked else ()),

@@ -13,6 +13,8 @@ from tests.multi_agent import NameTheSignal
 def build(cls=DQNConfig, env=ConstantReward, multi_agent=None, env_config=None, **training):
     config = cls().environment(env, env_config=env_config or {}).rollouts(num_rollout_workers=0).debugging(seed=1)
     memory = {"use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5} if cls is R2D2Config else {}
+    if cls is ApexDQNConfig:
+        training = {"num_replay_buffer_shards": 2, "n_step": 1, **training}
     config.training(
         model={"fcnet_hiddens": [4], **memory}, hiddens=[], train_batch_size=16,
         num_steps_sampled_before_learning_starts=20, **training,
@@ -24,10 +26,16 @@ def rows(capacity=200, **more):
     return {"replay_buffer_config": {"capacity": capacity, **more}}
 
 
-UNIFORM = {"type": "ReplayBuffer"}
+UNIFORM, PRIORITIES = {"type": "ReplayBuffer"}, {"type": "PrioritizedReplayBuffer"}
+ALGORITHMS = (DQNConfig, R2D2Config, ApexDQNConfig)
 
 
-@pytest.mark.parametrize("cls", [DQNConfig, R2D2Config])
+def num_rows(algo):
+    """Rows of a replay; shards are asked."""
+    return len(discounts(algo))
+
+
+@pytest.mark.parametrize("cls", ALGORITHMS)
 @pytest.mark.parametrize(
     ("saved", "own"),
     [(rows(100), rows(200)), (rows(200), rows(100)), (rows(**UNIFORM), rows()), (rows(90, **UNIFORM), rows(100))],
@@ -37,21 +45,21 @@ def test_the_remedy_loads_them(cls, saved, own, tmp_path):
     """One remedy for each setting that differs; the rows of before stay until all fit."""
     with build(cls, **saved) as other:
         other.train()
-        path, count = other.save_replay_buffer(tmp_path / "rows"), len(other.replay)
+        path, count = other.save_replay_buffer(tmp_path / "rows"), num_rows(other)
     settings = dict(own["replay_buffer_config"])
     for _ in range(3):
         with build(cls, replay_buffer_config=settings) as algo:
             algo.train()
-            before = len(algo.replay)
+            before = num_rows(algo)
             try:
                 algo.load_replay_buffer(path)
             except Unfit as error:
-                assert len(algo.replay) == before
+                assert num_rows(algo) == before
                 (remedy,) = error.mistake.remedies
                 assert str(remedy["replay_buffer_config"]) in str(error).replace('"', "'")
                 settings |= remedy["replay_buffer_config"]
                 continue
-            assert len(algo.replay) == count
+            assert num_rows(algo) == count
             algo.train()
             return
     raise AssertionError("the remedies do not load the rows")
@@ -61,13 +69,14 @@ def test_the_remedy_loads_them(cls, saved, own, tmp_path):
     ("saved", "own"), [(rows(100), rows(200)), (rows(**UNIFORM), rows()), (rows(90, **UNIFORM), rows(100))], ids=str
 )
 @pytest.mark.parametrize("remedy", [0, 1])
-def test_a_run_goes_on_with_them_or_without(saved, own, remedy, tmp_path, caplog):
+@pytest.mark.parametrize("cls", ALGORITHMS)
+def test_a_run_goes_on_with_them_or_without(cls, saved, own, remedy, tmp_path, caplog):
     """Each remedy for rows of other settings continues the run: the rows' settings, or an empty replay."""
-    with build(store_buffer_in_checkpoints=True, **saved) as other:
+    saved = {"replay_buffer_config": PRIORITIES | saved["replay_buffer_config"]}
+    with build(cls, store_buffer_in_checkpoints=True, **saved) as other:
         other.train()
-        path, count = other.save(tmp_path / "run"), len(other.replay)
-    settings: dict = {"replay_buffer_config": {**own["replay_buffer_config"]}}
-    settings["replay_buffer_config"].setdefault("type", "PrioritizedReplayBuffer")
+        path, count = other.save(tmp_path / "run"), num_rows(other)
+    settings: dict = {"replay_buffer_config": PRIORITIES | own["replay_buffer_config"]}
     for _ in range(3):
         try:
             algo = Algorithm.from_checkpoint(path, settings)
@@ -77,13 +86,30 @@ def test_a_run_goes_on_with_them_or_without(saved, own, remedy, tmp_path, caplog
             settings = {**settings, **chosen, "replay_buffer_config": nested}
             continue
         with algo:
-            assert len(algo.replay) == (0 if remedy else count)
+            assert num_rows(algo) == (0 if remedy else count)
             assert ("goes on with an empty one" in caplog.text) == bool(remedy)
             before = algo.num_updates
-            algo.train()
+            for _ in range(5):  # shards answer when they do
+                algo.train()
             assert algo.num_updates > before
         return
     raise AssertionError("the remedies do not continue the run")
+
+
+@pytest.mark.parametrize("own", ALGORITHMS)
+@pytest.mark.parametrize("saved", ALGORITHMS)
+def test_rows_of_another_algorithm(saved, own, tmp_path):
+    """Where no setting helps there is no remedy, and the message speaks of the algorithm."""
+    with build(saved, CountingEnv, **rows()) as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    with build(own, CountingEnv, **rows()) as algo:
+        if saved is own:
+            algo.load_replay_buffer(path)
+            return
+        with pytest.raises(Unfit, match="algorithm") as failure:
+            algo.load_replay_buffer(path)
+    assert failure.value.mistake.remedies == ()
 
 
 @pytest.mark.parametrize("other", [{"env": CountingEnv}, {"env": "CartPole-v1"}], ids=str)

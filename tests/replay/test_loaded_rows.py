@@ -1,12 +1,16 @@
 """Rows of a replay that another run has saved: they are loaded, or refused with settings that load them."""
 
+import random
+
 import numpy as np
 import pytest
 
-from rllib import Algorithm, ApexDQNConfig, DQNConfig, R2D2Config, SACConfig
+from rllib import Algorithm, ApexDQNConfig, CrossQConfig, DQNConfig, R2D2Config, SACConfig, TD3Config
 from rllib.config.conflicts import Unfit
 from rllib.storage.checkpoint import CheckpointError
-from tests.envs import ConstantReward, CountingEnv
+from tests.envs import BoundedAction, ConstantReward, CountingEnv
+from tests.generated import draw
+from tests.generated.values import resolved
 from tests.multi_agent import NameTheSignal
 
 
@@ -91,6 +95,8 @@ def test_a_run_goes_on_with_them_or_without(cls, saved, own, remedy, tmp_path, c
             before = algo.num_updates
             for _ in range(5):  # shards answer when they do
                 algo.train()
+                if algo.num_updates > before:
+                    break
             assert algo.num_updates > before
         return
     raise AssertionError("the remedies do not continue the run")
@@ -194,6 +200,96 @@ def test_returns_of_another_gamma_are_refused(cls, saved, own, tmp_path):
             algo.train()
 
 
+# Rows of another n_step are right, each with its own discount; the others make another environment, or another replay.
+OTHER_ROWS = ("n_step", "replay_buffer_config", "env_wrappers")
+# Single values of settings that change rows, beside those that are drawn by their declarations.
+BY_HAND = [
+    ("clip_rewards", True),
+    ("clip_rewards", 1.0),
+    ("clip_rewards", 5.0),
+    ("observation_filter", "MeanStdFilter"),
+]
+WORLD = {"kind": "single", "observation": "numbers", "action": "discrete"}
+
+
+def numbered(columns):
+    """The different rows, of numbers that are rounded."""
+    parts = [columns[name].reshape(len(columns["rewards"]), -1) for name in sorted(columns)]
+    return set(map(tuple, np.concatenate(parts, 1).astype(float).round(3).tolist()))
+
+
+def stored_rows(algo):
+    names = ("obs", "new_obs", "rewards", "discounts")
+    return numbered({name: algo.replay.get_state()[f"columns.{name}"] for name in names})
+
+
+def settings_of_runs():
+    """(name, value) of settings of DQN, each drawn once by its declaration."""
+    config, rng = DQNConfig(), random.Random(3)
+    for name in draw.drawable(config, WORLD):
+        is_of_rows = config.settings[name].section in ("environment", "rollouts", "training")
+        if is_of_rows and name not in (*OTHER_ROWS, *draw._PROCESSES, *config.unused, "env", "sample_async", "model"):
+            yield name, draw.value_in(rng, name, config, WORLD)
+    yield from BY_HAND
+
+
+def test_rows_are_what_a_run_with_other_settings_stores(tmp_path):
+    """Whatever the setting: rows that are loaded are like the run's own, or are refused with a remedy that helps."""
+
+    def made(**settings):
+        config = DQNConfig().environment(CountingEnv).rollouts(num_rollout_workers=0).debugging(seed=1)
+        config.training(model={"fcnet_hiddens": [4]}, hiddens=[], num_steps_sampled_before_learning_starts=1000)
+        config.reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0)
+        config.update_from_dict({name: resolved({name: value})[name] for name, value in settings.items()})
+        return config.build()
+
+    with made() as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    refused, loaded, left_out, strange = set(), set(), set(), []
+    for name, value in settings_of_runs():
+        try:
+            algo = made(**{name: value})
+        except (ValueError, TypeError):
+            left_out.add(name)
+            continue
+        with algo:
+            algo.train()
+            own = stored_rows(algo)
+            try:
+                algo.load_replay_buffer(path)
+            except Unfit as failure:
+                refused.add(name)
+                (remedy,) = failure.mistake.remedies
+                with made(**{name: value} | remedy) as mended:
+                    mended.load_replay_buffer(path)
+                continue
+            loaded.add(name)
+            if others := stored_rows(algo) - own:
+                strange.append(f"{name}={value!r}: {sorted(others)[:2]} beside {sorted(own)[:2]}")
+    assert not strange
+    assert {"clip_rewards", "normalize_returns", "observation_filter", "time_limit_ends_episode"} <= refused
+    assert "gamma" in loaded and len(loaded) > 30, f"left out: {left_out}"
+
+
+@pytest.mark.parametrize(("saved", "own"), [(TD3Config, SACConfig), (SACConfig, TD3Config), (SACConfig, CrossQConfig)])
+def test_actions_keep_their_meaning_in_another_algorithm(saved, own, tmp_path):
+    """SAC stores them before tanh, TD3 as the critics read them."""
+
+    def made(cls):
+        config = cls().environment(BoundedAction).rollouts(num_rollout_workers=0).debugging(seed=1)
+        config.training(model={"fcnet_hiddens": [4]}, replay_buffer_config={**UNIFORM, "capacity": 200})
+        return config.reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0).build()
+
+    def read(algo):
+        return algo.get_policy().distribution.for_critics(algo.replay.get_state()["columns.actions"])
+
+    with made(saved) as saving, made(own) as algo:
+        saving.train()
+        algo.load_replay_buffer(saving.save_replay_buffer(tmp_path / "rows"))
+        np.testing.assert_allclose(read(algo), read(saving), atol=1e-6)
+
+
 @pytest.mark.parametrize("before", [0.9, None])
 def test_costs_of_another_gamma(before, tmp_path):
     """Rewards and costs have discounts of their own, or the same one."""
@@ -245,7 +341,7 @@ def test_rows_whose_rewards_or_ends_were_changed_otherwise_are_refused(
     with made(is_saved_with) as saving:
         saving.train()
         path = saving.save(tmp_path / "run") if by_checkpoint else saving.save_replay_buffer(tmp_path / "rows")
-        count, before = len(saving.replay), saving.config[setting]
+        count, before = len(saving.replay), saving.config[setting] or False
     for is_set in (is_saved_with, not is_saved_with):
         with made(is_set) as algo:
             load = algo.restore if by_checkpoint else algo.load_replay_buffer

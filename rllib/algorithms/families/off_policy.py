@@ -41,6 +41,7 @@ from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.hindsight import HindsightTransitions
 from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
+from rllib.models.distributions.base import ActionUnit
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
 from rllib.policies import of_only_policy
@@ -57,10 +58,10 @@ from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkp
 # Remedies.
 _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
-# Settings that change rows while they are sampled, and the array in which they are saved, as JSON in bytes.
-_OF_SAMPLED_ROWS, _MADE_BY = ("clip_rewards", "normalize_returns", "time_limit_ends_episode"), "made_by"
 # Of rows that are read from data.
 PRIORITIES_FILE = "recorded_priorities.safetensors"
+# Name of an array in a file of rows: JSON of what they were made by, as bytes.
+_MADE_BY = "made_by"
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
 logger = logging.getLogger(__name__)
@@ -379,22 +380,34 @@ class OffPolicyTrainee(Trainee):
         """Columns of the replay that have powers of a discount, each with the setting and the discount per step."""
         return {sb.DISCOUNTS: ("gamma", self.config.gamma)}
 
+    @property
+    def row_settings(self) -> dict[str, Any]:
+        """Settings by which rewards, observations and ends were changed before rows were stored, by name."""
+        config = self.algorithm.config
+        scales, filters = config.normalize_returns, self.policy.filters_observations
+        return {
+            "clip_rewards": self.algorithm._reward_clip or False,
+            "normalize_returns": scales,
+            "normalized_reward_clip": config.normalized_reward_clip if scales else None,
+            "observation_filter": config.observation_filter if filters else "NoFilter",
+            "observation_clip": config.observation_clip if filters else None,
+            "time_limit_ends_episode": config.time_limit_ends_episode,
+        }
+
     def rows_to_save(self) -> dict[str, np.ndarray]:
-        """The run's own rows for a file, with the settings that made their rewards, ends and discounts."""
+        """The run's own rows for a file, with what they were made by: see `as_rows`."""
         by = {f"gamma.{column}": np.array(gamma) for column, (_, gamma) in self.discounts.items()}
-        made = {name: self.algorithm.config[name] for name in _OF_SAMPLED_ROWS}
-        by[_MADE_BY] = np.frombuffer(json.dumps(made).encode(), np.uint8)
-        return {**self.own_rows().get_state(), **by, "n_step": np.array(self.config.n_step)}
+        made = {**self.row_settings, "unit": self.policy.distribution.unit.value}
+        by |= {"n_step": np.array(self.config.n_step), _MADE_BY: np.frombuffer(json.dumps(made).encode(), np.uint8)}
+        return {**self.own_rows().get_state(), **by}
 
     def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The rows of a file, for `set_rows`.
+        """The rows of a file, for `set_rows`, with the discounts and the unit of actions that this policy has.
 
         Raises:
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
         """
         by = {name: saved[name] for name in saved if name in ("n_step", _MADE_BY) or name.startswith("gamma.")}
-        if _MADE_BY in by:  # earlier releases have not saved it
-            self._refuse_other_rows(json.loads(by[_MADE_BY].tobytes()))
         rows = {name: column for name, column in saved.items() if name not in by}
         rows = rows_of_steps(rows, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
         for column, (setting, gamma) in self.discounts.items():
@@ -402,15 +415,24 @@ class OffPolicyTrainee(Trainee):
                 named = [name for name in rows if name.endswith(f"columns.{column}")]  # also of a shard
                 rows |= {name: _by_discount(rows[name], setting, before, gamma, int(by["n_step"])) for name in named}
         self.own_rows().refuse_state(rows, self.config.capacity_for)
+        if _MADE_BY in by:  # earlier files do not say it
+            made, own = json.loads(by[_MADE_BY].tobytes()), self.policy.distribution.unit
+            unit = ActionUnit(made.pop("unit", own))
+            self._refuse_other_rows(made)
+            if unit != own:
+                named = [name for name in rows if name.endswith(f"columns.{sb.ACTIONS}")]
+                rows |= {name: own.stored(unit.read(rows[name])) for name in named}
         return rows
 
-    def _refuse_other_rows(self, made: Mapping[str, Any]) -> None:
-        """Refuses saved rows whose rewards and ends are those of other settings: what they were before is lost."""
-        for name, before in made.items():
-            if before != (given := self.algorithm.config[name]):
+    def _refuse_other_rows(self, saved: Mapping[str, Any]) -> None:
+        """Refuses saved rows that other settings have made: what they were before is lost."""
+        for name, own in self.row_settings.items():
+            before = saved.get(name, own)
+            if json.dumps(before) != json.dumps(own):  # True and 1.0 are two clips
                 raise Unfit(
-                    f"the saved replay has rows of {name}={before!r}, but the run has {name}={given!r}.",
-                    f"Use {name}={before!r}, as they were saved with, or begin with an empty replay.",
+                    f"the saved replay has rows of {name}={before!r}, but the run has {name}={own!r}.",
+                    f"Use .{self.config.settings[name].section}({name}={before!r}), as they were saved with, or begin "
+                    "with an empty replay.",
                     {name: before},
                 )
 
@@ -615,6 +637,11 @@ class OffPolicy(Algorithm):
     def newest_stats(self) -> dict[str, dict[str, Any]]:
         """Policy id -> statistics of its newest update."""
         return {policy_id: trainee.stats for policy_id, trainee in self.trainees.items()}
+
+    @property
+    def _reward_clip(self) -> bool | float | None:
+        """How rewards are clipped: by the setting or, where it is None, as the environment asks for."""
+        return self._rollout_settings.clip_rewards
 
     @property
     def replays(self) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import numpy as np
 
 from rllib.replay.sum_tree import SumTree
 
+# p of rows without error where epsilon is 0: they are drawn where all others have none either.
+LEAST = 1e-200
+
 
 class Priorities:
     """p = (|TD error| + epsilon)^alpha of each row, and draws with P(i) = p_i / sum p.
@@ -62,16 +65,22 @@ class Priorities:
         values = self.tree[rows]
         return rows, (values / values.min()) ** -beta
 
-    def load(self, values: np.ndarray, largest: float, alpha: float | None = None) -> None:
+    def load(
+        self, values: np.ndarray, largest: float, alpha: float | None = None, epsilon: float | None = None
+    ) -> None:
         """Sets p of the first rows to these values [B], and of all others to 0.
 
         Args:
             values, largest: p of the rows, and the largest so far.
-            alpha: exponent that they have, if it is another one. Of 0 nothing is known but that rows can be drawn.
+            alpha, epsilon: by which they were made; None: the same. Of an exponent of 0 nothing is known but that rows
+                can be drawn.
         """
-        if alpha and alpha != self.alpha:
-            power = self.alpha / alpha
-            values, largest = np.where(values > 0, values**power, 0.0), largest**power
+        alpha, epsilon = (self.alpha if alpha is None else alpha), (self.epsilon if epsilon is None else epsilon)
+        if alpha and (alpha, epsilon) != (self.alpha, self.epsilon):
+            given = np.append(values, largest)
+            anew = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0) ** self.alpha
+            anew = np.where(given > 0, np.maximum(anew, LEAST), 0.0)
+            values, largest = anew[:-1], float(anew[-1])
         # A new tree takes no memory for rows without priority.
         self.tree = SumTree(self.tree.capacity)
         self.tree.set_range(0, values)
@@ -85,6 +94,7 @@ class Priorities:
             raise ValueError(f"TD errors must be finite, but got {np.asarray(td_errors)[~np.isfinite(values)][:3]}")
         values += self.epsilon
         values **= self.alpha
+        np.maximum(values, LEAST, out=values)
         if len(values):
             self.largest = max(self.largest, (largest + self.epsilon) ** self.alpha)
         return values

@@ -322,6 +322,7 @@ class ReplayBuffer:
             "priorities": self._priorities.tree[:filled],
             "largest_priority": np.array(self._priorities.largest),
             "alpha": np.array(self._priorities.alpha),
+            "epsilon": np.array(self._priorities.epsilon),
         }
 
     def set_priorities(self, state: Mapping[str, np.ndarray]) -> None:
@@ -337,8 +338,8 @@ class ReplayBuffer:
         self._priorities.load(values, 1.0)
 
     def _load_priorities(self, state: Mapping[str, np.ndarray]) -> None:
-        alpha = float(state["alpha"]) if "alpha" in state else None  # earlier states had the buffer's own
-        self._priorities.load(state["priorities"], float(state["largest_priority"]), alpha)
+        made = {name: float(state[name]) for name in ("alpha", "epsilon") if name in state}  # earlier ones do not say
+        self._priorities.load(state["priorities"], float(state["largest_priority"]), **made)
 
     @property
     def form(self) -> "Form":

@@ -104,3 +104,19 @@ def test_dropped_rows_stay_so_with_another_exponent(alpha):
     priorities.load(np.array([4.0, 0, 9]), 16.0, alpha=1.0)
     np.testing.assert_allclose(priorities.tree[:3], [4**alpha, 0, 9**alpha])
     assert priorities.largest == pytest.approx(16**alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.0, 2.0])
+@pytest.mark.parametrize("stratified", [True, False])
+def test_rows_without_errors_are_drawn_where_there_are_no_others(alpha, stratified):
+    """With epsilon 0, as after a perfect fit; also once they were saved and loaded."""
+    priorities = Priorities(8, alpha=alpha, epsilon=0.0, stratified=stratified)
+    priorities.add(0, 4, np.zeros(4))
+    restored = Priorities(8, alpha=0.5, epsilon=0.0, stratified=stratified)
+    restored.load(priorities.tree[:4], priorities.largest, alpha=alpha, epsilon=0.0)
+    for each in (priorities, restored):
+        rows, weights = each.sample(4000, np.random.default_rng(0), beta=0.4)
+        assert np.bincount(rows, minlength=4).min() > 900 and rows.max() == 3
+        np.testing.assert_array_equal(weights, 1)
+        each.update(np.array([2]), np.array([1e-3]))
+        assert set(each.sample(4000, np.random.default_rng(0), beta=0.4)[0]) == {2}

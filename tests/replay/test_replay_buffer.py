@@ -72,9 +72,11 @@ def test_priorities_of_the_worker_count_from_the_start():
 @pytest.mark.parametrize("own", [0.0, 0.3, 0.6, 1.0])
 @pytest.mark.parametrize("saved", [0.3, 0.6, 1.0])
 @pytest.mark.parametrize("whole", [True, False])
-def test_saved_priorities_have_the_exponent_of_the_buffer(saved, own, whole):
+@pytest.mark.parametrize("epsilons", [(1e-6, 1e-6), (0.5, 1e-6), (0.0, 0.5)])
+def test_saved_priorities_have_the_settings_of_the_buffer(saved, own, whole, epsilons):
     """As if the TD errors had come to it; new rows get the largest priority."""
-    errors, buffers = rng().exponential(size=70), [prioritized(TABLE, 50, alpha=each) for each in (saved, own, own)]
+    errors, settings = rng().exponential(size=70), [(saved, epsilons[0]), (own, epsilons[1]), (own, epsilons[1])]
+    buffers = [prioritized(TABLE, 50, alpha=alpha, epsilon=epsilon) for alpha, epsilon in settings]
     for buffer in buffers[:2] if whole else buffers:
         buffer.add(rows(0, 70), errors)
         buffer.update_priorities(np.arange(60, 70), 3 * errors[:10])

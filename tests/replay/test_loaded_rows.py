@@ -1,6 +1,7 @@
 """Rows of a replay that another run has saved: they are loaded, or refused with settings that load them."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -352,3 +353,21 @@ def test_rows_whose_rewards_or_ends_were_changed_otherwise_are_refused(
             with pytest.raises(Unfit, match=f"the saved replay has rows of {setting}=") as failure:
                 load(path)
             assert failure.value.mistake.remedies[0] == {setting: before}
+
+
+def test_a_run_from_recorded_steps_alone_has_no_rows(tmp_path):
+    with build(env="CartPole-v1") as saving:
+        saving.train()
+        path = saving.save_replay_buffer(tmp_path / "rows")
+    data = str(Path(__file__).parents[1] / "data" / "offline" / "cartpole_small.json")
+    for source in (data, {"sampler": 0.5, data: 0.5}):
+        config = DQNConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).offline_data(input_=source)
+        with config.training(model={"fcnet_hiddens": [4]}).build() as algo:
+            if source is data:
+                with pytest.raises(CheckpointError, match="learns from recorded steps alone"):
+                    algo.load_replay_buffer(path)
+                with pytest.raises(CheckpointError, match="learns from recorded steps alone"):
+                    algo.save_replay_buffer(tmp_path / "none")
+            else:
+                algo.load_replay_buffer(path)
+                algo.save_replay_buffer(tmp_path / "mixed")

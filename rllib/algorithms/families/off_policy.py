@@ -698,9 +698,11 @@ class OffPolicy(Algorithm):
         """Writes the rows of the replay alone, by Stable-Baselines3's name, into a directory. Returns its path.
 
         With `store_buffer_in_checkpoints=True` they are a part of each checkpoint.
+
+        Raises:
+            CheckpointError: (a ValueError) if the run has none of its own.
         """
-        with_rows = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
-        files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in with_rows.items()}
+        files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in self._with_own_rows().items()}
         return write_checkpoint(Path(path), files)
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
@@ -711,13 +713,14 @@ class OffPolicy(Algorithm):
             truncate_last_traj: without effect: rows are whole transitions.
 
         Raises:
-            CheckpointError: (a ValueError) if there are none, or they are not of these policies.
+            CheckpointError: (a ValueError) if there are none, they are not of these policies, or the run has no
+                replay of its own.
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings; no policy's
                 rows are replaced then.
         """
         tell_arguments("load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj)
         files = read_checkpoint(path)
-        taking = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+        taking = self._with_own_rows()
         missing = [policy_id for policy_id in taking if _file_of(policy_id) not in files]
         if missing:
             named = ", ".join(missing)
@@ -733,6 +736,16 @@ class OffPolicy(Algorithm):
             for policy_id, trainee in taking.items():
                 trainee.set_rows(rows[policy_id])
                 trainee.empty_at = 0
+
+    def _with_own_rows(self) -> dict[str, OffPolicyTrainee]:
+        """The policies whose replay has rows that the run has sampled, or may get them."""
+        trainees = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+        if not trainees:
+            raise CheckpointError(
+                "this run has no replay of its own: it learns from recorded steps alone, which it reads again. Use "
+                'input_="sampler", or a mixture with it.'
+            )
+        return trainees
 
 
 def _file_of(policy_id: str) -> str:

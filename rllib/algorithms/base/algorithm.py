@@ -735,10 +735,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
             training_began, minima = time.monotonic(), self.config.iteration_minima()
+            stats: dict[str, Any] = {}
             while True:
                 self.metrics.training_steps += 1
                 try:
-                    stats = self.training_step()
+                    # A policy that has not acted in the last step may have learned in an earlier one.
+                    stats |= self.training_step()
                 except NotFiniteError as error:
                     self._reporting.on_not_finite(error)
                     raise
@@ -753,6 +755,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             if losses := self._evaluations.on_held_out(self.metrics.iteration + 1):
                 evaluation = evaluation or {"evaluation": Result()}
                 evaluation["evaluation"].update(losses)
+            stats = {
+                name: value for name, value in stats.items() if not isinstance(value, dict) or name in self.policies
+            }
             stats = stats or {policy_id: {} for policy_id in self._trained_ids()}
             by_policy = any(isinstance(value, dict) for value in stats.values())
             stats, extra = stats if by_policy or not stats else {DEFAULT_POLICY: stats}, self.extra_results()

@@ -159,6 +159,10 @@ class IMPALAConfig(PolicyGradientConfig):
         return None
 
 
+# Fragments that wait for a policy's train batch.
+QUEUE_FILE = "queue.safetensors"
+
+
 class TrainBatch(NamedTuple):
     """Fragments of a policy joined into one batch.
 
@@ -298,11 +302,15 @@ class IMPALATrainee(Trainee):
         super().set_numbers(numbers)
         self.stats = numbers.get("stats", self.stats)
 
+    def get_state(self) -> dict[str, dict[str, np.ndarray]]:
+        waiting = self.queue.get_state()
+        return {**super().get_state(), **({QUEUE_FILE: waiting} if waiting else {})}
+
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        """Takes the files back, and drops fragments that other weights have sampled."""
+        """Takes the files back, and drops fragments that the run has sampled since, or otherwise."""
         super().set_state(files)
         self.staged = None
-        self.queue.clear()
+        self.queue.set_state(files.get(QUEUE_FILE, {}))
         self.ring.clear()
 
 

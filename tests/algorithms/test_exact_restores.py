@@ -109,6 +109,13 @@ def mixed(tmp_path, name, share, box=False, **more):
     return configured(name, box, data={"sampler": share, path: 1 - share} if share else path, **more)
 
 
+def waiting(name, **more):
+    """Two policies that learn, whose fragments seldom fill their train batches at the end of an iteration."""
+    policies = {"a": {"train_batch_size": 35}, "b": {"train_batch_size": 75}}
+    agents = {"policies": policies, "policies_to_train": ["a", "b"]}
+    return functools.partial(configured, name, False, Several, agents, **more)
+
+
 MIXED = {"n_step": 3, "training_intensity": 1.7}
 CASES = {
     "a policy that does not learn": several("PG", train_batch_size=40),
@@ -121,6 +128,8 @@ CASES = {
     "a mixture with priorities": functools.partial(mixed, name="DQN", share=0.4, margin_weight=1.0, **MIXED),
     "a mixture with priorities, Box": functools.partial(mixed, name="SAC", share=0.4, box=True, **MIXED),
     "a limit on costs": functools.partial(configured, "SAC", True, cost_limit=1.0, lagrangian_kp=0.1),
+    **{f"fragments that wait, {name}": waiting(name) for name in ("IMPALA", "APPO")},
+    "fragments that wait, of a memory": waiting("IMPALA", model={"use_gru": True, "lstm_cell_size": 4}),
     "resets": functools.partial(configured, "TD3", True, param_resets=[130, 170], training_intensity=20),
 }
 

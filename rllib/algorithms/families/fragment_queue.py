@@ -1,7 +1,10 @@
 """Fragments that wait until there are enough of them for a train batch."""
 
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from rllib.replay.fragment_replay import FragmentReplay
 from rllib.sample_batch import SampleBatch
@@ -56,6 +59,25 @@ class FragmentQueue:
             steps += fragments[-1].steps
         self.num_steps -= steps
         return fragments
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Named arrays of the fragments that wait; without those that are kept for replay."""
+        state = {}
+        for i, (rows, env_steps, steps) in enumerate(self._fragments):
+            state |= {f"{i}.{name}": column for name, column in rows.items()}
+            in_lockstep = -1 if rows.num_steps is None else rows.num_steps
+            state[f"{i}"] = np.array([rows.policy_version, in_lockstep, env_steps, steps])
+        return state
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores a state of `get_state`; nothing is kept for replay."""
+        self.clear()
+        for i in range(sum("." not in name for name in state)):
+            first, (version, in_lockstep, env_steps, steps) = f"{i}.", state[f"{i}"].tolist()
+            columns = {name.removeprefix(first): state[name] for name in state if name.startswith(first)}
+            rows = SampleBatch(columns, policy_version=version, num_steps=None if in_lockstep < 0 else in_lockstep)
+            self._fragments.append(PolicyFragment(rows, env_steps, steps))
+            self.num_steps += steps
 
     def clear(self) -> None:
         """Forgets all fragments, those for replay as well."""

@@ -73,13 +73,13 @@ def one_thread():
 # ------------------------------------------------------------------ what is learned
 
 
-def best_return(made) -> float:
-    """After at most six iterations of 800 steps; -0.8 is that of who forgets the cue."""
+def best_return(made, iterations: int) -> float:
+    """After at most this number of iterations of 800 steps; -0.8 is that of who forgets the cue."""
     made.rollouts(num_envs_per_worker=8).training(train_batch_size=96, num_steps_sampled_before_learning_starts=200)
     made.reporting(min_sample_timesteps_per_iteration=800)
     best = -np.inf
     with made.build() as algo:
-        for _ in range(6):
+        for _ in range(iterations):
             algo.train()
             best = max(best, algo.evaluate(50)["episode_reward_mean"])
             if best > -0.3:
@@ -99,12 +99,14 @@ def best_return(made) -> float:
     ids=["sac", "sac, stored states and burn-in", "td3"],
 )  # fmt: skip
 def test_p8_who_remembers_acts_right(cls, settings):
-    assert best_return(config(cls, **settings)) > -0.3
+    """After 6 iterations one of 4 seeds of TD3, and three of 4 with burn-in, where no gradient reaches the cue, are not
+    there yet; the last of 12 runs is after 9."""
+    assert best_return(config(cls, **settings), 16) > -0.3
 
 
 @pytest.mark.slow
 def test_p8_who_does_not_remember_cannot():
-    assert best_return(config(model={"fcnet_hiddens": [32]}, initial_alpha=0.05, alpha_lr=0.0)) < -0.6
+    assert best_return(config(model={"fcnet_hiddens": [32]}, initial_alpha=0.05, alpha_lr=0.0), 6) < -0.6
 
 
 # ------------------------------------------------------------------ the update

@@ -64,10 +64,12 @@ EACH = pytest.mark.parametrize(
 
 @EACH
 def test_p1_value_of_a_constant(parts):
+    noisy = parts.get("noisy")
     with make_config(ConstantReward, **parts).build() as algo:
-        train(algo, 7)
-        # What is learned is the values' mean over the noise; without it they are near that.
-        np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06 if parts.get("noisy") else 0.02)
+        # What is learned is the values' mean over the noise; without it they are near that. After 7 iterations 4 of 12
+        # seeds are off by more than 0.06, by up to 0.43; after 15 the largest of 12 is 0.03.
+        train(algo, 15 if noisy else 7)
+        np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06 if noisy else 0.02)
 
 
 @EACH

@@ -39,7 +39,7 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.running_episode import RunningEpisode
-from rllib.losses import vtrace
+from rllib.losses import appo, vtrace
 from rllib.models.observations import filters
 from rllib.policy import Policy
 from rllib.replay.priorities import Priorities
@@ -520,6 +520,16 @@ def ratio_not_clipped(_clip, log_rho, _bar):
 @mutates(vtrace, "shifted", "V-trace")
 def next_value_of_two_steps_later(shift, column):
     return shift(shift(column)) if column.dtype == np.float32 else shift(column)
+
+
+@mutates(vtrace, "gae", "APPO without V-trace")
+def lambda_forgotten(compute, rewards, values, next_values, terminated, cut, gamma, _lambda):
+    return compute(rewards, values, next_values, terminated, cut, gamma, 1.0)
+
+
+@mutates(appo, "vtrace_of_rows", "APPO without V-trace")
+def ratios_of_one_for_none(compute, log_rho, values, minibatch, **settings):
+    return compute(np.zeros_like(values) if log_rho is None else log_rho, values, minibatch, **settings)
 
 
 # ------------------------------------------------------------------ replays

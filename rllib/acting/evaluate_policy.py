@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rllib.acting.inference import inference_of
-from rllib.config.stable_baselines3.rules import FLAG, count
+from rllib.config.stable_baselines3.rules import check_flags, count, number
 from rllib.env.factories.masks import METHOD, ActionMask
 from rllib.env.vec_env.given import as_vec_env
 
@@ -51,7 +51,9 @@ def evaluate_policy(
             agents act.
     """
     count(1).check("n_eval_episodes", n_eval_episodes)
-    FLAG.check("deterministic", deterministic)
+    check_flags(deterministic=deterministic, render=render, return_episode_rewards=return_episode_rewards, warn=warn)
+    if reward_threshold is not None:
+        number().check("reward_threshold", reward_threshold)
     vector = as_vec_env(env)
     try:
         returns, lengths = _played(model, vector, n_eval_episodes, deterministic, render, callback)

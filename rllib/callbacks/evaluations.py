@@ -9,7 +9,7 @@ import numpy as np
 
 from rllib.acting.evaluate_policy import evaluate_policy
 from rllib.callbacks.base import BaseCallback, EventCallback, callback_of, close, ends
-from rllib.config.stable_baselines3.rules import FLAG, count, number
+from rllib.config.stable_baselines3.rules import check_flags, count, number
 from rllib.env.vec_env.given import as_vec_env
 from rllib.storage.local_path import local_path
 
@@ -55,8 +55,7 @@ class EvalCallback(EventCallback):
         super().__init__(callback_after_eval, verbose)
         count(1).check("n_eval_episodes", n_eval_episodes)
         count(-1).check("eval_freq", eval_freq)
-        for name, value in {"deterministic": deterministic, "render": render}.items():
-            FLAG.check(name, value)
+        check_flags(deterministic=deterministic, render=render, warn=warn)
         self.callback_on_new_best = callback_of(callback_on_new_best, self)
         self.eval_env = as_vec_env(eval_env)
         self.n_eval_episodes, self.eval_freq = n_eval_episodes, eval_freq

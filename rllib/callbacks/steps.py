@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from rllib.callbacks.base import BaseCallback, EventCallback
-from rllib.config.stable_baselines3.rules import count
+from rllib.config.stable_baselines3.rules import check_flags, count
 from rllib.storage.local_path import local_path
 
 
@@ -23,7 +23,7 @@ class CheckpointCallback(BaseCallback):
         verbose: 2 prints each path.
 
     Raises:
-        ValueError: if save_freq is not positive.
+        ValueError: if save_freq is no positive number, or a flag neither True nor False.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class CheckpointCallback(BaseCallback):
     ):
         super().__init__(verbose)
         count(1).check("save_freq", save_freq)
+        check_flags(save_replay_buffer=save_replay_buffer, save_vecnormalize=save_vecnormalize)
         self.save_freq, self.save_path, self.name_prefix = save_freq, save_path, name_prefix
         self.save_replay_buffer, self.save_vecnormalize = save_replay_buffer, save_vecnormalize
 

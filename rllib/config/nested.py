@@ -107,7 +107,7 @@ class NestedSettings(Mapping[str, Any]):
         Raises:
             ValueError: for a value of a key of another era that nothing here can carry out.
         """
-        return dict(given)
+        return {cls.other_names.get(key, key): value for key, value in given.items()}
 
     def _take(self, given: Mapping[str, Any]) -> Iterator[Mistake]:
         """Sets the attributes, and gives the mistakes in what was given."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -56,15 +56,6 @@ OF_PARTS_THAT_ARE_OFF = frozenset(
         "always_check_shapes",
     }
 )
-
-OTHER_NAMES = {
-    "custom_options": "custom_model_config",  # of Ray 0.8
-    # Of DefaultModelConfig (rllib/core).
-    "head_fcnet_hiddens": "post_fcnet_hiddens",
-    "head_fcnet_activation": "post_fcnet_activation",
-    "fcnet_use_layernorm": "layer_norm",
-}
-
 
 MEMORIES = ("use_lstm", "use_gru", "use_attention")
 # Settings that add the step before to observations.
@@ -264,7 +255,13 @@ _CONFLICTS = (
 class ModelSettings(NestedSettings, setting="model"):
     """The keys of `model`, `policy_model_config` and `q_model_config`: what describes a network."""
 
-    other_names = OTHER_NAMES
+    other_names: ClassVar = {
+        "custom_options": "custom_model_config",  # of Ray 0.8
+        # Of DefaultModelConfig (rllib/core).
+        "head_fcnet_hiddens": "post_fcnet_hiddens",
+        "head_fcnet_activation": "post_fcnet_activation",
+        "fcnet_use_layernorm": "layer_norm",
+    }
 
     fcnet_hiddens: Annotated[list[int], "widths of the hidden layers", at_least(1)] = [256, 256]  # noqa: RUF012
     fcnet_activation: Annotated[_Activation, "theirs; None: linear; or its class in torch.nn", _TODAY] = "tanh"
@@ -385,7 +382,7 @@ class ModelSettings(NestedSettings, setting="model"):
     def today(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         own: dict[str, Any] = {}
         for key, value in given.items():
-            key = OTHER_NAMES.get(key, key)
+            key = cls.other_names.get(key, key)
             if key == "fcnet_kernel_initializer":
                 if value is not None:
                     own["fcnet_weights_initializer"] = _initializer_today(value)

@@ -1,7 +1,6 @@
 """The keys of `replay_buffer_config`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from rllib.config.conflicts import DEFAULT, conflict
 from rllib.config.nested import NestedSettings
@@ -17,19 +16,18 @@ _UNIFORM = ("ReplayBuffer", "MultiAgentReplayBuffer", "EpisodeReplayBuffer")
 # Rows have further goals (evaluation/postprocess/hindsight.py); the second name is Stable-Baselines3's.
 _HINDSIGHT = ("HindsightReplayBuffer", "HerReplayBuffer")
 TYPES = (*_WITH_PRIORITIES, *_UNIFORM, *_HINDSIGHT)
-# Ray 2.10+ name of a key -> ours
-_ALIASES = {
-    "alpha": "prioritized_replay_alpha",
-    "beta": "prioritized_replay_beta",
-    "eps": "prioritized_replay_eps",
-}
 _NOT_NEGATIVE = Range(0, finite=True)
 
 
 class ReplaySettings(NestedSettings, setting="replay_buffer_config"):
     """The keys of `replay_buffer_config`: what describes a replay of single rows."""
 
-    other_names = _ALIASES
+    other_names: ClassVar = {  # of Ray 2.10 and later
+        "alpha": "prioritized_replay_alpha",
+        "beta": "prioritized_replay_beta",
+        "eps": "prioritized_replay_eps",
+    }
+
     type: Annotated[
         Literal[TYPES],
         "which rows are drawn: by their priorities, uniformly, or with further goals",
@@ -83,10 +81,6 @@ class ReplaySettings(NestedSettings, setting="replay_buffer_config"):
     def has_goals(self) -> bool:
         """Whether rows are relabelled with goals that episodes achieved."""
         return self.type in _HINDSIGHT
-
-    @classmethod
-    def today(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {_ALIASES.get(key, key): value for key, value in given.items()}
 
 
 class SequenceReplaySettings(ReplaySettings):

@@ -1,7 +1,10 @@
 """Arguments of callbacks, `learn` and `evaluate_policy` are checked where they are given."""
 
+import inspect
+
 import pytest
 
+import rllib.callbacks
 from rllib import PPO, evaluate_policy
 from rllib.callbacks import (
     CheckpointCallback,
@@ -12,6 +15,7 @@ from rllib.callbacks import (
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
 )
+from rllib.callbacks.shown import TableCallback
 
 ENV = "CartPole-v1"
 WRONG = ["3", float("nan"), None, True, ()]
@@ -27,12 +31,22 @@ NUMBERS = [
     (lambda value: StopTrainingOnNoModelImprovement(value), "max_no_improvement_evals"),
     (lambda value: StopTrainingOnNoModelImprovement(1, value), "min_evals"),
     (lambda value: evaluate_policy(None, ENV, value), "n_eval_episodes"),
+    (lambda value: TableCallback(value), "log_interval"),
+    (lambda value: evaluate_policy(None, ENV, reward_threshold=value if value is not None else ()), "reward_threshold"),
+]
+# Callbacks, and functions for them: every argument that is True or False by default is one of these alone.
+REQUIRED = {"model": None, "eval_env": ENV, "env": ENV, "save_freq": 8, "save_path": "saved"}
+WITH_FLAGS = [
+    (kind, name)
+    for kind in (*(kind for kind in vars(rllib.callbacks).values() if isinstance(kind, type)), evaluate_policy)
+    for name, argument in inspect.signature(kind).parameters.items()
+    if isinstance(argument.default, bool)
 ]
 
 
 @pytest.fixture(scope="module")
 def model():
-    with PPO("MlpPolicy", ENV, n_steps=8, batch_size=8) as algo:
+    with PPO("MlpPolicy", ENV, n_steps=8, batch_size=8, verbose=1) as algo:
         yield algo
 
 
@@ -41,6 +55,14 @@ def model():
 def test_what_is_no_number_is_refused(call, name, value):
     with pytest.raises(ValueError, match=f"^{name}="):
         call(value)
+
+
+@pytest.mark.parametrize(("kind", "name"), WITH_FLAGS, ids=str)
+def test_flags_of_callbacks(kind, name):
+    given = {key: value for key, value in REQUIRED.items() if key in inspect.signature(kind).parameters}
+    for value in ("False", 0, None):
+        with pytest.raises(ValueError, match=f"{name}={value!r} must be True or False"):
+            kind(**given, **{name: value})
 
 
 @pytest.mark.parametrize("value", WRONG, ids=str)

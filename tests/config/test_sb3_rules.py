@@ -3,6 +3,7 @@
 import pytest
 from gymnasium.spaces import Discrete
 
+from rllib.config import aliases
 from rllib.config.stable_baselines3 import settings_from_sb3
 from rllib.config.stable_baselines3.algorithms import _VOCABULARIES
 from rllib.config.stable_baselines3.rules import RULES
@@ -47,6 +48,7 @@ def test_a_flag_is_no_number(word, value):
         ("SAC", {"ent_coef": None}, "ent_coef=None"),
         ("SAC", {"ent_coef": "0.2"}, "ent_coef='0.2' .* without quotes"),
         ("TD3", {"noise_std": 0.1}, "noise_std=0.1"),
+        ("DQN", {"gradient_steps": 0}, "gradient_steps=0"),
         ("PPO", {"batch_size": 1}, "normalize_advantage=True"),
         ("PPO", {"n_steps": 1}, "normalize_advantage=True"),
         ("PPO", {"use_sde": True, "action_space": Discrete(2)}, "use_sde=True"),
@@ -68,6 +70,52 @@ def test_a_flag_is_no_number(word, value):
 def test_what_no_constructor_takes_is_refused(algorithm, words, named):
     with pytest.raises(ValueError, match=named):
         settings_from_sb3(algorithm, words, defaults=True)
+
+
+# Every keyword that the policies of Stable-Baselines3 2.9 and sb3-contrib 2.9 read, beside those of all.
+_OF_CRITICS = {"net_arch": {"pi": [8], "qf": [9]}, "n_critics": 3, "share_features_extractor": False}
+_BY_NORMALISATION = {"batch_norm_momentum": 0.1, "batch_norm_eps": 0.1, "renorm_warmup_steps": 9}
+_OF_ACTORS = {"log_std_init": -1.0, "ortho_init": False, "squash_output": True, "share_features_extractor": False}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keywords"),
+    [
+        ("PPO", {**_OF_ACTORS, "net_arch": {"pi": [8], "vf": [9]}}),
+        ("A2C", {**_OF_ACTORS, "net_arch": {"pi": [8], "vf": [9]}}),
+        ("DQN", {"net_arch": [8]}),
+        ("SAC", {**_OF_CRITICS, "log_std_init": -2.0}),
+        ("TQC", {**_OF_CRITICS, "log_std_init": -2.0, "n_quantiles": 5}),
+        ("CrossQ", {**_OF_CRITICS, "log_std_init": -2.0, **_BY_NORMALISATION}),
+        ("TD3", _OF_CRITICS),
+        ("DDPG", {**_OF_CRITICS, "n_critics": 1}),
+        ("ARS", {"net_arch": [8], "with_bias": False, "squash_output": True}),
+    ],
+)
+def test_keywords_that_a_policy_reads_are_taken(algorithm, keywords):
+    for given in (keywords, *({key: value} for key, value in keywords.items())):
+        assert settings_from_sb3(algorithm, {"policy_kwargs": {"activation_fn": "Tanh", **given}}, defaults=True)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words", "told"),
+    [
+        ("PPO", {"policy_kwargs": {"log_std_init": -1}, "action_space": Discrete(2)}, "log_std_init"),
+        ("PPO", {"sde_sample_freq": 4}, "sde_sample_freq"),
+        ("PPO", {"policy_kwargs": {"share_features_extractor": True}}, "share_features_extractor"),
+        ("PPO", {"_init_setup_model": False}, "_init_setup_model"),
+        ("A2C", {"sde_sample_freq": 4}, "sde_sample_freq"),
+        ("SAC", {"policy_kwargs": {"log_std_init": -1}}, "log_std_init"),
+        ("SAC", {"sde_sample_freq": 4}, "sde_sample_freq"),
+        ("SAC", {"use_sde_at_warmup": True}, "use_sde_at_warmup"),
+        ("DQN", {"replay_buffer_kwargs": {"copy_info_dict": True}}, "copy_info_dict"),
+        ("ARS", {"device": "cuda"}, "device"),
+    ],
+)
+def test_words_without_effect_are_told(algorithm, words, told, caplog, monkeypatch):
+    monkeypatch.setattr(aliases, "_noticed", set())
+    settings_from_sb3(algorithm, words, defaults=True)
+    assert told in caplog.text
 
 
 @pytest.mark.parametrize(

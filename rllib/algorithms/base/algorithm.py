@@ -47,7 +47,7 @@ from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
 from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.config.elsewhere import OF_ITS_MODELS
-from rllib.config.stable_baselines3.rules import FLAG, count, number
+from rllib.config.stable_baselines3.rules import check_flags, count, number
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
@@ -836,8 +836,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """
         if not number().holds(total_timesteps) or total_timesteps <= 0:
             raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
-        for name, value in {"reset_num_timesteps": reset_num_timesteps, "progress_bar": progress_bar}.items():
-            FLAG.check(name, value)
+        check_flags(reset_num_timesteps=reset_num_timesteps, progress_bar=progress_bar)
         count(1, none=", or None: no table").check("log_interval", log_interval)
         callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
         if self.verbose and log_interval is not None:

@@ -178,14 +178,20 @@ def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 
         reason = "discrete actions have no deviation"
         tell_arguments("policy_kwargs", reason, log_std_init=keywords.get("log_std_init"))
         return {}
-    frequency = (words["sde_sample_freq"] or -1) > 0
-    tell_arguments("constructor", "it is of use_sde=True", sde_sample_freq=frequency and not words["use_sde"])
+    _tell_noise(words)
     if words["use_sde"]:
         noise = {"use_sde": True, "sde_sample_freq": words["sde_sample_freq"] or -1}
         start = keywords.get("log_std_init", log_std_init)
         return {**noise, "log_std_init": start} if start else noise
     start = {"log_std_init": keywords["log_std_init"]} if "log_std_init" in keywords else {}
     return {**start, "free_log_std": True} if words.has_box or start else {}
+
+
+def _tell_noise(words: Words) -> None:
+    """Tells of words about state-dependent noise beside none."""
+    if not words["use_sde"]:
+        frequency, warmup = (words["sde_sample_freq"] or -1) > 0, words["use_sde_at_warmup"]
+        tell_arguments("constructor", "it is of use_sde=True", sde_sample_freq=frequency, use_sde_at_warmup=warmup)
 
 
 def values_network(words: Words) -> dict[str, Any]:
@@ -227,6 +233,7 @@ def off_policy_network(
         if not (words["use_sde"] and log_std_init is not None):
             reason = "the deviation is the network's without use_sde"
             tell_arguments("policy_kwargs", reason, log_std_init=words.network.get("log_std_init"))
+        _tell_noise(words)
         reason = "actor and critics read the observation themselves"
         tell_arguments("policy_kwargs", reason, share_features_extractor=words.network.get("share_features_extractor"))
         same = "n_critics", *further

@@ -73,6 +73,14 @@ def _is_frequency(value) -> bool:
 
 
 FLAG = Rule(_is_flag, "True or False")
+
+
+def check_flags(**given) -> None:
+    """Raises a ValueError for an argument that is neither True nor False."""
+    for name, value in given.items():
+        FLAG.check(name, value)
+
+
 _DICT = Rule(lambda value: value is None or isinstance(value, Mapping), "a dict, as in {'key': value}, or None")
 TEMPERATURE = Rule(
     _is_temperature,

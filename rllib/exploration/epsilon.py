@@ -23,6 +23,9 @@ class EpsilonGreedy(Exploration):
         int, "environment steps from initial_epsilon to final_epsilon; 0: epsilon changes at once", at_least(0)
     ] = 10_000
     warmup_timesteps: Annotated[int, "environment steps before the schedule begins", at_least(0)] = 0
+    random_timesteps: Annotated[
+        int, "environment steps whose actions are random, whatever epsilon is by its schedule", at_least(0)
+    ] = 0
 
     conflicts = (
         conflict(
@@ -38,7 +41,8 @@ class EpsilonGreedy(Exploration):
     )
 
     def numbers(self, timesteps) -> dict[str, Any]:
-        return {"epsilon": np.interp(timesteps, *self._schedule)}
+        epsilon = np.interp(timesteps, *self._schedule)
+        return {"epsilon": np.where(np.less(timesteps, self.random_timesteps), 1.0, epsilon)[()]}
 
     @functools.cached_property
     def _schedule(self) -> np.ndarray:

@@ -1,12 +1,13 @@
 """`PPO("MlpPolicy", env, ...)` and the other names of Stable-Baselines3 on an algorithm."""
 
 import shutil
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 
-from rllib import A2C, DQN, IMPALA, PPO, SAC, Algorithm, PPOConfig, load_policy
+from rllib import A2C, DQN, IMPALA, PPO, SAC, TD3, Algorithm, PPOConfig, load_policy
 from rllib.config import aliases
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
 from rllib.runs.files import read_results
@@ -446,3 +447,58 @@ def test_an_algorithm_whose_words_know_the_length_stays_as_it_was_built():
         workers = algo.workers
         algo.learn(16)
         assert algo.workers is workers
+
+
+class _Recorded(gymnasium.Env):
+    """Episodes of seven equal steps; the class keeps all actions."""
+
+    actions: ClassVar[list] = []
+
+    def __init__(self, action_space):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        self.actions.append(np.ravel(action)[0])
+        return np.zeros(1, np.float32), 0.0, self.time == 7, False, {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "space"),
+    [
+        (DQN, {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}, gymnasium.spaces.Discrete(10_000)),
+        (TD3, {"noise_type": "normal", "noise_std": 0.0}, gymnasium.spaces.Box(-1, 1, (1,), np.float32)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("n_envs", "train_freq", "gradient_steps", "learning_starts"), [(1, 2, 1, 31), (4, 1, -1, 30), (3, 5, 2, 31)]
+)
+def test_random_steps_and_updates_by_the_loop_of_the_other_library(
+    kind, words, space, n_envs, train_freq, gradient_steps, learning_starts
+):
+    words = {**words, "n_envs": n_envs, "train_freq": train_freq, "gradient_steps": gradient_steps, "batch_size": 4}
+    model = kind(
+        "MlpPolicy", lambda: _Recorded(space), learning_starts=learning_starts, buffer_size=200, learning_rate=1e-12,
+        policy_kwargs={"net_arch": [4]}, seed=3, **words,
+    )  # fmt: skip
+    _Recorded.actions.clear()
+    model.learn(80)
+    steps = updates = num_random = 0
+    while steps < 80:
+        for _ in range(train_freq):
+            num_random += n_envs if steps < learning_starts else 0
+            steps += n_envs
+        if steps > learning_starts:
+            updates += gradient_steps if gradient_steps > 0 else n_envs * train_freq
+    actions = _Recorded.actions[-steps:]
+    chosen = actions[-1]
+    assert (model.timesteps, model.trainees["default_policy"].num_updates) == (steps, updates)
+    # A random action may be the chosen one.
+    assert np.sum([action != chosen for action in actions[:num_random]]) >= num_random - 1
+    assert all(action == chosen for action in actions[num_random:])

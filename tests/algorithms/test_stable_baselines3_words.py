@@ -171,8 +171,9 @@ def test_functions_of_the_remaining_share():
     [
         (True, {"observation_filter": "MeanStdFilter", "observation_clip": 10.0, "normalize_returns": True,
                 "normalized_reward_clip": 10.0}),
-        ({"norm_reward": False, "clip_obs": 5.0}, {"observation_filter": "MeanStdFilter", "observation_clip": 5.0}),
-        (False, {}),
+        ({"norm_reward": False, "clip_obs": 5.0}, {"observation_filter": "MeanStdFilter", "observation_clip": 5.0,
+                                                   "normalize_returns": False}),
+        (False, {"observation_filter": "NoFilter", "normalize_returns": False}),
     ],
 )  # fmt: skip
 def test_normalisation(normalize, expected):

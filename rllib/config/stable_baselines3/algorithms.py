@@ -1,6 +1,5 @@
 """Words of each algorithm, its defaults, and the translation."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from rllib.config.stable_baselines3.sampling import (
     changed,
     device,
     epsilon,
+    factor_of_deviation,
     kept_words,
     minibatch_rows,
     normalization,
@@ -151,6 +151,12 @@ def settings_from_sb3(
     known = Words({"n_envs": 1, **vocabulary.defaults, **kept, **words}, frozenset(asked))
     if not defaults and "exploration_fraction" in words:
         known.length("exploration_fraction")
+    if (
+        saved is not None
+        and "n_timesteps" in words
+        and not any(_is_share(word, value) for word, value in words.items())
+    ):
+        tell_arguments("load", "no word beside it is a share of the run", n_timesteps=True)
     settings = dict(vocabulary.always) if defaults else {}
     for word, value in asked.items():
         if word in vocabulary.names and not (value is None and word in _NONE_IS_NOTHING):
@@ -176,6 +182,11 @@ def _check_known(algorithm: str, vocabulary: _Vocabulary, word: str, value) -> N
         raise ValueError(f"{algorithm} has no {word!r} in Stable-Baselines3.{did_you_mean(str(word), every)}")
     if word in RULES:
         RULES[word].check(word, value)
+
+
+def _is_share(word: str, value) -> bool:
+    """Whether what a word means depends on the length of the run."""
+    return word == "exploration_fraction" or (word in _OVER_TIME and (callable(value) or str(value).startswith("lin_")))
 
 
 def _joined(settings: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,19 +217,14 @@ def delayed_targets(words: Words) -> dict[str, Any]:
 
 
 def directions(words: Words) -> dict[str, Any]:
-    """Step size and survival bonus of ARS.
-
-    Stable-Baselines3 divides by the deviation of the sample of 2 n_top returns, which is sqrt(2 n / (2 n - 1)) times
-    the deviation that the paper, and we, divide by.
-    """
+    """Step size and survival bonus of ARS; its step is divided by another deviation than Stable-Baselines3's."""
     settings: dict[str, Any] = {}
-    if words.ask("learning_rate"):
-        returns = 2 * int(words["n_top"] or words["n_delta"])
+    if words.ask("learning_rate", "n_delta", "n_top"):
         step = over_time("learning_rate", words["learning_rate"], words)
-        settings["sgd_stepsize"] = scaled(step, math.sqrt((returns - 1) / returns))
+        settings["sgd_stepsize"] = scaled(step, factor_of_deviation(int(words["n_top"] or words["n_delta"])))
     if words.ask("alive_bonus_offset"):
         settings["offset"] = 0.0 - float(words["alive_bonus_offset"])
-    if words.ask("n_delta") and words["n_top"] is None:
+    if words.ask("n_delta", "n_top") and words["n_top"] is None:
         settings["rollouts_used"] = int(words["n_delta"])
     return settings
 

@@ -181,8 +181,12 @@ def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 
     _tell_noise(words)
     if words["use_sde"]:
         noise = {"use_sde": True, "sde_sample_freq": words["sde_sample_freq"] or -1}
+        if not words.ask("policy", "policy_kwargs", "use_sde"):  # of a checkpoint, whose deviations stay
+            return noise
         start = keywords.get("log_std_init", log_std_init)
         return {**noise, "log_std_init": start} if start else noise
+    if not words.ask("policy", "policy_kwargs", "use_sde"):
+        return {}
     start = {"log_std_init": keywords["log_std_init"]} if "log_std_init" in keywords else {}
     return {**start, "free_log_std": True} if words.has_box or start else {}
 
@@ -245,7 +249,7 @@ def off_policy_network(
             settings |= {"q_model_config": {"fcnet_hiddens": critic}} if isinstance(default, Mapping) else {}
         if "activation_fn" in keywords:
             model["fcnet_activation"] = _activation(keywords["activation_fn"])
-        if words["use_sde"] and words.ask("use_sde") and log_std_init is not None:
+        if words["use_sde"] and words.ask("use_sde", "sde_sample_freq") and log_std_init is not None:
             model |= _deviation(words, keywords, log_std_init)
         return {**settings, "model": model} if model else settings
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rllib.config.aliases import tell_arguments, tell_once
 from rllib.config.stable_baselines3.rules import FLAGS_WITHIN
-from rllib.config.stable_baselines3.words import Words, name_of
+from rllib.config.stable_baselines3.words import Words, name_of, scaled
 from rllib.did_you_mean import did_you_mean
 
 _STORED_ONCE = "a replay stores every observation once"
@@ -17,6 +17,8 @@ KEYS_WITHOUT_EFFECT = {
     "online_sampling": "further goals are drawn as rows are written",
     "max_episode_length": "episodes may have any length",
 }
+# Goals that HerReplayBuffer adds for each step, where no keyword says it.
+_GOALS = 4
 _NORMALIZE = {"norm_obs": True, "norm_reward": True, "clip_obs": 10.0, "clip_reward": 10.0}
 # Keywords of VecNormalize that ask for nothing else than ours does, with the values that they may have.
 _OF_NORMALIZE = {"gamma": None, "training": (True,), "epsilon": (1e-8,), "norm_obs_keys": (None,)}
@@ -31,11 +33,11 @@ def device(words: Words) -> dict[str, Any]:
 def normalization(words: Words) -> dict[str, Any]:
     """Settings of VecNormalize."""
     given = words["normalize"]
-    if not words.ask("normalize") or not given:
+    if not words.ask("normalize") or given is None:
         return {}
-    if given is not True and not isinstance(given, Mapping):
+    if not isinstance(given, bool | Mapping):
         raise ValueError(f"normalize={given!r:.60} must be True or a dict, as in {{'norm_reward': False}}.")
-    keywords = {} if given is True else dict(given)
+    keywords = dict(given) if isinstance(given, Mapping) else {"norm_obs": given, "norm_reward": given}
     for key, value in keywords.items():
         if key in FLAGS_WITHIN:
             FLAGS_WITHIN[key].check(f"normalize: {key}", value)
@@ -45,11 +47,11 @@ def normalization(words: Words) -> dict[str, Any]:
         if allowed is not None and value not in allowed:
             raise ValueError(f"normalize: {key}={value!r} cannot be used; leave it out.")
     chosen = {**_NORMALIZE, **keywords}
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"observation_filter": "NoFilter", "normalize_returns": chosen["norm_reward"]}
     if chosen["norm_obs"]:
         settings |= {"observation_filter": "MeanStdFilter", "observation_clip": chosen["clip_obs"]}
     if chosen["norm_reward"]:
-        settings |= {"normalize_returns": True, "normalized_reward_clip": chosen["clip_reward"]}
+        settings |= {"normalized_reward_clip": chosen["clip_reward"]}
     return settings
 
 
@@ -117,11 +119,12 @@ def replay(words: Words) -> dict[str, Any]:
         )
     settings: dict[str, Any] = {}
     config: dict[str, Any] = {}
+    is_hindsight = kind == "HerReplayBuffer"
     if words.ask("replay_buffer_class", "policy"):
-        config["type"] = "HerReplayBuffer" if kind == "HerReplayBuffer" else "ReplayBuffer"
+        config["type"] = "HerReplayBuffer" if is_hindsight else "ReplayBuffer"
     for key, value in dict(words["replay_buffer_kwargs"] or {}).items():
         if key == "handle_timeout_termination":
-            settings |= {} if value else {"time_limit_ends_episode": True}
+            settings["time_limit_ends_episode"] = not value
         elif key == "goal_selection_strategy":
             config[key] = str(getattr(value, "name", value)).rpartition(".")[2].lower()
         elif key == "n_sampled_goal":
@@ -130,9 +133,8 @@ def replay(words: Words) -> dict[str, Any]:
             tell_arguments("replay_buffer_kwargs", KEYS_WITHOUT_EFFECT[key], **{key: value})
         else:
             raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/guide/replay.md.")
-    goals = (words["replay_buffer_kwargs"] or {}).get("n_sampled_goal", 4)
-    rows_per_step = 1 + int(goals) if kind == "HerReplayBuffer" else 1
-    if words.ask("buffer_size"):
+    rows_per_step = 1 + int(config.get("n_sampled_goal", words["n_sampled_goal"] or _GOALS)) if is_hindsight else 1
+    if words.ask("buffer_size", "replay_buffer_class") or "n_sampled_goal" in config:
         config["capacity"] = int(words["buffer_size"]) * rows_per_step
     return {**settings, "replay_buffer_config": config}
 
@@ -141,13 +143,18 @@ def replay(words: Words) -> dict[str, Any]:
 
 
 def epsilon(words: Words) -> dict[str, Any]:
+    """Random actions until learning starts, and epsilon, which falls from the first step on."""
     names = "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"
-    if not words.ask(*names):
+    if not words.ask(*names, "learning_starts"):
         return {}
-    fraction, initial, final = (words[name] for name in names)
-    config = {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final}
-    if words["n_timesteps"] is not None:
-        config["epsilon_timesteps"] = int(fraction * words["n_timesteps"])
+    config: dict[str, Any] = {"type": "EpsilonGreedy"}
+    if words.ask("learning_starts"):
+        config["random_timesteps"] = int(words["learning_starts"])
+    if words.ask(*names):
+        fraction, initial, final = (words[name] for name in names)
+        config |= {"initial_epsilon": initial, "final_epsilon": final}
+        if words["n_timesteps"] is not None:
+            config["epsilon_timesteps"] = int(fraction * words["n_timesteps"])
     return {"exploration_config": config}
 
 
@@ -229,23 +236,48 @@ def kept_words(algorithm: str, saved: Mapping[str, Any]) -> dict[str, Any]:
 
     n_envs = (count("num_envs_per_worker") or 1) * max(count("num_rollout_workers") or 0, 1)
     rows, fragment = count("train_batch_size") or 1, count("rollout_fragment_length")
+    model = saved.get("model") or {}
     words: dict[str, Any] = {"n_envs": n_envs, "use_rms_prop": saved.get("opt_type") == "rmsprop"}
+    words |= {word: model[word] for word in ("use_sde", "sde_sample_freq") if word in model}
+    if words["use_rms_prop"] and "rmsprop_epsilon" in saved:
+        words["rms_prop_eps"] = saved["rmsprop_epsilon"]
     if algorithm in ("PPO", "A2C"):
         return words | {"n_steps": max(rows // n_envs, 1), "batch_size": count("sgd_minibatch_size")}
     if algorithm == "ARS":
-        return words | {"n_delta": count("num_rollouts") or 8, "n_top": count("rollouts_used")}
+        n_delta, n_top = count("num_rollouts") or 8, count("rollouts_used")
+        words |= {"n_delta": n_delta, "n_top": None if n_top == n_delta else n_top}
+        if "sgd_stepsize" in saved:
+            words["learning_rate"] = scaled(saved["sgd_stepsize"], 1 / factor_of_deviation(n_top or n_delta))
+        return words
     intensity = saved.get("training_intensity")
     words |= {"batch_size": rows, "learning_starts": count("num_steps_sampled_before_learning_starts") or 0}
     by_episode = fragment is None and intensity == rows
     words["train_freq"] = (1, "episode") if by_episode else fragment
     of_all = (fragment or 1) * n_envs
     words["gradient_steps"] = 1 if intensity is None else -1 if intensity == rows else intensity * of_all / rows
-    if (replay := saved.get("replay_buffer_config") or {}).get("type") in ("HerReplayBuffer", "HindsightReplayBuffer"):
+    replay, rows_per_step = saved.get("replay_buffer_config") or {}, 1
+    words["n_sampled_goal"] = replay.get("n_sampled_goal", _GOALS)
+    if replay.get("type") in ("HerReplayBuffer", "HindsightReplayBuffer"):
         words["replay_buffer_class"] = "HerReplayBuffer"
-        words["replay_buffer_kwargs"] = {"n_sampled_goal": replay.get("n_sampled_goal", 4)}
+        rows_per_step += words["n_sampled_goal"]
+    if "capacity" in replay:
+        words["buffer_size"] = replay["capacity"] // rows_per_step
     exploration = saved.get("exploration_config") or {}
+    if words.get("use_sde"):
+        words["use_sde_at_warmup"] = exploration.get("random_timesteps") == 0
     names = {"exploration_initial_eps": "initial_epsilon", "exploration_final_eps": "final_epsilon"}
     return words | {word: exploration[name] for word, name in names.items() if name in exploration}
+
+
+def factor_of_deviation(n_top: int) -> float:
+    """Deviation of 2 n returns that the paper divides by, as a share of that of the sample, Stable-Baselines3's."""
+    return math.sqrt((2 * n_top - 1) / (2 * n_top))
+
+
+def joined_exploration(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an exploration, on top of those that were there before if it is of the same type."""
+    is_same = given.get("type", before.get("type")) == before.get("type")
+    return {**before, **given} if is_same else dict(given)
 
 
 def changed(settings: dict[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,6 +291,6 @@ def changed(settings: dict[str, Any], saved: Mapping[str, Any]) -> dict[str, Any
     if rows is not None and minibatch is not None and minibatch > rows:
         settings = {"sgd_minibatch_size": rows, **settings}
     exploration, before = settings.get("exploration_config"), saved.get("exploration_config")
-    if exploration and before and exploration.get("type", before.get("type")) == before.get("type"):
-        settings["exploration_config"] = {**before, **exploration}
+    if exploration and before:
+        settings["exploration_config"] = joined_exploration(exploration, before)
     return settings

@@ -139,4 +139,6 @@ def scaled(value, factor: float):
     """A number or a schedule, multiplied by a number."""
     if isinstance(value, dict):
         return {**value, "initial": factor * value["initial"], "final": factor * value["final"]}
+    if isinstance(value, list | tuple):  # points of a schedule
+        return [[timestep, factor * number] for timestep, number in value]
     return (lambda timestep: factor * value(timestep)) if callable(value) else factor * value

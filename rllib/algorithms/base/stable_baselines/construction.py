@@ -19,6 +19,7 @@ from rllib.algorithms.base.stable_baselines.recurrent import WITHOUT_MEMORY, wit
 from rllib.config.aliases import tell_once
 from rllib.config.config_object import ConfigObject
 from rllib.config.stable_baselines3 import has_words, settings_from_sb3
+from rllib.config.stable_baselines3.sampling import joined_exploration
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.vec_env.given import settings_of
 from rllib.storage.local_path import local_path
@@ -81,17 +82,19 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
         raise TypeError(_no_policy(config, policy, words))
     place = settings_of(env)
     made = place.pop("num_envs_per_worker", None)
-    if made is not None and words.get("n_envs", made) != made:
-        raise ValueError(f"n_envs={words['n_envs']!r} is given beside {made} environments: leave n_envs out.")
-    words = {"n_envs": 1 if made is None else made, **words}
     own, theirs = _divided(config, {"policy": policy, **words})
-    _tell_doubled(_algorithm(config), own, theirs)
+    theirs["n_envs"] = _number_of_environments(made, own, theirs, 0) or 1
+    algorithm = _algorithm(config)
+    if own:
+        words = {"n_timesteps": _USUAL_LENGTH, **_without_memory(theirs)}
+        _tell_doubled(own, settings_from_sb3(algorithm, words, defaults=False), theirs)
     if (space := _action_space(place)) is not None:
         theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
-    settings = _with_defaults(_algorithm(config), theirs)
+    settings = _with_defaults(algorithm, theirs)
     settings |= _in_tensorboard_log(config, settings)
+    _join_exploration(own, settings.get("exploration_config"))
     config.update_from_dict({**settings, **place}).update_from_dict(own)
-    return _shared_among_workers(config, words["n_envs"])
+    return _shared_among_workers(config, theirs["n_envs"])
 
 
 def _with_defaults(algorithm: str, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,13 +122,50 @@ def changes_from_words(
     if device == "cpu":
         own["num_gpus"] = 0
     place, algorithm = settings_of(env), _algorithm(config)
-    if "num_envs_per_worker" in place and has_words(algorithm):
-        theirs = {"n_envs": place.pop("num_envs_per_worker"), **theirs}
+    workers = own.get("num_rollout_workers", saved.get("num_rollout_workers", 0))
+    if has_words(algorithm):
+        n_envs = _number_of_environments(place.pop("num_envs_per_worker", None), own, theirs, workers)
+        theirs = theirs if n_envs is None else {**theirs, "n_envs": n_envs}
     translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved) if theirs else {}
     if (count := translated.get("num_envs_per_worker")) is not None:
-        workers = max(own.get("num_rollout_workers", saved.get("num_rollout_workers", 0)), 1)
-        translated["num_envs_per_worker"] = _of_each_worker(count, workers)
+        translated["num_envs_per_worker"] = _of_each_worker(count, max(workers, 1))
+    _tell_doubled(own, translated, theirs)
+    _join_exploration(own, translated.get("exploration_config") or saved.get("exploration_config"))
     return {**translated, **_in_tensorboard_log(config, translated), **place, **own}
+
+
+def _number_of_environments(
+    made: int | None, own: Mapping[str, Any], words: Mapping[str, Any], workers: int
+) -> int | None:
+    """The number of environments of all workers, by whichever names it is given; None: it is not.
+
+    Args:
+        made: number of those that are made already.
+        own: settings by their names here.
+        words: Stable-Baselines3's.
+        workers: number of rollout workers, where `own` has none.
+
+    Raises:
+        ValueError: for two different numbers.
+    """
+    workers = max(own.get("num_rollout_workers", workers), 1)
+    of_each = own.get("num_envs_per_worker")
+    given = {
+        "the environments that are made": made,
+        "n_envs": words.get("n_envs"),
+        f"num_envs_per_worker of {workers} workers": None if of_each is None else of_each * workers,
+    }
+    counts = {name: count for name, count in given.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise ValueError(f"the number of environments is given in different ways ({listed}): leave all but one out.")
+    return next(iter(counts.values()), None)
+
+
+def _join_exploration(own: dict[str, Any], said: Mapping[str, Any] | None) -> None:
+    """Adds to an exploration of this library's form what the words beside it say of one of the same type."""
+    if said and isinstance(given := own.get("exploration_config"), Mapping):
+        own["exploration_config"] = joined_exploration(given, said)
 
 
 def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,13 +187,20 @@ def _divided(config: ConfigObject, words: Mapping[str, Any]) -> tuple[dict[str, 
     return own, {word: value for word, value in words.items() if word not in own}
 
 
-def _tell_doubled(algorithm: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    """Warns of a setting whose name here counts, where words beside it say something else."""
-    has_memory = theirs["policy"] in WITHOUT_MEMORY
-    words = {word: value for word, value in theirs.items() if not (has_memory and word.startswith("policy"))}
-    if not own or words.keys() <= {"policy", "n_envs"}:
-        return
-    said = settings_from_sb3(algorithm, {"n_timesteps": _USUAL_LENGTH, **words}, defaults=False)
+def _without_memory(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words without those about a policy with a memory."""
+    has_memory = words["policy"] in WITHOUT_MEMORY
+    return {word: value for word, value in words.items() if not (has_memory and word.startswith("policy"))}
+
+
+def _tell_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
+    """Warns of a setting whose name here counts, where words beside it say something else.
+
+    Args:
+        own: settings by their names here.
+        said: settings that the words become, without defaults.
+        words: for the message.
+    """
     for name in sorted(said.keys() & own.keys() - {"num_envs_per_worker"}):
         if not isinstance(own[name], Mapping) and own[name] != said[name]:
             given = ", ".join(word for word in words if word not in ("policy", "n_envs"))

@@ -136,8 +136,8 @@ def stored_names(name: str) -> list[str]:
         kind, _, one = rest.partition("/")
         of_several = [f"{_OF_SEVERAL[kind]}/{one}"] if one and kind in _OF_SEVERAL else []
         return [*of_several, _ENV_RUNNERS.get(rest, f"{LOGGED}/{name}")]
-    if section == "sampler_results" and rest.partition("/")[0] in _SAMPLER_RESULTS:
-        return [rest]
+    if section == "sampler_results" and rest:
+        return [rest] if rest.partition("/")[0] in _SAMPLER_RESULTS else [f"{LOGGED}/{name}"]
     if section == "learners" and "/" in rest:
         policy, _, statistic = rest.partition("/")
         if policy == ALL_POLICIES and statistic in _ALL_LEARNERS:
@@ -145,7 +145,8 @@ def stored_names(name: str) -> list[str]:
         learner = f"info/learner/{DEFAULT_POLICY if policy == ALL_POLICIES else policy}"
         if statistic in _LEARNER_COUNTS:
             return [f"{learner}/{_LEARNER_COUNTS[statistic]}"]
-        return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
+        of_learner = [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
+        return [*of_learner, f"{LOGGED}/{name}"]
     if section == LEARNERS and rest:
         return [f"{LOGGED}/{name}"]
     return [_TOP[name]] if name in _TOP else []
@@ -213,11 +214,26 @@ class Result(ByAllNames):
 
     def _section(self, name: str) -> dict | None:
         """A section of results of later versions; None if this result has nothing of it."""
-        if name == "env_runners":
-            return self._env_runners() or None
-        if name == "sampler_results":
-            return {name: self[name] for name in _SAMPLER_RESULTS if dict.__contains__(self, name)} or None
-        return self._learners() if dict.__contains__(self, "info") else None
+        if name == ENV_RUNNERS:
+            values = self._env_runners()
+        elif name == LEARNERS:
+            values = self._learners() if dict.__contains__(self, "info") else {}
+        else:
+            values = {each: self[each] for each in _SAMPLER_RESULTS if dict.__contains__(self, each)}
+        if name != LEARNERS:  # whose entries are dicts, in which both stand
+            values |= self._kept(name)
+        return _Section(self, (name,), values) if values or (name == LEARNERS and "info" in self) else None
+
+    def _kept(self, section: str) -> dict[str, Any]:
+        """What hooks have logged in a section of results of later versions, or have written into it."""
+        return self[LOGGED].get(section, {}) if dict.__contains__(self, LOGGED) else {}
+
+    def _keep(self, path: tuple[str, ...], value: Any) -> None:
+        """Keeps a value that was written into a section, which is computed anew on each access."""
+        inner = self.setdefault(LOGGED, {})
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = value
 
     def _env_runners(self) -> dict:
         found: dict[str, Any] = {}
@@ -230,8 +246,7 @@ class Result(ByAllNames):
                 found.pop(kind, None)
                 if dict.__contains__(self, old):
                     found[kind] = {"": dict(self[old])}
-        logged = self[LOGGED].get(ENV_RUNNERS, {}) if dict.__contains__(self, LOGGED) else {}
-        return {**logged, **{kind: values.get("", values) for kind, values in found.items()}}
+        return {kind: values.get("", values) for kind, values in found.items()}
 
     def _learners(self) -> dict:
         learners = {}
@@ -247,7 +262,10 @@ class Result(ByAllNames):
             counts = {new: self[old] for new, old in _ALL_LEARNERS.items() if dict.__contains__(self, old)}
             only = next(iter(learners.values())) if len(learners) == 1 else {}
             learners[ALL_POLICIES] = only | counts
-        return learners | (self[LOGGED].get(LEARNERS, {}) if dict.__contains__(self, LOGGED) else {})
+        for policy, logged in self._kept(LEARNERS).items():
+            own = learners.get(policy, {})
+            learners[policy] = {**own, **logged} if isinstance(logged, Mapping) else logged
+        return learners
 
     def by_all_names(self) -> Iterator[tuple[str, Any]]:
         """Its items, and the sections and keys that are computed on access."""
@@ -255,6 +273,46 @@ class Result(ByAllNames):
             yield key, dict(value.by_all_names()) if key == "evaluation" and isinstance(value, Result) else value
         yield from ((key, self[key]) for key in sorted(LATER_RESULT_KEYS) if not dict.__contains__(self, key)
                     and key in self)  # fmt: skip
+
+
+class _Section(dict[str, Any]):
+    """A section of results of later versions, which a result computes on access; it keeps what is written into it.
+
+    Args:
+        result: the result.
+        path: names of the section, and of the dict within it.
+        values: its values.
+    """
+
+    def __init__(self, result: Result, path: tuple[str, ...], values: Mapping[str, Any]):
+        super().__init__(values)
+        self._result, self._path = result, path
+
+    def __getitem__(self, key):
+        value = super().__getitem__(key)
+        if isinstance(value, dict) and self._path[0] == LEARNERS:
+            return _Section(self._result, (*self._path, key), value)
+        return value
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self._result._keep((*self._path, key), value)
+
+    def update(self, *others, **values):
+        for key, value in dict(*others, **values).items():
+            self[key] = value
+
+    def setdefault(self, key, default=None):
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
+
+    def __reduce__(self):
+        return dict, (dict(self),)
 
 
 def as_result(result: Mapping[str, Any]) -> Result:

@@ -79,3 +79,30 @@ def test_nan_that_json_holds_as_null_is_there():
 def test_it_crosses_processes_by_all_its_names(result):
     there = pickle.loads(pickle.dumps(result))
     assert there == result and there["env_runners/episode_return_mean"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "path", [("env_runners",), ("sampler_results",), ("learners",), ("learners", "default_policy")]
+)
+@pytest.mark.parametrize("name", ["mine", "episode_return_mean", "total_loss"])
+def test_what_is_written_into_a_section_stays(result, path, name):
+    def section():
+        found = result
+        for key in path:
+            found = found[key]
+        return found
+
+    others = dict(section())
+    for write in (
+        lambda: section().__setitem__(name, 5),
+        lambda: section().update({name: 6}),
+        lambda: section().setdefault(f"{name}_2", 7),
+        lambda: section().__ior__({f"{name}_3": 8}),
+    ):
+        write()
+    expected = {**others, name: 6, f"{name}_2": 7, f"{name}_3": 8}
+    assert section() == expected
+    there = pickle.loads(pickle.dumps(result))
+    assert "/".join((*path, name)) in there
+    assert pickle.loads(pickle.dumps(section())) == expected
+    assert lookup(json.loads(encode(dict(result))), "/".join((*path, f"{name}_2"))) == 7

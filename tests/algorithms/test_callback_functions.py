@@ -228,3 +228,42 @@ def test_a_hook_renders_the_first_environment():
     with config().environment(DrawnCounting).callbacks(on_episode_step=on_episode_step).build() as algo:
         algo.train()
     assert seen and all(picture == steps for picture, steps in seen)
+
+
+def _wrapped(function):
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+class ByKeywords(DefaultCallbacks):
+    """Hooks that read later arguments out of any keywords."""
+
+    def on_episode_end(self, **kwargs):
+        kwargs["metrics_logger"].log_value("steps", len(kwargs["episode"].get_rewards()), reduce="sum")
+
+    @_wrapped
+    def on_sample_end(self, *, env_runner, metrics_logger, **kwargs):
+        metrics_logger.log_value("samples", 1, reduce="sum")
+
+    def on_evaluate_end(self, *, evaluation_metrics, **kwargs):
+        both = evaluation_metrics, evaluation_metrics["evaluation"]
+        kwargs["metrics_logger"].log_value(
+            "returns", [each["env_runners"]["episode_return_mean"] for each in both], reduce="item"
+        )
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_later_arguments_are_read_out_of_any_keywords(num_workers):
+    with config(num_workers).callbacks(ByKeywords).evaluation(evaluation_interval=1).build() as algo:
+        result = algo.train()
+        found = result["env_runners"]
+        assert (found["steps"], found["samples"] > 0) == (sum(result["hist_stats"]["episode_lengths"]), True)
+        assert len(set(result["returns"])) == 1
+
+    def of_function(**kwargs):
+        kwargs["metrics_logger"].log_value("ends", 1, reduce="sum")
+
+    with config(num_workers).callbacks(on_episode_end=of_function).build() as algo:
+        assert algo.train()["env_runners"]["ends"] > 0

@@ -227,7 +227,7 @@ class Evaluations:
             result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
             if logged := [episode.logged for episode in episodes if episode.logged]:
                 result[LOGGED] = {ENV_RUNNERS: _reduced(logged)}
-            algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics={"evaluation": result})
+            algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics=_of_all_eras(result))
             return result
 
         return finish
@@ -257,6 +257,11 @@ class Evaluations:
         self._stopped = True
         if self.workers is not None:
             self.workers.stop()
+
+
+def _of_all_eras(result: Result) -> Result:
+    """What on_evaluate_end gets: {"evaluation": result}, of Ray 2.6, and by the keys of the result, of later ones."""
+    return Result({**result, "evaluation": result})
 
 
 def _reduced(logged: list[list]) -> dict[str, Any]:

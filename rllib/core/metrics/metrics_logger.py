@@ -179,6 +179,7 @@ def _nested(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     """Nested dicts of values by path; a value at a path above others is kept under its own name, beside them."""
     found: dict[str, Any] = {}
     for path, value in values.items():
+        path = path or ("",)  # a value at the place of a section
         inner = found
         for name in path[:-1]:
             below = inner.get(name)

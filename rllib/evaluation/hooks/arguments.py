@@ -31,6 +31,8 @@ LATER: Mapping[str, Mapping[str, Callable[[dict, "LaterArguments"], Any]]] = {
     "on_environment_created": {"metrics_logger": lambda given, later: later.logger},
 }
 
+_LATER_NAMES = frozenset(name for of_hook in LATER.values() for name in of_hook)
+
 
 class LaterArguments:
     """Values of hook arguments that later versions of RLlib introduced (metrics_logger, env_runner and others).
@@ -87,10 +89,27 @@ def adapt(callbacks: Any, hooks: tuple[str, ...], later: LaterArguments) -> None
 
 
 def named_arguments(method: Callable) -> tuple[set[str], bool]:
-    """Names of the arguments that a method takes by keyword, and whether it takes any others."""
+    """Names of the arguments that a method takes by keyword, and whether it takes any others.
+
+    Of one that takes any, the names are those of its texts as well, as in kwargs["metrics_logger"], and those of a
+    function that it wraps.
+    """
     parameters = inspect.signature(method).parameters.values()
     names = {each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
-    return names, any(each.kind is each.VAR_KEYWORD for each in parameters)
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return names | (_read_of_any(inspect.unwrap(method)) if takes_any else set()), takes_any
+
+
+def _read_of_any(function: Callable) -> set[str]:
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return set()
+    texts = {each for each in code.co_consts if each in _LATER_NAMES}
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        wrapped = None if name == "__class__" else cell.cell_contents
+        texts |= named_arguments(wrapped)[0] if inspect.isfunction(wrapped) else set()
+    return texts
 
 
 def _called(method: Callable, names: set[str], takes_any: bool, added: Mapping, later: LaterArguments) -> Callable:

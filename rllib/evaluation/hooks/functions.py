@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rllib.evaluation.hooks.arguments import named_arguments
+
 # Hooks of Ray 0.8 that are called something else today.
 _EARLIER_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
 # Names in the `info` of Ray 0.8 -> today's arguments.
@@ -14,10 +16,9 @@ _OF_INFO = {
     "post_batch": "postprocessed_batch",
     "all_pre_batches": "original_batches",
 }
-
 # Arguments of today that may be a function's only one.
 _ARGUMENTS = ("episode", "algorithm", "result", "samples", "worker", "env_runner", "policy", "env")
-_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
+_POSITIONAL, _KEYWORD = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
 _REST = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 Given = Mapping[str, Callable | Sequence[Callable]]
@@ -79,8 +80,9 @@ def _method(functions: Sequence[Callable]) -> Callable:
     for function in functions:
         if not takes_info(function):
             call.is_new_style = True
+            named |= {name: inspect.Parameter(name, _KEYWORD) for name in named_arguments(function)[0]}
             named |= inspect.signature(function).parameters
-    keywords = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values() if each.kind not in _REST]
+    keywords = [each.replace(kind=_KEYWORD) for each in named.values() if each.kind not in _REST]
     own, rest = inspect.Parameter("self", _POSITIONAL), inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
     call.__signature__ = inspect.Signature([own, *keywords, rest])
     return call

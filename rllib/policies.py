@@ -40,6 +40,12 @@ def of_only_policy(by_policy: Mapping[str, T], name: str, others: str) -> T:
     raise ValueError(f"{name} is that of the only policy, but there are {len(by_policy)}: {having}. Use {others}.")
 
 
+def overrides_of(given: Any) -> Any:
+    """Settings that are given as a config: those that are no defaults of its class; anything else as it is."""
+    changes = getattr(given, "changes", None)
+    return changes() if callable(changes) else given
+
+
 @dataclass(frozen=True)
 class PolicySpec(ByArguments):
     """Description of one policy of a run with several agents, by Ray's names.
@@ -48,14 +54,18 @@ class PolicySpec(ByArguments):
         policy_class: a class or object with `compute_actions(observations, state_batches=None, **kwargs)`: a policy
             that is written by hand, and does not learn. None: the algorithm's own, which learns.
         observation_space, action_space: of the policy's agents; None: those of the agents that are mapped to it.
-        config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict or by
-            `PPOConfig.overrides(lr=1e-4)`.
+        config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict, by
+            `PPOConfig.overrides(lr=1e-4)`, or a config, whose settings that are no defaults count.
     """
 
     policy_class: Any = None
     observation_space: Space | None = None
     action_space: Space | None = None
     config: Mapping[str, Any] | None = None
+
+    def __post_init__(self):
+        # A config of Ray's stands for its settings that are no defaults, as in evaluation_config.
+        object.__setattr__(self, "config", overrides_of(self.config))
 
     @classmethod
     def of(cls, given: Any, policy_id: str) -> "PolicySpec":

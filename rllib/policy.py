@@ -233,10 +233,24 @@ class Policy:
             weights: a flat vector, or all parameters by name, as `get_weights` gives them.
 
         Raises:
-            ValueError: if it has another length, or other parameters.
+            ValueError: if it has another length, or other parameters, or numbers that are not finite.
+            TypeError: for anything else.
         """
         if isinstance(weights, Mapping):
             weights = self._flat(weights)
+        if not hasattr(weights, "shape"):
+            raise TypeError(f"weights={weights!r:.80} must be a dict as get_weights() returns it, or a flat array")
+        with np.errstate(over="ignore"):
+            given = np.asarray(weights, np.float32)
+        if not np.isfinite(given).all():
+            raise ValueError(
+                f"{np.sum(~np.isfinite(given))} of {given.size} weights are not finite: a network with them computes "
+                "nothing else. Take weights of an earlier checkpoint."
+            )
+        self._take_weights(given)
+
+    def _take_weights(self, weights: np.ndarray) -> None:
+        """`set_weights` of a flat vector, whatever its numbers are."""
         if weights.shape != self._weights.shape:
             raise ValueError(
                 f"the policy has {self._weights.size} weights, but an array of shape {weights.shape} was given; "
@@ -272,7 +286,7 @@ class Policy:
         Raises:
             ValueError: if it is of another network or filter.
         """
-        self.set_weights(snapshot.weights)
+        self._take_weights(snapshot.weights)
         self.modules = snapshot.modules
         if snapshot.filter_state is not None:
             self.filter.set_state(snapshot.filter_state)
@@ -327,7 +341,7 @@ class Policy:
                 f"this policy with observation_filter={self.spec.observation_filter!r} cannot take over a state "
                 f"that holds {sorted(state)}"
             )
-        self.set_weights(state[WEIGHTS])
+        self._take_weights(state[WEIGHTS])
         self.filter.set_state(filter_state)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -298,8 +298,10 @@ class ConfigObject(Settings):
 
     def get(self, name: str, default=None):
         """The setting's value; `default` if there is no such setting."""
-        setting = self._find(name)
-        return default if setting is None else self._values[setting.name]
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def keys(self):
         """Names of all settings."""
@@ -314,7 +316,7 @@ class ConfigObject(Settings):
         return self._values.items()
 
     def __contains__(self, name: str) -> bool:
-        return self._find(name) is not None
+        return self._find(name) is not None or name in aliases.READABLE_DICTS
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

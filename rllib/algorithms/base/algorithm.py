@@ -866,13 +866,26 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if not differs(config, self.config):
             return
         frozen(self.config_class, config, None)  # refuses it before this one is stopped
-        weights, kept = self.get_weights(), self._taken_along()
+        weights, rows, kept = self.get_weights(), self.rows_of_replays(), self._taken_along()
+        before = dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
         self.__dict__.update(kept)
         Algorithm.__init__(self, config)
+        # What a program has set, as `model.mine = 3`.
+        for name, value in before.items():
+            if not name.startswith("_"):
+                self.__dict__.setdefault(name, value)
         self._parts.callback(self._close_vec_env)
         self.set_weights(weights)
+        self.take_rows_of_replays(rows)
+
+    def rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
+        """Rows of the replay of each policy by its id, for `take_rows_of_replays`; {} without replays."""
+        return {}
+
+    def take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
+        """Replaces the rows of replays by those of `rows_of_replays`."""
 
     def _new_environment(self) -> Any:
         env = wiring.playable_environment(self.config).make(EnvContext(self.config.env_config))
@@ -1011,6 +1024,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Raises:
             ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
         """
+        if not isinstance(weights, Mapping):
+            raise TypeError(
+                f"weights={weights!r:.80} must be a dict of policy id -> weights, as get_weights() returns it"
+            )
         self._ahead = None  # other weights sample that round
         policies = {policy_id: self._network(policy_id) for policy_id in weights}
         for policy_id, policy in policies.items():

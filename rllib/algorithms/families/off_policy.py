@@ -705,6 +705,14 @@ class OffPolicy(Algorithm):
         files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in self._with_own_rows().items()}
         return write_checkpoint(Path(path), files)
 
+    def rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
+        having = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+        return {policy_id: trainee.rows_to_save() for policy_id, trainee in having.items()}
+
+    def take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
+        for policy_id, of_policy in rows.items():
+            self.trainees[policy_id].set_rows(self.trainees[policy_id].as_rows(of_policy))
+
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
         """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning goes on at once.
 

@@ -30,8 +30,7 @@ class LearnerGroupNames:
 
     def set_weights(self, weights: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         """Takes over what `get_weights` gave; workers get them with their next request."""
-        for policy_id, named in weights.items():
-            self._algorithm.get_policy(policy_id).set_weights(named)
+        self._algorithm.set_weights(weights)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

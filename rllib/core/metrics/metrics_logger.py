@@ -197,6 +197,8 @@ def _reduction(reduce, window, ema_coeff, percentiles, clear_on_reduce, with_thr
     """The reduction that the arguments of `log_value` ask for."""
     if window is not None and window != float("inf") and not (isinstance(window, int) and window > 0):
         raise ValueError(f"window={window!r} must be a positive number of values, or None: all since the last result")
+    if ema_coeff is not None and not 0 < ema_coeff <= 1:
+        raise ValueError(f"ema_coeff={ema_coeff!r} must be above 0 and at most 1, the weight of a new value")
     if reduce is _DEFAULT or (reduce is None and not clear_on_reduce and window is None):
         kind = "mean" if window is not None else "ema"
     elif reduce is None:

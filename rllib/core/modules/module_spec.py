@@ -75,6 +75,12 @@ class RLModuleSpec:
             )
         if self.module_class is None:
             return self.settings()
+        if hasattr(self.module_class, "named_parameters") and not isinstance(self.module_class, type):
+            name = type(self.module_class).__name__
+            raise TypeError(
+                f"module_class={name}(...) is a module that is made already. Give its class, "
+                f"RLModuleSpec(module_class={name}); a run makes the weights."
+            )
         own = self.settings()
         of_sequences = {name: own[name] for name in ("max_seq_len",) if name in own}
         return {"custom_model": self.module_class, "custom_model_config": own, **of_sequences}

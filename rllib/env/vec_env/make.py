@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from rllib.config.aliases import tell_once
+from rllib.config.stable_baselines3.rules import count
 from rllib.env.factories.registry import EnvContext, GymnasiumFactory, resolve
 from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
@@ -52,8 +53,7 @@ def make_vec_env(
     Raises:
         ValueError: if `n_envs` is not positive.
     """
-    if n_envs < 1:
-        raise ValueError(f"n_envs={n_envs} must be at least 1")
+    count(1).check("n_envs", n_envs)
     arguments, around = dict(env_kwargs or {}), dict(wrapper_kwargs or {})
     other_class = None if vec_env_cls is DummyVecEnv else vec_env_cls
     _tell_ignored(
@@ -69,7 +69,7 @@ def make_vec_env(
         env = _made(env_id, arguments)
         return env if wrapper_class is None else wrapper_class(as_gymnasium(env), **around)
 
-    made = DummyVecEnv([make] * n_envs)
+    made = DummyVecEnv([make] * int(n_envs))
     made.seed(None if seed is None else seed + start_index)
     # A class that takes arguments may expect them in another form than here.
     if wrapper_class is None and (isinstance(env_id, str) or (isinstance(env_id, type) and not arguments)):

@@ -8,11 +8,13 @@ from rllib.algorithms.base.settings.exploration import exploration_mistake
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
-from rllib.config.sections import at_least, only_with, section
+from rllib.config.sections import Translated, at_least, only_with, section
 from rllib.evaluation.estimators.choose import methods_problem
+from rllib.policies import overrides_of
 
 # Default of settings that are dicts; every config gets a copy.
 _EMPTY: dict = {}
+_OVERRIDES = Translated(overrides_of)
 # Settings of evaluation_config about recorded data; none of them changes the environments that are played in.
 DATA_OF_EVALUATION = frozenset({"input_", "input_config", "input_read_schema", "actions_in_input_normalized"})
 
@@ -45,7 +47,9 @@ class EvaluationConfig(ConfigObject):
         *,
         evaluation_interval: Annotated[int | None, "iterations between evaluations; None: never", at_least(1)] = None,
         evaluation_num_workers: Annotated[int, "processes that evaluate; 0: this one does", at_least(0)] = 0,
-        evaluation_config: Annotated[dict | None, "settings that differ in evaluation"] = None,
+        evaluation_config: Annotated[
+            dict | None, "settings that differ in evaluation; those of a config that are no defaults", _OVERRIDES
+        ] = None,
         evaluation_duration: Annotated[
             int | Literal["auto"],
             'episodes or steps per evaluation; "auto": as long as the training beside it takes',

@@ -314,7 +314,7 @@ def test_the_exploration_of_a_dict_of_ray_0_8():
     config.validate()
     assert exploration_settings(config.exploration_config, config.default_exploration) == {
         "type": "EpsilonGreedy", "initial_epsilon": 0.9, "final_epsilon": 0.1, "epsilon_timesteps": 10_000,
-        "warmup_timesteps": 0,
+        "warmup_timesteps": 0, "random_timesteps": 0,
     }  # fmt: skip
     noise = TD3Config.from_dict({"env": "Pendulum-v1", "pure_exploration_steps": 5, "exploration_gaussian_sigma": 0.3})
     noise.validate()

@@ -237,7 +237,6 @@ MET = {
     ("wait", "fetch_local"): "results are on this machine",
     ("MetricsLogger.__init__", "root"): "every logger is the whole of its tree",
     ("ConnectorV2.single_agent_episode_iterator", "agents_that_stepped_only"): "there are no episodes of others",
-    ("evaluate_policy", "warn"): "returns are the environment's own, so there is nothing to warn of",
 }
 
 

@@ -247,9 +247,9 @@ class Policy:
                 f"{np.sum(~np.isfinite(given))} of {given.size} weights are not finite: a network with them computes "
                 "nothing else. Take weights of an earlier checkpoint."
             )
-        self._take_weights(given)
+        self.take_weights(given)
 
-    def _take_weights(self, weights: np.ndarray) -> None:
+    def take_weights(self, weights: np.ndarray) -> None:
         """`set_weights` of a flat vector, whatever its numbers are."""
         if weights.shape != self._weights.shape:
             raise ValueError(
@@ -286,7 +286,7 @@ class Policy:
         Raises:
             ValueError: if it is of another network or filter.
         """
-        self._take_weights(snapshot.weights)
+        self.take_weights(snapshot.weights)
         self.modules = snapshot.modules
         if snapshot.filter_state is not None:
             self.filter.set_state(snapshot.filter_state)
@@ -341,7 +341,7 @@ class Policy:
                 f"this policy with observation_filter={self.spec.observation_filter!r} cannot take over a state "
                 f"that holds {sorted(state)}"
             )
-        self._take_weights(state[WEIGHTS])
+        self.take_weights(state[WEIGHTS])
         self.filter.set_state(filter_state)
 
     def parameters(self) -> dict[str, np.ndarray]:

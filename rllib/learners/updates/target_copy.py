@@ -49,7 +49,7 @@ class TargetCopy:
 
     def _renew(self) -> None:
         if self._is_elsewhere:
-            self.policy.set_weights(self.weights)
+            self.policy.take_weights(self.weights)
 
     def follow(self, now: int) -> bool:
         """Moves towards the module's weights if at least `every` has passed since the last move.

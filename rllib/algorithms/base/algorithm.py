@@ -866,7 +866,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if not differs(config, self.config):
             return
         frozen(self.config_class, config, None)  # refuses it before this one is stopped
-        weights, rows, kept = self.get_weights(), self.rows_of_replays(), self._taken_along()
+        weights, rows, kept = self.get_weights(), self._rows_of_replays(), self._taken_along()
         before = dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
@@ -878,14 +878,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 self.__dict__.setdefault(name, value)
         self._parts.callback(self._close_vec_env)
         self.set_weights(weights)
-        self.take_rows_of_replays(rows)
+        self._take_rows_of_replays(rows)
 
-    def rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Rows of the replay of each policy by its id, for `take_rows_of_replays`; {} without replays."""
+    def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
+        """Rows of the replay of each policy by its id, for `_take_rows_of_replays`; {} without replays."""
         return {}
 
-    def take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
-        """Replaces the rows of replays by those of `rows_of_replays`."""
+    def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
+        """Replaces the rows of replays by those of `_rows_of_replays`."""
 
     def _new_environment(self) -> Any:
         env = wiring.playable_environment(self.config).make(EnvContext(self.config.env_config))
@@ -899,11 +899,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled
             and (metrics.trained_this_iteration() >= trained or self._nobody_learns())
-            and self.updates_this_iteration() >= self.config.updates_per_iteration
+            and self._updates_this_iteration() >= self.config.updates_per_iteration
         )
         return is_full or (bool(self.goal) and self._has_reached_goal())
 
-    def updates_this_iteration(self) -> int:
+    def _updates_this_iteration(self) -> int:
         """Updates from recorded data since the iteration began: one in each training step."""
         return self.metrics.training_steps
 

@@ -625,7 +625,7 @@ class OffPolicy(Algorithm):
             trainee.learn(self.timesteps - before, before)
         return self.newest_stats()
 
-    def updates_this_iteration(self) -> int:
+    def _updates_this_iteration(self) -> int:
         """Updates since the iteration began: `training_intensity` says how many a training step has."""
         return self.metrics.trained_this_iteration() // self.config.train_batch_size
 
@@ -705,11 +705,11 @@ class OffPolicy(Algorithm):
         files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in self._with_own_rows().items()}
         return write_checkpoint(Path(path), files)
 
-    def rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
+    def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
         having = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
         return {policy_id: trainee.rows_to_save() for policy_id, trainee in having.items()}
 
-    def take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
+    def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
         for policy_id, of_policy in rows.items():
             self.trainees[policy_id].set_rows(self.trainees[policy_id].as_rows(of_policy))
 

@@ -33,7 +33,7 @@ from rllib.runs.safe_files import AppendedFile, append_text, numbered, write_who
 from rllib.storage.file_locks import lock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import code_in, written
-from rllib.tune.experiment.records import apply_record, check_record, with_numbers
+from rllib.tune.experiment.records import apply_record, check_record, with_infinite, with_numbers
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.search.domains import Choice, Domain
@@ -172,6 +172,17 @@ class ExperimentDirectory:
         else:
             write_whole(path, text.encode(), is_synced=False)
 
+    def complete_text(self, name: str, text: str, append: bool = False) -> None:
+        """Writes a text of `write_text` again if a killed driver has not, or only a part of it."""
+        path = inside(self.path, name, "a file of the experiment")
+        if append and path.exists():
+            file = AppendedFile(path)
+            file.cut_half_line()
+            file.close()
+            if text.encode(errors="replace") in path.read_bytes():
+                return
+        self.write_text(name, text, append)
+
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
         """Writes the state of searcher and scheduler, unless the last write is too recent for its cost.
 
@@ -245,7 +256,7 @@ def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
 
 def _read_progress(trial: Trial) -> None:
     """Takes the results in the trial's result.json; without any, the trial stays as it is."""
-    *earlier, last = read_results(Path(trial.logdir)) or [None]
+    *earlier, last = with_infinite(read_results(Path(trial.logdir)), trial) or [None]
     if last is None:
         return
     trial.go_back(earlier, trial.checkpoints)

@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -9,7 +10,7 @@ from rllib.runs.files import drop_results_after, read_results, write_params
 from rllib.runs.safe_files import append_text, numbered, write_whole
 from rllib.storage.foreign_files import copy_inside
 from rllib.storage.whole import draft_beside, move_whole, remove_whole
-from rllib.tune.experiment.records import not_finite, with_numbers
+from rllib.tune.experiment.records import not_finite, with_infinite, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 
@@ -50,16 +51,23 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
     last_iteration = results[-1].get("training_iteration", 0) if results else 0
     checkpoints = _checkpoints(trial, directory, last_iteration)
     last = checkpoints[-1].iteration if checkpoints else 0
-    kept = drop_results_after(directory, last)
+    kept = with_infinite(drop_results_after(directory, last), trial)
     if kept and checkpoints:
         kept[-1] = with_numbers(kept[-1], not_finite(checkpoints[-1].metrics))
     return kept, checkpoints
+
+
+def as_paused(trial: Trial) -> tuple[list[dict[str, Any]], list[TrialCheckpoint]]:
+    """Results and checkpoints, as `roll_back` returns them, of a paused trial that goes back only when it starts."""
+    return with_infinite(read_results(Path(trial.logdir)), trial), list(trial.checkpoints)
 
 
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
     """Complete checkpoints in the trial's directory, the oldest first; deletes the others."""
     known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
     remove_temporaries(directory)
+    for draft in directory.glob(".params.*.tmp"):  # of a driver that was killed
+        draft.unlink(missing_ok=True)
     found = []
     for path in directory.glob("checkpoint_*"):
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None

@@ -5,7 +5,7 @@ results null stands for all three, and may have been None, too: it becomes the n
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -46,10 +46,11 @@ def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
 def result_record(trial: Trial, metrics: Collection[str]) -> dict[str, Any]:
     """A trial's last result, which is in its files, is about to be reported to searcher and scheduler.
 
-    It has the metrics that are infinite, which they are not in the files.
+    It has the numbers that are infinite, which they are not in the files, and the metrics under their own names.
     """
-    record = {"type": "result", "id": trial.trial_id, "iteration": trial.last_result["training_iteration"]}
-    infinite = _infinite(trial.last_result, metrics)
+    iteration = trial.last_result["training_iteration"]
+    record = {"type": "result", "id": trial.trial_id, "iteration": iteration}
+    infinite = {**_written(trial.infinite.get(iteration, {})), **_infinite(trial.last_result, metrics)}
     return {**record, "infinite": infinite} if infinite else record
 
 
@@ -159,6 +160,11 @@ def with_numbers(result: Mapping[str, Any], numbers: Mapping[str, float], prefix
     return restored
 
 
+def with_infinite(results: Sequence[Mapping[str, Any]], trial: Trial) -> list[dict[str, Any]]:
+    """Results of a trial's file with the numbers that were infinite."""
+    return [with_numbers(result, trial.infinite.get(result.get("training_iteration"), {})) for result in results]
+
+
 def shown_config(record: Mapping[str, Any]):
     """The configuration in a record as people read it: with names in place of all that JSON cannot hold."""
     return record["config"]
@@ -203,6 +209,8 @@ def apply_record(
     elif kind == "checkpoint":
         inside(Path(trial.logdir), record["name"], "a checkpoint")
         trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], as_numbers(record["metrics"])))
+    elif kind == "result" and "infinite" in record:
+        trial.infinite[record["iteration"]] = as_numbers(record["infinite"])
     elif kind == "removed":
         trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
     elif kind == "status":
@@ -210,7 +218,7 @@ def apply_record(
         trial.stopped_by = record.get("stopped_by")
         trial.error = record.get("error") and printable(record["error"])
         stats = {key: as_numbers(of_key) for key, of_key in record.get("metric_analysis", {}).items()}
-        if "last_result" in record:
+        if record.get("last_result"):
             last = not_finite({key: of_key.get("last", 0) for key, of_key in stats.items()})
             trial.last_result = as_result({**with_numbers(record["last_result"], last), "config": trial.config})
         if "metric_analysis" in record:

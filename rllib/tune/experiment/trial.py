@@ -130,6 +130,7 @@ class Trial:
         stopped_by: reason for its end, in words; None while it runs, and if the trainable itself was done.
         pid: of its process, while it runs.
         seed: drawn by an algorithm whose configuration has none; params.json has it.
+        infinite: iteration -> numbers of that result that are infinite, by "a/b" path. Its files have null there.
     """
 
     trial_id: str
@@ -151,6 +152,7 @@ class Trial:
     pid: int | None = None
     hostname: str = ""
     seed: int | None = None
+    infinite: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self):
         # "3_lr=0.01,layers=2": the number, and the last part of each path with its value.
@@ -228,6 +230,8 @@ class Trial:
             for key, value in flatten(result)
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         }
+        if infinite := {key: value for key, value in numbers.items() if value in (math.inf, -math.inf)}:
+            self.infinite[result.get("training_iteration", 0)] = infinite
         self.analysis.add(numbers)
 
     def go_back(self, results: Sequence[Mapping[str, Any]], checkpoints: list[TrialCheckpoint]) -> None:

@@ -43,6 +43,9 @@ class Checkpoints:
         trial.checkpoints.append(checkpoint)
         self._do(instructions.Record(checkpoint_record(trial, checkpoint)))
         self._do(instructions.CallHook("on_checkpoint", trial, {"checkpoint": checkpoint}))
+        self._remove_superfluous(trial)
+
+    def _remove_superfluous(self, trial: Trial) -> None:
         for old in self._config.superfluous(trial.checkpoints):
             trial.checkpoints.remove(old)
             self._do(instructions.Record(removed_record(trial, old)))
@@ -62,6 +65,7 @@ class Checkpoints:
             if checkpoint.name not in known:
                 self._do(instructions.Record(checkpoint_record(trial, checkpoint)))
         trial.go_back(results, found)
+        self._remove_superfluous(trial)  # the driver may have died before it did
 
 
 class Takeover(NamedTuple):

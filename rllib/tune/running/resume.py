@@ -15,13 +15,13 @@ from rllib.errors import DamagedFileError
 from rllib.result import as_result, stored_names
 from rllib.runs.files import read_results
 from rllib.tune.experiment.directory import ExperimentDirectory
-from rllib.tune.experiment.files import roll_back, start_over
+from rllib.tune.experiment.files import as_paused, roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
-from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
@@ -72,14 +72,20 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
         trials.request_anew(trial)
         if trial.status != ERROR:  # one that has failed may fail again
             trial.resources.within(trials.total, str(trial))
+    for name, text, append in replay.texts:
+        directory.complete_text(name, text, append)
     queue = replay.queue()
     for trial in replay.by_id.values():
         continues = trial.trial_id in continuing
         if continues and trial.status == ERROR and resume == "RESTART_ERRORED":
             start_over(trial)
-        trials.take_up(trial, roll_back(trial) if continues else None)
+        if continues and is_function and trial.status == PAUSED:  # goes back when it starts, if it does
+            trials.take_up(trial, as_paused(trial), is_paused=True)
+        else:
+            trials.take_up(trial, roll_back(trial) if continues else None)
     trials.queue_up(queue)
     for trial in replay.stopped.values():
+        trial.go_back(*as_paused(trial))  # the journal has the statistics of trials that have ended alone
         trials.record_end(trial, TERMINATED, "the scheduler")
     for trial_id, (source_id, config) in replay.exploits.items():
         if trial_id in trials.waiting:
@@ -108,12 +114,14 @@ class Replay:
         by_id: the trials as they were at the current record.
         stopped: trial id -> trial that the scheduler has ended, while the journal does not have its end.
         exploits: trial id -> (source, configuration) of a takeover that is still to be done.
+        texts: name, text and whether it is appended, of what the scheduler has written to files.
     """
 
     def __init__(self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool, config_of: ValueReader):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self.texts: list[tuple[str, str, bool]] = []
         self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
         self._config_of = config_of
         self._waiting: dict[str, Trial] = {}
@@ -175,6 +183,7 @@ class Replay:
         self._verdicts.scheduler.on_trial_add(self, trial)
 
     def _replay_result(self, record: dict, result: dict | None) -> None:
+        self._apply(record)
         trial = self.by_id[record["id"]]
         if result is not None:
             self._take(trial, result, record)
@@ -210,23 +219,24 @@ class Replay:
             # The scheduler chose this trial to run, and may have ended other trials with that.
             self._verdicts.scheduler.choose_trial_to_run(self)
             is_known = is_known or trial.trial_id in self.stopped
-        self._apply(record)
-        if trial.status == RUNNING:
+        if record["status"] == RUNNING:
             self._verdicts.started(trial)
-        elif trial.is_finished and not is_known:
+        self._apply(record)
+        if trial.is_finished and not is_known:
             self._verdicts.end(self, trial)
 
     # ------------------------------------------------------------------ the runner of schedulers
 
     def waiting_trials(self) -> list[Trial]:
-        return list(self._waiting.values())
+        return [trial for trial_id, trial in self._waiting.items() if trial_id not in self.exploits]
 
     def has_resources_for(self, trial: Trial) -> bool:
         """True: a trial that was chosen had them."""
         return True
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
-        """Without effect: the file was written when the experiment ran."""
+        """Notes a text; the file has it, unless the driver died between the record and the writing."""
+        self.texts.append((name, text, append))
 
     def pause_trial(self, trial: Trial) -> None:
         """Without effect: if the trial was paused, a later record says so."""

@@ -144,12 +144,15 @@ class Trials:
         made = self._make_trial(trial.trial_id, trial.index, trial.config)
         trial.resources, trial.exception = made.resources, made.exception
 
-    def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
+    def take_up(
+        self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None, is_paused: bool = False
+    ) -> None:
         """Adds a trial of the journal.
 
         Args:
             trial: as it was when the experiment was interrupted.
             left: its remaining results and checkpoints, as in `rolled_back`; None: the trial does not continue.
+            is_paused: whether it remains PAUSED.
         """
         self._join(trial)
         self._any_fits = self._any_fits or left is None
@@ -158,6 +161,8 @@ class Trials:
                 self._interrupted.append(trial)
             problem = self._fit(trial)
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
+            if is_paused:
+                trial.status = PAUSED
             self._checkpoints.go_back(trial, *left)
             self.waiting[trial.trial_id] = trial
             self.verdicts.rolled_back(trial)
@@ -408,9 +413,9 @@ class Trials:
         restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
         self._do(instructions.Start(trial, restore))
         running.calls.append("start")
+        self.verdicts.started(trial)
         trial.status = RUNNING
         self._record(status_record(trial))
-        self.verdicts.started(trial)
         running.is_restored = bool(restore)
         running.ask("step")
 

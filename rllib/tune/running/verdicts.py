@@ -9,7 +9,7 @@ from rllib.tune.checks import number_in
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import Metric, is_several, names
 from rllib.tune.schedulers.base import FIFOScheduler
-from rllib.tune.states import ERROR
+from rllib.tune.states import ERROR, PAUSED
 
 
 class Verdicts:
@@ -82,9 +82,12 @@ class Verdicts:
             self._behind.add(trial.trial_id)
 
     def started(self, trial: Trial) -> None:
-        """The trial has started; a decision to pause it is over."""
+        """The trial is about to start; a decision to pause it is over if it has been carried out.
+
+        One that was interrupted before it was saved repeats the result, and pauses there as it was to.
+        """
         judged, decision = self._verdicts.get(trial.trial_id, (0, None))
-        if decision == "PAUSE":
+        if decision == "PAUSE" and trial.status == PAUSED:
             self._verdicts[trial.trial_id] = (judged, "CONTINUE")
         self._left.discard(trial.trial_id)
 

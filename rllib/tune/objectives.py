@@ -35,6 +35,7 @@ def checked_objective(metric: Metric | None, mode: Mode | None) -> tuple[Metric 
             mode = mode[0]
         if not (metric is None or isinstance(metric, str)):
             raise TypeError(f"metric must be a result key, or a list of them, but got {metric!r:.80}")
+        check("metric", metric, metric != "", "a result key")
         return metric, check_mode(mode)
     if wrong := [each for each in metric if not isinstance(each, str)]:
         raise TypeError(f"metric must be a list of result keys, but {wrong[0]!r:.80} is among them")

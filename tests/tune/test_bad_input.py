@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,35 @@ def test_whatever_a_trial_does_the_others_results_are_kept(run):
     assert "SIGKILL" in trials["is killed"].error and "3" in trials["exits"].error
     assert "returned 'nonsense'" in trials["reports nonsense"].error
     assert trials["is well"].last_result["loss"] == 2.0 and trials["is well"].stopped_by is None
+
+
+class Something:
+    """No value of any setting."""
+
+
+_WRONG = {
+    "number": 1.5, "negative": -1, "word": "a word", "list": [1], "dict": {"a": {"b": 1}}, "object": Something(),
+    "class": Something, "function": lambda *arguments: None, "bytes": b"x", "infinite": float("inf"), "empty": "",
+}  # fmt: skip
+# Setting -> wrong values of these kinds that it takes.
+_TAKES = {
+    "metric": {"word"}, "num_samples": {"negative"}, "time_budget_s": {"number"},
+    "trial_name_creator": {"function"}, "trial_dirname_creator": {"function"}, "name": {"word", "empty"},
+    "stop": {"function", "dict"}, "log_to_file": {"word", "empty"}, "config": {"dict"},
+    "resources_per_trial": {"function"}, "checkpoint_score_attr": {"word", "empty"}, "max_failures": {"negative"},
+    "restore": {"empty"}, "storage_path": {"word", "empty"}, "local_dir": {"word", "empty"},
+    "search_alg": {"empty"}, "scheduler": {"empty"},
+}  # fmt: skip
+_OF_OTHER_TESTS = {"trainable", "verbose", "progress_reporter", "storage_path", "local_dir", "sync_config"}
+
+
+@pytest.mark.parametrize("setting", [one.name for one in fields(ExperimentSpec) if one.name not in _OF_OTHER_TESTS])
+def test_values_of_a_wrong_kind_are_refused_before_anything_starts(run, tmp_path, setting):
+    for kind in _WRONG.keys() - _TAKES.get(setting, set()):
+        settings = {"config": {"a": 1}, "stop": {"training_iteration": 1}, setting: _WRONG[kind]}
+        with pytest.raises((TypeError, ValueError)) as refused:
+            run(CannotBeSaved, **settings)
+        assert not list(tmp_path.iterdir()), (setting, kind, refused.value)
 
 
 # ---------------------------------------------------------------------- a full disk

@@ -67,7 +67,9 @@ class CheckpointConfig:
     def __post_init__(self):
         kept, order = self.num_to_keep, self.checkpoint_score_order
         if kept is not None:
-            check_number("num_to_keep", kept, "at least 1, or None for all", least=1)
+            check_number("num_to_keep", kept, "at least 1, or None for all", least=1, whole=True)
+        attribute = self.checkpoint_score_attribute
+        check("checkpoint_score_attribute", attribute, attribute is None or isinstance(attribute, str), "a result key")
         check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
     def is_due(self, result: Mapping[str, Any], checkpoints: Sequence[TrialCheckpoint]) -> bool:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ from rllib.remote.download import refuse_hub
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key
-from rllib.runs.entries import settings_by_path
+from rllib.runs.entries import scalar, settings_by_path
 from rllib.storage.foreign_files import inside
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, seconds
 from rllib.tune.experiment.callbacks import Callbacks, check_callbacks
 from rllib.tune.experiment.directory import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment.journal_values import ValueReader
-from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback
-from rllib.tune.experiment.spec import ExperimentSpec, saved_settings
+from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback, callbacks_of
+from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec, FailureConfig, saved_settings
 from rllib.tune.experiment.stoppers import make_stopper
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several
@@ -214,6 +215,33 @@ def _chosen(space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, An
 
 # ---------------------------------------------------------------------- checks
 
+# Settings of one kind -> (what is accepted beside None, the same in words).
+_KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
+    ("reuse_actors", "chdir_to_trial_dir", "checkpoint_at_end", "load_user_code", "raise_on_failed_trial",
+     "return_trials", "tensorboard"): (lambda given: scalar(given) in (True, False), "True or False"),
+    ("trial_name_creator", "trial_dirname_creator"): (
+        lambda given: callable(given) and not isinstance(given, type), "a function of the trial",
+    ),
+    ("name", "checkpoint_score_attr"): (lambda given: isinstance(given, str), "a name"),
+    ("restore",): (lambda given: isinstance(given, str | PathLike), "a path"),
+    ("checkpoint_config",): (lambda given: isinstance(given, CheckpointConfig), "a tune.CheckpointConfig"),
+    ("failure_config",): (lambda given: isinstance(given, FailureConfig), "a tune.FailureConfig"),
+    ("loggers", "export_formats"): (lambda given: isinstance(given, list | tuple), "a list"),
+    ("resources_per_trial",): (
+        lambda given: not isinstance(given, type), 'resources like {"cpu": 2, "gpu": 1}, or a function with them',
+    ),
+}  # fmt: skip
+
+
+def _check_kinds(spec: ExperimentSpec) -> None:
+    """Raises TypeError for a setting of a wrong kind."""
+    for names, (is_accepted, rule) in _KINDS.items():
+        for name in names:
+            given = getattr(spec, name)
+            if given is not None and not is_accepted(given):
+                raise TypeError(f"{name} must be {rule}, but got {given!r:.80}")
+    callbacks_of(spec.loggers)  # raises
+
 
 def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     """Refuses invalid settings.
@@ -221,6 +249,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     Raises:
         ValueError, TypeError: with the given value and the rule.
     """
+    _check_kinds(spec)
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     checked_objective(spec.metric, spec.mode)
     check_callbacks(spec.callbacks)
@@ -239,7 +268,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         ("num_samples", spec.num_samples, -1),
         ("max_failures", spec.failures.max_failures, -1),
         ("num_seeds", spec.num_seeds, 1),
-        ("max_concurrent_trials", spec.max_concurrent_trials or 0, 0),
+        ("max_concurrent_trials", 0 if spec.max_concurrent_trials is None else spec.max_concurrent_trials, 0),
     ):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)

@@ -107,6 +107,8 @@ def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
     for key, example in _MAPPINGS.items():
         if ours.get(key) is not None and not isinstance(ours[key], dict):
             raise ValueError(f"{where}: {key} must be a mapping, as in {key}: {example}, but got {ours[key]!r:.60}")
+        if wrong := [name for name in ours.get(key) or () if not isinstance(name, str)]:
+            raise ValueError(f"{where}: {key} has the key {wrong[0]!r:.60}, which is no name. As in {key}: {example}")
     if isinstance(ours.get("config"), dict):
         ours["config"] = _with_table(ours["config"])
     if isinstance(ours.get("external"), str):

@@ -51,11 +51,23 @@ class Number(click.FloatRange):
 SEED = click.IntRange(min=0)
 
 
+# Tag of "<<", which gives the keys of other mappings.
+_MERGE = "tag:yaml.org,2002:merge"
+
+
 class _Loader(yaml.SafeLoader):
-    """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string. Keys whose hashes are equal are refused."""
+    """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string.
+
+    A key that a mapping has twice is refused, as YAML 1.2 has it, and keys whose hashes are equal.
+    """
 
     def construct_mapping(self, node, deep=False):
         if isinstance(node, yaml.MappingNode):
+            own = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE]
+            for at, key in enumerate(own):
+                if any((key.tag, key.value) == (other.tag, other.value) for other in own[:at]):
+                    problem = f"the key {key.value} is there twice; one of its values would be lost"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             self.flatten_mapping(node)  # "<<: *other" gives the keys of others
             refuse_collisions(self.construct_object(key) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         return super().construct_mapping(node, deep)
@@ -136,8 +148,19 @@ def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any
         key, equals, text = assignment.partition("=")
         if not equals or not key:
             raise ValueError(f"settings are given as key=value, like {example}, but got {assignment!r}")
-        values[key.strip()] = parse_value(text)
+        put_once(values, key.strip(), parse_value(text))
     return nested(values)
+
+
+def put_once(values: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a value that was typed as key=value.
+
+    Raises:
+        ValueError: if the key has another value already.
+    """
+    if key in values and values[key] != value:
+        raise ValueError(f"{key} is given twice, as {values[key]!r:.60} and {value!r:.60}. Give it once.")
+    values[key] = value
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,8 +177,24 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
                 raise ValueError(f"{key}={value!r}: {section} already has a value, so {key} cannot be set")
-        place[last] = value
+        if isinstance(place.get(last), dict):  # parts of it stand before it
+            place[last] = merged_parts(key, value, place[last])
+        elif last in place:
+            raise ValueError(f"{key} is given twice, as {place[last]!r:.60} and {value!r:.60}. Give it once.")
+        else:
+            place[last] = value
     return root
+
+
+def merged_parts(key: str, value: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping that was typed as a whole, with the parts of it that were typed by themselves.
+
+    Raises:
+        ValueError: if it is no mapping, or has one of these parts as well.
+    """
+    if not isinstance(value, dict) or not value.keys().isdisjoint(parts):
+        raise ValueError(f"{key}={value!r:.60}: {key} already has {', '.join(map(str, parts))}. Give each value once.")
+    return {**value, **parts}
 
 
 # Short name for --stop -> result key.
@@ -179,9 +218,11 @@ def parse_stop(words: Iterable[str]) -> dict[str, Any]:
     thresholds: dict[str, Any] = {}
     for word in words:
         if word.lstrip().startswith("{"):
-            thresholds.update(parse_mapping(word, "--stop"))
+            more = parse_mapping(word, "--stop")
         else:
-            thresholds.update(parse_assignments([word], "--stop episode_reward_mean=475"))
+            more = parse_assignments([word], "--stop episode_reward_mean=475")
+        for key, threshold in more.items():
+            put_once(thresholds, key, threshold)
     return thresholds
 
 
@@ -203,7 +244,9 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
     Raises:
         ValueError: for a key that no result has, with the nearest; callbacks, if the config has any, may add keys.
     """
-    full = {_SHORT_STOP_KEYS.get(key, key): threshold for key, threshold in thresholds.items()}
+    full: dict[str, Any] = {}
+    for key, threshold in thresholds.items():
+        put_once(full, _SHORT_STOP_KEYS.get(key, key), threshold)
     if not any(config.get(name) for name in ("callbacks", "callbacks_class", "callback_functions")):
         for key in full:
             check_result_key(key, "stop", tuple(_SHORT_STOP_KEYS))

@@ -91,6 +91,73 @@ def test_keys_of_a_file_that_would_all_be_compared_with_one_another_are_refused(
         read_file(file)
 
 
+RUN = "algorithm: PG\nenv: CartPole-v1\n"
+
+
+@pytest.mark.parametrize("verb", ["train", "tune"])
+@pytest.mark.parametrize(("file", "words"), [
+    (f"{RUN}env: Acrobot-v1\n", []),
+    (f"{RUN}config:\n  lr: 1\n  lr: 1\n", []),
+    (f"{RUN}config: {{lr: 1, gamma: 0.9, lr: 2}}\n", []),
+    (f"{RUN}config: {{model: {{fcnet_hiddens: [8], fcnet_hiddens: [9]}}}}\n", []),
+    (f"{RUN}config: {{policies: [{{a: 1, a: 2}}]}}\n", []),
+    (f"{RUN}stop: {{iterations: 1, training_iteration: 2}}\n", []),
+    ("a: {run: PG, env: CartPole-v1}\na: {run: PG, env: Acrobot-v1}\n", []),
+    (RUN, ["lr=1e-3", "gamma=0.9", "lr=1e-4"]),
+    (RUN, ["model={fcnet_hiddens: [8], fcnet_hiddens: [9]}"]),
+    (RUN, ["model={fcnet_hiddens: [8]}", "model.fcnet_hiddens=[9]"]),
+    (RUN, ["model.fcnet_hiddens=[9]", "model={fcnet_hiddens: [8]}"]),
+    (RUN, ["model.fcnet_hiddens=[9]", "model=2"]),
+    (RUN, ["--stop", "iterations=1", "--stop", "iterations=2"]),
+    (RUN, ["--stop", "iterations=1", "--stop", "training_iteration=2"]),
+    (RUN, ["--stop", "{iterations: 1}", "--stop", "iterations=2"]),
+])  # fmt: skip
+def test_no_value_is_lost_since_it_is_given_twice(verb, file, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(file)
+    result = CliRunner().invoke(command, [verb, "-f", "x.yaml", *words])
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2 and ("twice" in said or "already has" in said), result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["x.yaml"]
+
+
+def test_a_mapping_and_other_parts_of_it_are_joined():
+    for words in (["model={a: 1}", "model.b=2", "lr=1", "lr=1"], ["model.b=2", "lr=1", "model={a: 1}"]):
+        assert parse_assignments(words, "lr=1") == {"model": {"a": 1, "b": 2}, "lr": 1}
+
+
+@pytest.mark.parametrize("words", [["lr=1e-3,1e-4", "lr=1e-5"], ["lr="], ["lr=1", "gamma="]])
+def test_what_is_searched_is_given_once_and_has_values(words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["tune", "PG", "CartPole-v1", "--search", *words]
+    monkeypatch.setattr("sys.argv", ["rllib", *arguments])
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2 and ("twice" in result.output or "no value" in result.output), result.output
+
+
+@pytest.mark.parametrize("key", ["config", "search", "stop"])
+@pytest.mark.parametrize("name", ["5", "true", "null", "1.5", "2020-01-01"])
+def test_names_in_files_are_texts(key, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(f"{RUN}{key}: {{{name}: 1}}\n")
+    result = CliRunner().invoke(command, ["tune", "-f", "x.yaml"])
+    assert result.exit_code == 2 and "which is no name" in result.output, result.output
+
+
+@pytest.mark.parametrize("seed", ["true", "-4", "1.5", "word"])
+def test_the_seed_of_a_search_is_a_whole_number(seed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(f"{RUN}trials: 2\nseed: {seed}\n")
+    result = CliRunner().invoke(command, ["tune", "-f", "x.yaml"])
+    assert result.exit_code == 2 and "seed must be" in result.output, result.output
+
+
+def test_the_best_of_a_search_is_not_kept_by_a_flag_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, ["train", "PG", "CartPole-v1", "--num-samples", "2", "--keep-best"])
+    assert result.exit_code == 2 and "--keep-best is for a single run" in result.output
+
+
 def test_merged_replaces_all_but_mappings():
     below = {"config": {"lr": 1, "model": {"a": 1, "b": [1, 2]}}, "env": "A"}
     above = {"config": {"model": {"b": [3]}}, "env": "B", "seed": 1}

@@ -26,10 +26,12 @@ from rllib.cli.values import (
     parse_assignments,
     parse_stop,
     parse_value,
+    put_once,
     stop_keys,
 )
 from rllib.config.conflicts import surrounded
 from rllib.progress import counted
+from rllib.tune.checks import check_number
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import described, is_several, names
@@ -181,7 +183,9 @@ def _settings(
     if names:
         given.update(algorithm=names[0], env=names[1])
     given["config"] = parse_assignments([word for word in fixed if is_assignment(word)], "train_batch_size=2000")
-    given["search"] = dict(word.split("=", 1) for word in searched)
+    given["search"] = {}
+    for word in searched:
+        put_once(given["search"], *word.split("=", 1))
     below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
@@ -230,6 +234,8 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)
+    if seed is not None:
+        check_number("seed", seed, ">= 0", least=0, whole=True)
     settings["stop"] = stop_keys(settings.get("stop") or {}, config)
     searcher = _made(create_searcher, "search_alg", settings.pop("search_alg", None), seed)
     if seed is not None and "seed" not in config:
@@ -298,6 +304,8 @@ def parse_range(text) -> Any:
             raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
         return _RANGES[kind](parse_value(low), parse_value(high))
     values = parse_value(f"[{text}]")
+    if not values:
+        raise ValueError("a setting behind --search has no value; give values, as in lr=1e-3,1e-4, or a range")
     return domains.grid_search(values) if len(values) > 1 else values[0]
 
 

@@ -327,7 +327,8 @@ def _workers(result: Mapping) -> str:
 
 
 def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str:
-    """Draws the values in at most `width` characters, each the mean of an equal number of consecutive values."""
+    """Draws the finite values in at most `width` characters, each the mean of an equal number of consecutive values."""
+    values = [value for value in values if math.isfinite(value)]
     if not values or width < 1:
         return ""
     count = min(width, len(values))

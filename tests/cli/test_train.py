@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import math
@@ -577,6 +578,12 @@ def test_ctrl_c_leaves_the_panels_border_alone():
             shown += chunk
     assert os.waitpid(child, 0)[1] == 0, shown.decode()
     assert b"^C" not in shown and b"Finishing this iteration" in shown and echoes_again
+
+
+@pytest.mark.parametrize("values", list(itertools.product([0.0, 5.0, -1e300, math.inf, -math.inf, math.nan], repeat=3)))
+def test_sparkline_of_any_numbers(values):
+    for width in range(4):
+        assert len(sparkline(list(values), width)) == min(width, sum(map(math.isfinite, values)))
 
 
 def test_sparkline_averages_stretches():

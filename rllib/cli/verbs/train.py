@@ -193,6 +193,11 @@ def command(
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
                 if seeds is not None:
                     raise Mistake("--seeds is for a single run; leave out grid_search and --num-samples")
+                if keep_best:
+                    raise Mistake(
+                        "--keep-best is for a single run; leave out grid_search and --num-samples, or give "
+                        "keep_checkpoints_num and checkpoint_score_attr in a file"
+                    )
                 search = importlib.import_module("rllib.cli.verbs.tune").search  # slow to import, and rare
                 todo.append(partial(search, keys, folders, quiet))
                 continue
@@ -443,6 +448,11 @@ def _run(
     with shown_logs(display, flags.verbose, flags.quiet):
         if notice:
             logger.info("%s", notice)
+        if (spec.keep_checkpoints_num or 1) > 1 and not spec.checkpoint_freq:
+            logger.warning(
+                "keep_checkpoints_num=%d needs a checkpoint_freq, as in --checkpoint-freq 10: without one the newest "
+                "checkpoint alone is kept", spec.keep_checkpoints_num,
+            )  # fmt: skip
         algorithm = _build(spec, flags, display) if run is None else _restore(spec, flags, run, changed)
         try:
             run = run or RunDirectory.new(folders.results, spec, folders.storage)

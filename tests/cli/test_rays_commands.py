@@ -110,3 +110,13 @@ def test_a_run_stops_within_a_long_iteration(rllib_command, tmp_path):
                            "model.fcnet_hiddens=[4]", "min_time_s_per_iteration=60", "--stop", "steps=200")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "timesteps_total 200 >= 200 after 1 iteration" in result.output
+
+
+@pytest.mark.parametrize("flags", [(), ("--checkpoint-freq", 2)])
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_number_of_checkpoints_that_cannot_be_kept_is_told(rllib_command, behaviour, tmp_path, flags, kept):
+    result = rllib_command("train", "PPO", "CartPole-v1", "--stop", "iterations=6", "--keep-checkpoints-num", kept,
+                           "--name", "run", *flags)  # fmt: skip
+    there = len(list((tmp_path / "results/run").glob("checkpoint_*")))
+    assert result.exit_code == 0 and there == (kept if flags else 1)
+    assert ("needs a checkpoint_freq" in result.output + result.stderr) == (there < kept)

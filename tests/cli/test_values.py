@@ -147,14 +147,16 @@ def test_names_in_files_are_texts(key, name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("seed", ["true", "-4", "1.5", "word"])
 def test_the_seed_of_a_search_is_a_whole_number(seed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.yaml").write_text(f"{RUN}trials: 2\nseed: {seed}\n")
+    (tmp_path / "x.yaml").write_text(f"{RUN}stop: {{iterations: 1}}\ntrials: 2\nseed: {seed}\n")
     result = CliRunner().invoke(command, ["tune", "-f", "x.yaml"])
     assert result.exit_code == 2 and "seed must be" in result.output, result.output
 
 
 def test_the_best_of_a_search_is_not_kept_by_a_flag_of_a_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(command, ["train", "PG", "CartPole-v1", "--num-samples", "2", "--keep-best"])
+    result = CliRunner().invoke(
+        command, ["train", "PG", "CartPole-v1", "--num-samples", "2", "--keep-best", "--stop", "steps=1"]
+    )
     assert result.exit_code == 2 and "--keep-best is for a single run" in result.output
 
 

@@ -121,7 +121,7 @@ def killed_and_resumed(directory: Path, run, calls: int, rng: random.Random) -> 
     return killed_at
 
 
-DRAWS = [3, pytest.param(60, marks=pytest.mark.slow)]
+DRAWS = [4, pytest.param(60, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("draws", DRAWS)
@@ -251,7 +251,7 @@ def drawn(trial: str, n: int) -> float:
     return random.Random(f"{trial}/{n}").choice([math.nan, math.inf, -math.inf, 1.5, -2.0, 1e300])
 
 
-@pytest.mark.parametrize("draws", [15, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_what_a_trial_has_reported_counts_after_failures_and_when_it_is_read_again(tmp_path, draws):
     runtime.init(engine="local", num_cpus=2)
     for seed in range(draws):

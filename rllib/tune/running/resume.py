@@ -75,12 +75,16 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
     for name, text, append in replay.texts:
         directory.complete_text(name, text, append)
     queue = replay.queue()
+    sources = {trial_id: replay.by_id[source_id] for trial_id, (source_id, _) in replay.exploits.items()}
+    takes_over = {trial_id for trial_id, source in sources.items() if source.checkpoint}
     for trial in replay.by_id.values():
         continues = trial.trial_id in continuing
         if continues and trial.status == ERROR and resume == "RESTART_ERRORED":
             start_over(trial)
         if continues and is_function and trial.status == PAUSED:  # goes back when it starts, if it does
             trials.take_up(trial, as_paused(trial), is_paused=True)
+        elif continues and trial.trial_id in takes_over:  # its own state does not go on, and its results count
+            trials.take_up(trial, as_paused(trial))
         else:
             trials.take_up(trial, roll_back(trial) if continues else None)
     trials.queue_up(queue)

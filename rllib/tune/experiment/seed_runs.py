@@ -46,9 +46,9 @@ class RunCheckpoints(CheckpointConfig):
         return _height(partial(lookup, result)) > max(best, lowest)
 
     def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
-        newest, every = checkpoints[-1], self.checkpoint_frequency
-        kept = [newest]
-        if self.keep_best:
+        every = self.checkpoint_frequency
+        kept = list(checkpoints[-1:])
+        if self.keep_best and checkpoints:
             kept.append(max(checkpoints, key=lambda checkpoint: _height(checkpoint.metrics.get)))
         if every and self.num_to_keep:
             kept += checkpoints[-self.num_to_keep :]

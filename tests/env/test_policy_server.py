@@ -28,7 +28,8 @@ from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import exchange, policy_server
-from rllib.env.external.forms import LONGEST_NAME
+from rllib.env.external.external_env import AGENT
+from rllib.env.external.forms import LONGEST_NAME, Item
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.policy_server_input import PolicyServerInput
 from rllib.env.external.served import served_environment
@@ -186,6 +187,35 @@ def test_a_refused_request_says_why_and_changes_nothing(served, transport, path,
     count = len(served.turns)
     answer = served.ask("POST", path, body)
     assert answer[0] == status and message in answer[1]["error"] and len(served.turns) == count
+
+
+# A right value of each optional field of an item, for one agent and for several.
+MORE = {
+    "reward": 0.5, "info": {"lives": 3}, "action": 2, "truncated": True, "dones": {AGENT: True},
+    "truncateds": {AGENT: True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [each for each in Item.__struct_fields__ if each not in ("episode_id", "observation")])
+@pytest.mark.parametrize("path", ["/v1/act", "/v1/log", "/v1/end"])
+@pytest.mark.parametrize("several", [False, True])
+def test_each_field_of_an_item_is_used_or_refused(transport, several, path, name):
+    """Whatever a path leaves out would be lost without a word: the turn is another one, or there is none."""
+
+    def by_agent(value):
+        return {AGENT: value} if several else value
+
+    plain = {"observation": by_agent([0.5, 0.5])} | ({"action": by_agent(1)} if path == "/v1/log" else {})
+    value = by_agent(MORE[name]) if name in ("reward", "info", "action") else MORE[name]
+    with Served(PolicyServerOfAgents if several else PolicyServer, transport=transport) as server:
+        told = []
+        for number, fields in enumerate((plain, {**plain, name: value})):
+            server.ask("POST", "/v1/episodes", {"episode_id": str(number)})
+            status, _ = server.ask("POST", path, {"items": [{"episode_id": str(number), **fields}]})
+            turn = server.turns[number] if status == 200 else None
+            told.append((status, repr(turn and (turn.step, turn.logged))))
+        assert told[0][0] == 200 and (told[1] != told[0]), told
+        assert told[1][0] in (200, 400, 422) and (told[1][0] == 200) == (len(server.turns) == 2)
 
 
 def test_other_bodies_and_pages_are_refused(served, transport):

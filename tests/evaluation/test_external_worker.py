@@ -1,6 +1,7 @@
 """Rows of external episodes: they are those that the same steps give in an environment that is stepped."""
 
 import contextlib
+import random
 import threading
 import time
 from collections import Counter
@@ -233,33 +234,48 @@ def test_a_loop_that_asks_again_has_each_step_once(monkeypatch):
 
 
 class Crossing(Counting):
-    """Two episodes have all the places there are; in one pass of answers a third begins and one of them ends."""
+    """In each pass of answers episodes begin, go on and end, as drawn; no turn follows before all are answered."""
 
     def run(self):
-        self.crossed = threading.Event()
-        first, second, third = (self.start_episode(name) for name in "abc")
-        for each in (first, second):
-            self.get_action(each, np.zeros(2, np.float32))
-        turns = [
-            self._found(each).turn({"agent0": np.ones(2, np.float32)}, None, ends)
-            for each, ends in ((third, None), (first, (True, False)))
-        ]
-        for turn in turns:
-            self.exchange.hand_over(turn)
-        self.exchange.take_part()
-        if all(turn.wait(30.0) for turn in turns):
-            self.crossed.set()
+        rng, running = random.Random(self.config["seed"]), {}
+        self.unanswered = []
+        for number in range(self.config["passes"]):
+            ending = [each for each in running if rng.random() < 0.4]
+            turns = [(each, (True, False)) for each in ending]
+            turns += [(each, None) for each in running if each not in ending and rng.random() < 0.7]
+            turns += [(self.start_episode(f"{number} {each}"), None) for each in range(rng.randrange(3))]
+            rng.shuffle(turns)
+            seen = {"agent0": np.zeros(2, np.float32)}
+            asked = [(each, ends, self._found(each).turn(seen, None, ends)) for each, ends in turns]
+            for *_, turn in asked:
+                self.exchange.hand_over(turn)
+            self.exchange.take_part()
+            self.unanswered = [each for each, _, turn in asked if not turn.wait(PASS_S)]
+            if self.unanswered:
+                break
+            for each, ends, _ in asked:
+                running.pop(each, None) if ends else running.setdefault(each)
+        self.ended.set()
+        last = self.start_episode()
         while True:
-            self.get_action(second, np.zeros(2, np.float32))
+            self.get_action(last, np.zeros(2, np.float32))
 
 
-def test_an_episode_gets_the_place_that_is_freed_in_the_pass_in_which_it_had_to_wait():
-    """No further turn comes that would have the worker look again."""
-    config = small(PPOConfig(), 40).environment(Crossing)
-    config.rollouts(num_rollout_workers=0, rollout_fragment_length=4)
-    with config.debugging(seed=1).build() as algorithm:
-        algorithm.sample(4)
-        assert environment(algorithm).crossed.is_set()
+# Longest wait for the answers of a pass (seconds).
+PASS_S = 20.0
+
+
+@pytest.mark.parametrize("fragment", [1, 4, 40])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pass_is_answered_without_another_turn(seed, fragment):
+    """Whoever has to wait for a place begins with the one that is freed, in the same pass or in the next fragment."""
+    config = small(PPOConfig(), 40).environment(Crossing, env_config={"seed": seed, "passes": 60})
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=fragment, sample_timeout_s=4 * PASS_S)
+    with config.debugging(seed=1).build() as algorithm, contextlib.suppress(RunEnded):
+        env = environment(algorithm)
+        while not env.ended.is_set():
+            algorithm.sample(fragment)
+        assert not env.unanswered
 
 
 def test_a_loop_that_waits_is_told_when_sampling_fails():

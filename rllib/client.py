@@ -29,6 +29,7 @@ import struct
 import time
 import urllib.parse
 import uuid
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -113,9 +114,7 @@ class PolicyClient:
             raise ValueError(f"fragment_length must be at least 1, but is {fragment_length!r}")
         if timeout_s < _LEAST_TIMEOUT_S:
             raise ValueError(f"timeout_s must be at least {_LEAST_TIMEOUT_S:g}: the server holds a request for 15 s")
-        parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
-        if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or parts.port is None:
-            raise ValueError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
+        parts = parts_of_address(address)
         self._given_address = address
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
         is_local = inference_mode == "local"
@@ -123,7 +122,7 @@ class PolicyClient:
         if ca_file is not None and parts.scheme != "https":
             raise ValueError(f"ca_file checks the certificate of https://HOST:PORT, but the address is {address!r}")
         kind = _ZeroMQConnection if parts.scheme == "tcp" else _PackedHTTPConnection if is_local else _HTTPConnection
-        self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s, ca_file)
+        self._connection = kind(parts, (token or os.environ.get("RLLIB_TOKEN", "")).strip(), timeout_s, ca_file)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
@@ -275,7 +274,7 @@ class PolicyClient:
                     raise ValueError(f"with several agents, {name} are a dict by agent, but got {by_agent!r:.80}")
         self._check_agents(reward, info, *ended.values())
         if info:
-            self._connection.encode(info)
+            self._encoded(info)
         if self._several:
             before = given.get("reward", {})
             sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
@@ -409,7 +408,13 @@ class PolicyClient:
         return spec
 
     def _numbered(self, body):
-        return self._connection.encode(dict(body, client=self._name, seq=next(self._numbers)))
+        return self._encoded(dict(body, client=self._name, seq=next(self._numbers)))
+
+    def _encoded(self, body):
+        try:
+            return self._connection.encode(body)
+        except (TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"an observation, action or info cannot be sent: {error}") from error
 
     def _post(self, path, body):
         try:
@@ -556,7 +561,7 @@ class _HTTPConnection:
             self._connection = _Plain(parts.hostname, parts.port, timeout=timeout_s)
         self._headers = {"Content-Type": self.kind}
         if token:
-            self._headers["Authorization"] = "Bearer " + token
+            self._headers["Authorization"] = b"Bearer " + token.encode()  # http.client knows Latin-1 alone
 
     def encode(self, body):
         """A body as it is sent.
@@ -721,7 +726,7 @@ class _ZeroMQConnection:
 def _form(space):
     """Form of the actions of a space: the dtype of an array, forms of parts by key or place, or None for a number."""
     if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
-        return space.get("dtype", "int64")
+        return space.get("dtype", "int8")  # a MultiBinary has no other
     if space["type"] == "Dict":
         return {key: _form(part) for key, part in space["spaces"]}
     if space["type"] == "Tuple":
@@ -740,17 +745,34 @@ def _formed(action, form):
     return np.asarray(action, form)
 
 
+def numbers_of(value):
+    """A value of numpy or another library as an array, in a dtype that each server reads; None if it is no numbers."""
+    try:
+        array = np.asarray(value)  # tensors as well
+    except Exception:  # of the value's own kind
+        return None
+    if array.dtype.kind not in "biuf":
+        return None
+    return array.astype(np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("<"), copy=False)
+
+
 def _plain(value):
-    """Values of numpy as JSON has them."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    """Such values as JSON has them."""
+    numbers = numbers_of(value)
+    if numbers is not None:
+        return numbers.tolist()
+    if isinstance(value, np.ndarray):
         return value.tolist()
-    raise TypeError(f"{value!r} ({type(value).__name__}) cannot be sent")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r:.80} ({type(value).__name__})")
 
 
 def _packed(value):
-    """Values of numpy as MessagePack has them here."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return {"$array": [value.dtype.str, value.shape, value.tobytes()]}
+    """Such values as MessagePack has them here."""
+    numbers = numbers_of(value)
+    if numbers is not None and numbers.ndim:
+        return {"$array": [numbers.dtype.str, numbers.shape, numbers.tobytes()]}
     return _plain(value)
 
 
@@ -772,6 +794,20 @@ def _check_agents(agents, known):
         if known is not None and agent not in known:
             raise ValueError(f"there is no agent {agent!r:.80}; there are {', '.join(map(repr, known))}")
         _check_name(agent, "the name of an agent")
+
+
+def parts_of_address(address):
+    """Scheme, host and port of a server; raises ValueError for an address that has others, or a path."""
+    try:
+        parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
+        is_right = parts.scheme in ("http", "https", "tcp") and parts.hostname and parts.port is not None
+    except ValueError:  # a port beyond 65,535
+        is_right = False
+    if not is_right or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(
+            f"an address is http://HOST:PORT or tcp://HOST:PORT, without a path, a user or a query, but got {address!r}"
+        )
+    return parts
 
 
 def _check_name(name, what):

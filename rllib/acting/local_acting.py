@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 from rllib.acting.mask_reader import MaskReader
 from rllib.acting.sent_policy import SentPolicy
+from rllib.client import numbers_of
 from rllib.env.spaces.actions import action_mapper, one_by_one
 from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
@@ -440,7 +441,12 @@ class LocalActing:
                 body["have"] = self._answer["edition"] if has_newer else copy.edition
             self._asks_for_weights = "have" in body
             self._under_way = [part["episode_id"] for part in parts]
-            self._requests.send("/v1/samples", body)
+            try:
+                self._requests.send("/v1/samples", body)
+            except BaseException:  # too large: the answer to the request before would be taken for its own
+                episodes, self._under_way = self._under_way, None
+                self._lose_all(episodes, "its last steps could not be sent. Start a new one.")
+                raise
         self._take_over()
 
     def _take_over(self) -> None:
@@ -511,12 +517,13 @@ class LocalActing:
 
 def _sendable(value: Any) -> Any:
     """A value of the environment as MessagePack has it."""
-    if isinstance(value, np.ndarray):
-        return _message(value)
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, str | int | float) and not isinstance(value, np.generic):
+        return value
     if isinstance(value, Mapping):
         return {key: _sendable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_sendable(part) for part in value]
-    return value
+    numbers = numbers_of(value)
+    if numbers is None:
+        return value
+    return _message(numbers) if numbers.ndim else numbers.item()

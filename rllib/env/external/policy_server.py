@@ -708,6 +708,7 @@ class PolicyServer(ExternalEnv):
         # All items are looked at before any is taken in.
         given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
         for item in request.items:
+            item.info = _with_arrays(item.info)
             if item.truncated and not end:
                 raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
             if self._has_several:
@@ -798,10 +799,7 @@ class PolicyServer(ExternalEnv):
         """An observation or action of a body, as values of its space, by agent."""
         values = value if self._has_several else {AGENT: value}
         _check_agents(f"{kind}s", values)
-        try:
-            values = {agent: with_arrays(each) for agent, each in values.items()}
-        except NO_ARRAY as error:
-            raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
+        values = {agent: _with_arrays(each) for agent, each in values.items()}
         try:
             if kind == "action":
                 return {agent: self._logged(each, agent) for agent, each in values.items()}
@@ -819,6 +817,14 @@ class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
 def _caller(client: str, episode_id: str) -> tuple[str, str]:
     """Key of the clock of an episode: that of its client, or of its own without a client's name."""
     return client, "" if client else episode_id
+
+
+def _with_arrays(value: Any) -> Any:
+    """`with_arrays` of a value of a body."""
+    try:
+        return with_arrays(value)
+    except NO_ARRAY as error:
+        raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
 
 
 def _not_logged(item: Item) -> None:

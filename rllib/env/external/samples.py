@@ -227,6 +227,7 @@ def checked(part: Part, space, rows: ActionRows) -> Part:
     try:
         for name in ("observations", "rewards", "actions", "action_dist_inputs"):
             setattr(part, name, with_arrays(getattr(part, name)))
+        part.infos = [(index, with_arrays(info)) for index, info in part.infos]
     except NO_ARRAY as error:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
     try:
@@ -265,8 +266,8 @@ def _unfit(space, observations: np.ndarray | list) -> str | None:
     """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
     is_array = isinstance(observations, np.ndarray)
     fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
-    # The smallest integer has no absolute value.
-    if fits and (space.dtype.kind != "f" or ((observations >= -LARGEST) & (observations <= LARGEST)).all()):
+    # In float64 the smallest integer has an absolute value, and float16 can be compared with LARGEST.
+    if fits and (space.dtype.kind != "f" or (np.abs(observations.astype(np.float64)) <= LARGEST).all()):
         return None
     for at, each in enumerate(observations):
         path = f"observations[{at}]"

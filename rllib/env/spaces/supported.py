@@ -67,6 +67,8 @@ def fits_at_once(space, value, *, bounded: bool = True) -> bool:
         return False
     if space.dtype.kind != "f":
         return array.dtype == space.dtype
+    if space.dtype.itemsize < 4:  # float16 holds less than LARGEST
+        return False
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)  # squares of integers overflow
     return array.dtype.kind == "f" and float(np.vdot(array, array)) < SQUARES  # not for NaN, either
@@ -116,10 +118,11 @@ def too_large(space, value, path: str, largest: float = LARGEST) -> str | None:
     given = np.asarray(value)
     with np.errstate(over="ignore"):
         stored = given.astype(space.dtype)
+        is_large = np.abs(stored) > largest
     if (position := _first(~np.isfinite(stored))) is not None:
         return f"{path}{_index(position)} is not a finite number in {space.dtype}"
     within = np.isfinite(space.low) & np.isfinite(space.high) & (space.low <= stored) & (stored <= space.high)
-    if (position := _first((np.abs(stored) > largest) & ~within)) is not None:
+    if (position := _first(is_large & ~within)) is not None:
         return (
             f"{path}{_index(position)} = {given[position]:g} is larger than {largest:g}, the most without a bound: "
             "scale it, or give the space the bounds within which it lies"

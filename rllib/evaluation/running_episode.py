@@ -69,6 +69,7 @@ class RunningEpisode:
         choose: function of (agent, this episode) that returns the id of the agent's policy, and is called once an
             agent. None: there is one agent.
         make_rng: makes the random stream of the episode, of (env_id, number); with several agents.
+        only: id of the only agent, where its policy is chosen and its steps come as those of several agents.
         remembers: whether all steps of an only agent are kept, for hooks of RLlib's new API stack.
 
     Attributes:
@@ -95,6 +96,7 @@ class RunningEpisode:
         *,
         choose: Callable[[Hashable, "RunningEpisode"], str] | None = None,
         make_rng: Callable[[int, int], np.random.Generator] | None = None,
+        only: Hashable = None,
         remembers: bool = False,
     ):
         self.worker, self.env_id, self.number = worker, env_id, number
@@ -113,13 +115,14 @@ class RunningEpisode:
         self._policies: dict[Hashable, str] = {}
         self._newest: dict[Hashable, _Newest] = {}
         self._alone: _Newest | None = None
+        self._only = only
         # Method -> values from the reset on; None: the newest alone are kept.
         self._history: dict[str, list] | None = None
         if choose is None:
             self._alone = _Newest(zero_action(worker.stream.action_space))
             self._own = self.slots[AGENT] = AgentSlot(AGENT, DEFAULT_POLICY, None, env_id)
-            if remembers:
-                self._history = {name: [] for name in ("observations", "infos", "actions", "rewards")}
+        if remembers and (choose is None or only is not None):
+            self._history = {name: [] for name in ("observations", "infos", "actions", "rewards")}
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -177,6 +180,9 @@ class RunningEpisode:
             self._record_of(agent).observation = observation
         for agent, info in infos.items():
             self._record_of(agent).info = info
+        if self._history is not None:
+            self._history["observations"].append(copy.deepcopy(observations[self._only]))
+            self._history["infos"].append(infos.get(self._only, {}))
 
     def stepped(self, actions: Mapping, step: "AgentStep") -> None:
         """Records a step of the environment with these actions by agent."""
@@ -201,6 +207,11 @@ class RunningEpisode:
             whole = self._record_of(_ALL)
             whole.terminated = all(self._of(agent).terminated for agent in self.slots)
             whole.truncated = not whole.terminated
+        if self._history is not None:
+            record = self._record_of(self._only)
+            newest = copy.deepcopy(record.observation), step.infos.get(self._only, {}), record.action, record.reward
+            for values, value in zip(self._history.values(), newest):
+                values.append(value)
 
     def _record_of(self, agent: Hashable) -> _Newest:
         record = self._newest.get(agent)
@@ -238,6 +249,8 @@ class RunningEpisode:
     def _of(self, agent_id: Hashable) -> _Newest:
         if self._alone is not None:
             return self._alone
+        if self._only is not None and agent_id != _ALL:
+            agent_id = self._only
         if agent_id is None:
             raise TypeError("several agents act in this episode: give the id of one, as last_reward_for(agent_id)")
         return self._newest.get(agent_id, _NOTHING)
@@ -262,6 +275,7 @@ class RunningEpisode:
 
     def _or_zeros(self, action: Any, agent_id: Hashable) -> Any:
         if action is None:
+            agent_id = agent_id if self._only is None else self._only
             return zero_action(self.worker.stream.spaces(self.env_id).action(agent_id))
         return action
 
@@ -359,7 +373,7 @@ class RunningEpisode:
         return self._kept("rewards", indices, self.last_reward_for)
 
     def _kept(self, name: str, indices: Any, newest: Callable[[], Any]) -> Any:
-        if self._alone is None:
+        if self._alone is None and self._only is None:
             raise RuntimeError(
                 f"episode.get_{name}() is of episodes with one agent. The newest values of each of several agents are "
                 "last_observation_for(agent_id), last_action_for, last_reward_for and last_info_for."

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import DefaultCallbacks, PPOConfig
+from rllib.env.external import ExternalEnv
 from rllib.env.multi_agent import make_multi_agent
 from tests.envs import CountingEnv
 
@@ -77,6 +78,52 @@ def test_one_agent_is_told_as_the_only_one_of_several(max_episode_steps):
             assert hook == other_hook
             differing = {name: (one[name], other[name]) for name in one if one[name] != other[name]}
             assert not differing, (hook, differing)
+
+
+class Looped(ExternalEnv):
+    """The same environment, played by a loop."""
+
+    def __init__(self, config):
+        self.world = CountingEnv(config)
+        super().__init__(self.world.action_space, self.world.observation_space)
+
+    def run(self):
+        while True:
+            episode, (observation, _) = self.start_episode(), self.world.reset()
+            terminated = truncated = False
+            while not (terminated or truncated):
+                action = self.get_action(episode, observation)
+                observation, reward, terminated, truncated, info = self.world.step(action)
+                self.log_returns(episode, reward, info)
+            self.end_episode(episode, observation, truncated=not terminated)
+
+
+class Kept(Facts):
+    """Writes down all steps, as RLlib's later hooks read them."""
+
+    def note(self, hook, episode):
+        values = {name: getattr(episode, f"get_{name}")() for name in ("observations", "actions", "rewards", "infos")}
+        values |= {f"newest of {name}": each[-1:] for name, each in values.items()}
+        self.facts.append((hook, {name: np.array(value, object).tolist() for name, value in values.items()}))
+
+    def on_episode_end(self, *, episode, env_runner, **kwargs):
+        self.note("end", episode)
+
+
+@pytest.mark.parametrize("callbacks", [Facts, Kept])
+def test_the_agent_of_a_loop_is_told_as_that_of_an_environment(callbacks):
+    of_both = []
+    for env in (CountingEnv, Looped):
+        of_env, _ = facts_of(config(env).rollouts(num_envs_per_worker=1).callbacks(callbacks))
+        of_both.append([fact for fact in of_env if fact[0] in ("step", "end")])
+    stepped, looped = of_both
+    assert len(stepped) > 30 and [hook for hook, _ in stepped].count("end") >= 4
+    # Of both the policy's actions are drawn in other streams.
+    for (hook, one), (other_hook, other) in zip(stepped, looped):
+        differing = {n: (one[n], other[n]) for n in one if "action" not in n and (one[n] or 0) != (other[n] or 0)}
+        differing.pop("last_truncated_for", None)  # a loop says one of both
+        assert hook == other_hook and not differing, (hook, differing)
+        assert all(len(np.ravel(one[n])) == len(np.ravel(other[n])) for n in one if "action" in n)
 
 
 def test_of_several_agents_one_has_to_be_named():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
-from rllib.env.external.external_env import ExternalEnv
+from rllib.env.external.external_env import AGENT, ExternalEnv
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
@@ -83,7 +83,8 @@ class ExternalWorker(MultiAgentWorker):
         env = make_environment(self.settings.env, context)
         if self._is_lone:
             spaces = {DEFAULT_POLICY: (env.observation_space, env.action_space)}
-            agents = AgentSettings(_lone, spaces, {DEFAULT_POLICY: 1}, frozenset(spaces), numbers={DEFAULT_POLICY: 0})
+            more = {"numbers": {DEFAULT_POLICY: 0}, "only": AGENT}
+            agents = AgentSettings(_lone, spaces, {DEFAULT_POLICY: 1}, frozenset(spaces), **more)
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._told_of_dropped_rows = False

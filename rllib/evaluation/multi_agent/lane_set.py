@@ -63,6 +63,7 @@ class LaneSet:
         episode_class: type[EnvironmentEpisode] = EnvironmentEpisode,
     ):
         self._worker, self._make_lane, self._key = worker, make_lane, episode_key
+        self._remembers = hooks is not None and hooks.remembers
         self._make_episode = partial(episode_class, stream=stream, new_episode=self._new_episode, hooks=hooks)
         self._indices = indices
         self.episodes = [self._make_episode(index) for index in range(len(indices))]
@@ -152,7 +153,14 @@ class LaneSet:
 
     def _new_episode(self, env_id: int, number: int) -> RunningEpisode:
         return RunningEpisode(
-            self._worker, env_id, number, self._indices[0], choose=self._policy_of, make_rng=self._rng
+            self._worker,
+            env_id,
+            number,
+            self._indices[0],
+            choose=self._policy_of,
+            make_rng=self._rng,
+            only=self._worker.settings.agents.only,
+            remembers=self._remembers,
         )
 
     def _rng(self, env_id: int, number: int) -> np.random.Generator:

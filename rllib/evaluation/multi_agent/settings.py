@@ -27,6 +27,7 @@ class AgentSettings:
             one that was removed has another.
         fixed: agent -> policy id, where these are the same in all episodes; None: the mapping has to be asked.
         counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
+        only: the agent of an environment with one agent, whose id may be left out; None where there are several.
     """
 
     policy_of: Callable[..., str]
@@ -37,6 +38,7 @@ class AgentSettings:
     numbers: Mapping[str, int] = field(default_factory=dict)
     fixed: Mapping[Hashable, str] | None = None
     counts_agent_steps: bool = False
+    only: Hashable = None
 
     def first_slots(self) -> dict[str, int]:
         """Policy id -> its slots in one environment, at first."""

@@ -83,7 +83,7 @@ class ActionMapper:
         Bounds hold exactly, after rounding to that dtype as well. If nothing changes, the same array is returned.
         """
         if not self._box:
-            return actions + self._start if self._shifted else actions
+            return (actions + self._start if self._shifted else actions).astype(self.space.dtype, copy=False)
         if not self.clips:
             return self._cast(actions)
         if self._affine:

@@ -22,6 +22,7 @@ from rllib.web.bodies import (
     JSON,
     MSGPACK,
     NO_ARRAY,
+    RAW,
     BadRequest,
     Receive,
     content_kind,
@@ -84,6 +85,11 @@ class LearningEndpoint(Endpoint):
         self._canary = Batcher(served, self._counts, settings.max_batch, wait_s, settings.max_queue)
 
     # ------------------------------------------------------------------ actions
+
+    async def act(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        if content_kind(header(scope, b"content-type") or b"") == RAW:
+            raise BadRequest(415, f"an answer in {RAW} has no action_id, so no reward could follow: use {JSON}")
+        return await super().act(scope, receive)
 
     async def _decided(self, question: Question, receive: Receive) -> tuple:
         number = len(question.observations)

@@ -62,7 +62,7 @@ class Guard:
         headers = dict(scope["headers"])
         if self._token is not None:
             kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-            given = [token.encode(errors="replace") for token in tokens] + [bearer] * (kind == b"Bearer")
+            given = [token.encode(errors="replace") for token in tokens] + [bearer] * (kind.lower() == b"bearer")
             if any(hmac.compare_digest(token, self._token) for token in given):
                 if self._failures:
                     self._failures.pop(_address(scope), None)

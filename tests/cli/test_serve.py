@@ -3,7 +3,10 @@
 import socket
 from pathlib import Path
 
+import click
 import pytest
+
+from rllib.cli.verbs.serve import command
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "format_1_ppo"
 
@@ -51,7 +54,7 @@ def test_no_checkpoint(rllib, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--set", "lr=1e-3"], "--learn-to and --set are for --learn"),
+        (["--set", "lr=1e-3", "--margin", "1"], "--set and --margin would have no effect without --learn"),
         (["--learn", "--policy", "a"], "leave out --policy"),
         (["--learn", "--learn-to", "."], "holds other files than checkpoints: give a new directory"),
         (["--learn", "--learn-to", "notes"], "cannot be written: File exists"),
@@ -66,3 +69,22 @@ def test_options_of_learning(rllib_command, tmp_path, options, message):
 def test_a_share_of_more_than_half(rllib_command):
     result = rllib_command("serve", CHECKPOINT, "--learn", "--canary-share", "0.6")
     assert result.exit_code == 2 and "0.6 is not in the range 0<x<=0.5" in result.stderr
+
+
+# What a server that does not learn reads.
+OF_EACH = {
+    "host", "port", "workers", "max_batch", "max_wait_us", "max_queue", "token", "watch", "learn", "policy_id",
+    "load_user_code", "verbose", "help",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "option", [each for each in command.params if isinstance(each, click.Option) and each.name not in OF_EACH],
+    ids=lambda option: option.name,
+)  # fmt: skip
+def test_options_of_learning_need_it(rllib_command, option, tmp_path):
+    value = "lr=1" if option.name == "words" else tmp_path / "new" if option.name == "learn_to" else "0.25"
+    value = "7" if isinstance(option.type, click.IntRange) else value
+    with socket.create_server(("127.0.0.1", 0)) as other:  # so that no server would begin
+        said = refused(rllib_command, CHECKPOINT, option.opts[0], value, "--port", other.getsockname()[1])
+    assert f"{option.opts[0]} would have no effect without --learn" in said

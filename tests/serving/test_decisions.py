@@ -161,6 +161,15 @@ def test_memory_is_bounded(ledger, monkeypatch):
     assert reward(ledger, "99") == (200, "")
 
 
+def test_observations_that_come_with_rewards_count(ledger, monkeypatch):
+    monkeypatch.setattr(decisions, "MOST_OPEN_BYTES", 20_000)
+    for index in range(8):
+        decide(ledger, str(index), f"e{index}", at=float(index))
+        reward(ledger, str(index), next_observation=bytes(5_000))
+    ledger.expire(1e9)
+    assert sum(len(each.steps) for each in ledger.take()) <= 4
+
+
 def test_random_streams_lose_nothing_and_count_nothing_twice():
     for seed in range(30):
         rng = np.random.default_rng(seed)

@@ -13,7 +13,10 @@ from rllib.serving.learner import Learner
 from rllib.serving.learning.packets import Decision, Reward, array_bytes
 from rllib.serving.learning.progress import prepare_directory
 from rllib.serving.learning.settings import LearningSettings
+from rllib.serving.learning.trainer import Trainer
+from rllib.serving.loaded_policy import load_policy
 from rllib.serving.tasks import ServingSettings, Task
+from rllib.storage.checkpoint import read_checkpoint
 
 ACTION = np.int64(1)
 
@@ -80,3 +83,28 @@ def test_the_learner_goes_back_and_learns_on(learner, monkeypatch):
 
 def _same(first, second) -> bool:
     return all(np.array_equal(first[policy], second[policy]) for policy in first)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output": "rows"}, {"evaluation_interval": 1}, {"num_rollout_workers": 2}, {"num_envs_per_worker": 3},
+        {"batch_mode": "complete_episodes"}, {"clip_rewards": True}, {"env_wrappers": ["FlattenObservation"]},
+        {"gym_env_vectorize_mode": "async"}, {"restart_failed_sub_environments": True},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_what_a_run_did_beside_training_keeps_nobody_from_learning(tmp_path, monkeypatch, changes):
+    """The candidate has the settings of the run again."""
+    monkeypatch.chdir(tmp_path)
+    config = DQNConfig().environment("CartPole-v1").training(num_steps_sampled_before_learning_starts=8, hiddens=[])
+    with config.update_from_dict(changes).build() as algorithm:
+        saved = algorithm.save(tmp_path / "checkpoint")
+    trainer = Trainer(load_policy(saved), {})
+    try:
+        trainer.save(tmp_path / "candidate")
+    finally:
+        trainer.stop()
+    before, after = (read_checkpoint(tmp_path / each)["config.json"] for each in ("checkpoint", "candidate"))
+    (name,) = changes
+    assert after[name] == before[name]

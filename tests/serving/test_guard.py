@@ -218,6 +218,8 @@ def test_a_token_is_all_that_is_needed():
     elsewhere = {"host": "policy.example", "origin": "https://page.example"}
     assert refusal(with_token, authorization="Bearer secret", **elsewhere) is None
     assert refusal(with_token, "secret", **elsewhere) is None
+    for kind in ("bearer", "BEARER"):  # RFC 9110, 11.1
+        assert refusal(with_token, authorization=f"{kind} secret", **elsewhere) is None
     for given in ("secret", "Bearer ", "Bearer wrong", "Basic secret"):
         assert refusal(with_token, "", authorization=given, host="localhost") == 401
     assert refusal(with_token, "wrong\udcff", host="localhost") == 401

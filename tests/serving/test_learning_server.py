@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import msgspec
+import numpy as np
 import psutil
 import pytest
 from serving_support import CARTPOLE, OBSERVATION, ROOT, Server, ask, until
@@ -129,6 +130,28 @@ def test_observations_that_cannot_be_learned_from_are_refused(shared_server):
     several = shared_server.ask("POST", "/act", {"observations": [OBSERVATION, large]})
     assert one.status == several.status == 422 and "observation 1 of 2" in several.json()["error"]
     assert stats(shared_server)["decisions"]["open"] == 0
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/msgpack", "application/octet-stream"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_decision_can_be_rewarded(shared_server, kind, count):
+    """What an answer gives no id for would wait for a reward that cannot come."""
+    body = {"observation": OBSERVATION} if count == 1 else {"observations": [OBSERVATION] * count}
+    if kind == "application/octet-stream":
+        body = np.array([OBSERVATION] * count, np.float32).tobytes()
+    elif kind == "application/msgpack":
+        body = msgspec.msgpack.encode(body)
+    before = stats(shared_server)["decisions"]["decisions"]
+    answer = shared_server.ask("POST", "/act", body, **{"Content-Type": kind})
+    ids = []
+    if answer.status == 200:
+        told = (msgspec.msgpack if kind.endswith("msgpack") else msgspec.json).decode(answer.body)
+        ids = [told["action_id"]] if count == 1 else told["action_ids"]
+    else:
+        assert answer.status == 415 and "action_id" in answer.json()["error"]
+    assert stats(shared_server)["decisions"]["decisions"] == before + len(ids)
+    results = shared_server.ask("POST", "/reward", {"rewards": [{"action_id": each, "reward": 1} for each in ids]})
+    assert [each["accepted"] for each in results.json()["results"]] == [True] * len(ids)
 
 
 def test_an_episode_id_is_checked(shared_server):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from rllib.cli.checkpoints import PLACE, latest
 from rllib.cli.failures import Mistake, reported, told
@@ -89,8 +90,9 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
                 directory = local_path(given.pop("learn_to") or asked.path.with_name(asked.path.name + "_learned"))
                 stack.enter_context(removed_if_unused(directory, holds_first_alone))
                 asked = _learning(asked, directory, **given)
-            elif given["learn_to"] or given["words"]:
-                raise Mistake("--learn-to and --set are for --learn; add it, or leave them out")
+            elif unread := [name for name in _OF_LEARNING if _is_given(name)]:
+                flags = " and ".join("--set" if name == "words" else f"--{name.replace('_', '-')}" for name in unread)
+                raise Mistake(f"{flags} would have no effect without --learn: add it, or leave {flags} out")
             try:
                 listening = listen(host, port)
             except OSError as error:
@@ -105,6 +107,11 @@ _OF_LEARNING = (
     "learn_to", "words", "canary_share", "trial_episodes", "margin", "offer_every", "block_episodes", "reward_limit",
     "reward_timeout", "max_episode_steps",
 )  # fmt: skip
+
+
+def _is_given(name: str) -> bool:
+    """Whether an option of this command was given."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: float, **given) -> ServingSettings:

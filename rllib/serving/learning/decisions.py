@@ -11,7 +11,7 @@ from rllib.serving.learning.packets import Decision, Gap, Reward
 
 # Open decisions take at most this many bytes; beyond it, the episode that began first is given up.
 MOST_OPEN_BYTES = 256 << 20
-# Bytes of the objects of a decision, beside its observation and action.
+# Bytes of the objects of a decision, beside its observations and its action.
 _BYTES_OF_A_STEP = 1000
 # Ids with a reward that are remembered, to tell a repeated one from an unknown one.
 _REMEMBERED = 100_000
@@ -181,6 +181,7 @@ class Ledger:
             self.counts["clipped"] += 1
             reward = min(max(reward, -self._limit), self._limit)
         step.reward, step.following = reward, given.next_observation
+        self._bytes += len(step.following or b"")
         self._settle(step, "has its reward already")
         episode.num_waiting -= 1
         episode.touched_at = max(episode.touched_at, now)
@@ -309,7 +310,7 @@ def _waiting(episode: _Open) -> Iterator[Step]:
 
 
 def _size(step: Step) -> int:
-    return _BYTES_OF_A_STEP + len(step.observation) + len(step.action)
+    return _BYTES_OF_A_STEP + len(step.observation) + len(step.action) + len(step.following or b"")
 
 
 def _problem(given: Reward, episode_id: str | None) -> str | None:

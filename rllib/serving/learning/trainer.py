@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _REPLACED: dict[str, Any] = {
     "env_wrappers": None, "num_envs_per_worker": 1, "evaluation_interval": None, "evaluation_videos": 0,
     "log_dir": None, "store_buffer_in_checkpoints": False, "batch_mode": "truncate_episodes", "profile": False,
-    "gym_env_vectorize_mode": "sync", "clip_rewards": False, "num_cpus_per_learner": "auto",
+    "gym_env_vectorize_mode": "sync", "clip_rewards": False, "output": None, "num_cpus_per_learner": "auto",
 }  # fmt: skip
 
 

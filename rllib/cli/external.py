@@ -57,7 +57,7 @@ def _with_port(server: ServerSettings) -> ServerSettings:
 
 
 def _invitation(config, server: ServerSettings, needs_spaces: bool) -> str:
-    ports = range(server.port, server.port + max(config.num_rollout_workers, 1))
+    ports = server.ports(config.num_rollout_workers)
     scheme = "http" if server.tls_certificate is None else "https"
     urls = [server.address(port) if server.transport == "tcp" else url_of(server.host, port, scheme) for port in ports]
     waits = ", and waits for a client that gives its spaces" if needs_spaces else ""

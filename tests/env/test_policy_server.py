@@ -325,6 +325,21 @@ def test_a_token_is_needed(tmp_path):
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
 
 
+@pytest.mark.parametrize("token", ["a b", "schl\u00fcssel", "\u5bc6\u94a5", '"50%&?#"', "x" * 9000, "\tline\n"])
+@pytest.mark.parametrize("is_given", [False, True])
+def test_any_text_is_a_token(transport, monkeypatch, token, is_given):
+    monkeypatch.setenv("RLLIB_TOKEN", token)
+    server = PolicyServer(CHOICE, BOX, ServerSettings("127.0.0.1", 0, transport))
+    with contextlib.closing(server):
+        server.open()
+        threading.Thread(target=server.run, daemon=True).start()
+        monkeypatch.setenv("RLLIB_TOKEN", "wrong" if is_given else token)
+        with PolicyClient(server.url, token=token if is_given else None) as client:
+            assert client.start_episode("a") == "a"
+        with PolicyClient(server.url, token="wrong") as client, pytest.raises(ValueError, match="token"):
+            client.start_episode("b")
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """PEM files of a certificate for 127.0.0.1 that has signed itself, and of its key."""
@@ -588,7 +603,8 @@ def test_wrong_addresses_and_ports(monkeypatch, transport):
     in_use = pytest.raises(OSError, match=r'cannot listen on 127.0.0.1:\d+ .*in use.*listen="127.0.0.1:0"')
     with Served(transport=transport) as server, in_use:
         Served(port=server.port, transport=transport)
-    for address in ("nowhere", "http://nowhere", "ftp://host:1"):
+    wrong = ("nowhere", "http://nowhere", "ftp://host:1", "http://host:65536", "http://host:1/behind/a/proxy")
+    for address in (*wrong, "http://user:word@host:1", "http://host:1?a=b", "http://host:1#a", "tcp://host:1/a", ""):
         with pytest.raises(ValueError, match="http://HOST:PORT"):
             PolicyClient(address)
     with pytest.raises(ValueError, match="timeout_s must be at least"):
@@ -610,6 +626,24 @@ def test_each_worker_has_a_port(transport, port, workers, fits, is_function):
     else:
         with pytest.raises(ValueError, match=f"num_rollout_workers={workers}: .* largest port"):
             served_environment(config)
+
+
+NUMBERED = gymnasium.spaces.Dict({1: BOX, 2: BOX})
+
+
+@pytest.mark.parametrize("kind", ["observation_space", "action_space"])
+@pytest.mark.parametrize(
+    "space", [NUMBERED, gymnasium.spaces.Dict(a=gymnasium.spaces.Tuple([CHOICE, NUMBERED])), {"left": NUMBERED}]
+)
+def test_keys_that_clients_cannot_send_are_refused(transport, kind, space):
+    """JSON makes texts of them, so that no observation would ever have them."""
+    spaces = {"observation_space": BOX, "action_space": CHOICE}
+    if isinstance(space, dict):
+        spaces = {name: {"left": each} for name, each in spaces.items()}
+    config = PPOConfig().environment(**{**spaces, kind: space})
+    config.external(listen=ServerSettings("127.0.0.1", 0, transport).address(0))
+    with pytest.raises(ValueError, match=f"{kind}=.*has the key 1"):
+        served_environment(config.to_dict())
 
 
 def test_several_agents_and_arrays_of_actions(transport):
@@ -880,7 +914,7 @@ with PolicyClient(sys.argv[1]) as client:
                 observation, reward, terminated, truncated, _ = env.step(action)
                 client.log_returns(episode, reward)
                 over = terminated or truncated
-            client.end_episode(episode, observation, truncated=truncated)
+            client.end_episode(episode, observation, truncated=not terminated)
     except RunEnded:
         print("ended")
 """

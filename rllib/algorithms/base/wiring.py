@@ -90,6 +90,11 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
     Raises:
         ValueError: if the config names none.
     """
+    if config.listen is not None:
+        raise ValueError(
+            "the clients of this run step their own environments, so that there is none to play in. "
+            "Algorithm.from_checkpoint(PATH, {'env': ENV}).save(NEW_PATH) writes a checkpoint that has one."
+        )
     factory = _preprocessed(config)
     return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
 

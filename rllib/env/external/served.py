@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymnasium import Space
+from gymnasium.spaces import Dict
 
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.policy_server_input import address_of_input
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.web.sockets import LARGEST_PORT
+from rllib.models.observations.flat_spaces import parts
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,19 @@ class ServedFactory(EnvFactory):
         return kind(self.action_space, self.observation_space, self.settings, context.worker_index)
 
 
+def _key_beside_texts(space: Space) -> Any:
+    """A key of a Dict within a space that is no string; None without one."""
+    found = [key for key, _ in parts(space) or () if isinstance(space, Dict) and not isinstance(key, str)]
+    inner = (_key_beside_texts(part) for _, part in parts(space) or ())
+    return next((key for key in (*found, *inner) if key is not None), None)
+
+
 def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     """The factory of a config with the setting `listen`.
 
     Raises:
-        ValueError, TypeError: if it is no address, or its function returns none; if an agent is no string, or a worker
-            would listen on a port that there is not.
+        ValueError, TypeError: if it is no address, or its function returns none; if an agent, or a key of a Dict, is no
+            string, or a worker would listen on a port that there is not.
     """
     for name in ("observation_space", "action_space"):
         agents = config[name] if isinstance(config[name], dict) else ()
@@ -51,18 +59,17 @@ def served_environment(config: Mapping[str, Any]) -> ServedFactory:
             raise ValueError(
                 f"{name} has the agent {others[0]!r}, but the agents of clients are strings: name it {str(others[0])!r}"
             )
+        for space in config[name].values() if isinstance(config[name], dict) else (config[name],):
+            if (key := _key_beside_texts(space)) is not None:
+                raise ValueError(
+                    f"{name}={space!s:.200} has the key {key!r}, but clients send keys as strings: name it {str(key)!r}"
+                )
     names = (
         *("token_file", "tls_certificate", "tls_key", "episode_timeout_s", "max_clients", "max_episodes_per_client"),
         "inference",
     )
     address = address_of_input(config["listen"], config) if callable(config["listen"]) else config["listen"]
     settings = ServerSettings.of_address(address, **{name: config[name] for name in names})
-    last_port = settings.port and settings.port + max(config["num_rollout_workers"] - 1, 0)
-    if last_port > LARGEST_PORT:
-        raise ValueError(
-            f"num_rollout_workers={config['num_rollout_workers']}: worker i listens on port + i - 1, the last one on "
-            f"{last_port:,}, but the largest port is {LARGEST_PORT:,}. Use a smaller port, "
-            "or use fewer workers."
-        )
+    settings.ports(config["num_rollout_workers"])
     spaces = config["action_space"], config["observation_space"]
     return ServedFactory(*spaces, settings, has_several=config["policies"] is not None)

@@ -4,7 +4,7 @@ import errno
 import os
 from dataclasses import dataclass
 
-from rllib.web.sockets import host_and_port, is_loopback
+from rllib.web.sockets import LARGEST_PORT, host_and_port, is_loopback
 
 TOKEN_VARIABLE = "RLLIB_TOKEN"
 # Before the addresses of ZeroMQ.
@@ -67,6 +67,20 @@ class ServerSettings:
         place = address.removeprefix(ZEROMQ)
         return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
 
+    def ports(self, num_workers: int) -> range:
+        """Ports of the servers of this number of workers, 0 for a single server; (0,) where the system chooses them.
+
+        Raises:
+            ValueError: for a port that there is not.
+        """
+        ports = range(self.port, self.port + (max(num_workers, 1) if self.port else 1))
+        if ports[-1] > LARGEST_PORT:
+            raise ValueError(
+                f"num_rollout_workers={num_workers}: worker i listens on port + i - 1, the last one on {ports[-1]:,}, "
+                f"but the largest port is {LARGEST_PORT:,}. Use a smaller port, or use fewer workers."
+            )
+        return ports
+
     def address(self, port: int) -> str:
         """The text of which `of_address` makes host, transport and this port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -84,7 +98,7 @@ class ServerSettings:
             if not token:
                 raise ValueError(f"the token file {self.token_file} is empty: write a token into it")
             return token
-        token = os.environ.get(TOKEN_VARIABLE) or None
+        token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
         if token is None and not is_loopback(self.host):
             raise ValueError(
                 f"a server that listens on {self.host} without a token lets anyone on the network steer this run. "

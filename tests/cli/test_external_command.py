@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -101,6 +102,7 @@ def test_a_client_of_curl(rllib, address, play):
 
 def test_a_client_over_zeromq_names_the_server_of_its_address(rllib_command):
     text = rllib_command("client-example", "--address", "tcp://127.0.0.1:9900").output
+    _check_ends(text)
     assert "rllib train PPO --external tcp://127.0.0.1:9900\n" in text and "ADDRESS = 'tcp://127.0.0.1:9900'" in text
     assert "it needs numpy, pyzmq and msgspec." in text
     refused = rllib_command("client-example", "--curl", "--address", "tcp://127.0.0.1:9900")
@@ -173,3 +175,14 @@ def test_spaces_of_clients(address):
 def test_a_client_needs_both_spaces():
     with pytest.raises(ValueError, match="give both"):
         rllib.client.PolicyClient("localhost:9900", action_space="Discrete(2)")
+
+
+def _check_ends(program: str) -> None:
+    """An episode that was terminated in the step in which a limit cuts it off has no value beyond its end."""
+    for terminated, truncated in ((True, False), (False, True), (True, True)):
+        world, client = Mock(), Mock()
+        world.reset.return_value, world.step.return_value = (0, {}), (1, 0.0, terminated, truncated, {})
+        names: dict = {}
+        exec(program.partition("\ndef main")[0], names)
+        names["play"](client, world)
+        assert client.end_episode.call_args.kwargs == {"truncated": not terminated}

@@ -60,7 +60,7 @@ class Serving(ExternalEnv):
                 self.log_returns(episode, reward)
                 episodes[index] = episode, seen
                 if terminated or truncated:
-                    self.end_episode(episode, seen, truncated=truncated)
+                    self.end_episode(episode, seen, truncated=not terminated)
                     del episodes[index]
 
 

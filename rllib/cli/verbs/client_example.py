@@ -4,6 +4,7 @@ import shlex
 
 import click
 
+from rllib.client import parts_of_address
 from rllib.env.external.server_settings import ZEROMQ
 from rllib.web.sockets import url_of
 
@@ -30,7 +31,7 @@ def play(client, world):
         observation, reward, terminated, truncated, _ = world.step(action)
         client.log_returns(episode, reward)
         over = terminated or truncated
-    client.end_episode(episode, observation, truncated=truncated)
+    client.end_episode(episode, observation, truncated=not terminated)
 
 
 def main():
@@ -96,6 +97,10 @@ def command(curl, address) -> None:
     if curl and not is_http:
         raise click.UsageError(f"curl speaks HTTP, not ZeroMQ: give http://HOST:PORT, but got {address}")
     place = address.partition("//")[2] if is_http else address
+    try:
+        parts_of_address(address)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     if any(not letter.isprintable() or letter.isspace() for letter in address):
         raise click.UsageError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
     if curl:

@@ -17,7 +17,6 @@ from gymnasium import spaces
 
 from rllib.acting.mask_reader import MaskReader
 from rllib.acting.sent_policy import SentPolicy
-from rllib.client import numbers_of
 from rllib.env.spaces.actions import action_mapper, one_by_one
 from rllib.env.spaces.batches import batch_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
@@ -523,7 +522,8 @@ def _sendable(value: Any) -> Any:
         return {key: _sendable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_sendable(part) for part in value]
-    numbers = numbers_of(value)
-    if numbers is None:
+    array = np.asarray(value)  # tensors as well
+    if array.dtype.kind not in "biuf":
         return value
-    return _message(numbers) if numbers.ndim else numbers.item()
+    array = array.astype(np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("<"), copy=False)
+    return _message(array) if array.ndim else array.item()

@@ -4,7 +4,7 @@ import os
 
 from rllib import moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
-from rllib.config.elsewhere import OF_STABLE_BASELINES
+from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.lazy_names import lazy_names
 
 moved.install()
@@ -37,8 +37,8 @@ _LAZY = {
     "compute_advantages": "rllib.evaluation.postprocess.of_episodes",
     "concat_samples": "rllib.sample_batch",
     "evaluate_policy": "rllib.acting.evaluate_policy",
-    "import_ray": "rllib.foreign",
-    "import_sb3": "rllib.foreign",
+    "import_ray": "rllib.compat.files",
+    "import_sb3": "rllib.compat.files",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_agent": "rllib.env.multi_agent.copies",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rllib.config import absent
+from rllib.compat.names import absent
 from rllib.did_you_mean import explains
 from rllib.losses.returns import gae
 from rllib.models.acting_buffers import ActingBuffers

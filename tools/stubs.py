@@ -20,7 +20,7 @@ from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.config import aliases
+from rllib.compat.names import aliases
 from rllib.config.config_object import ConfigObject
 from rllib.moved import MOVED
 

@@ -15,7 +15,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.cli.departures import departures
-from rllib.config import aliases
+from rllib.compat.names import aliases
 from rllib.config.conflicts import RuleRow
 from rllib.config.sections import SettingRow
 from rllib.models.model_settings import ModelSettings

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rllib.acting.inference import inference_of
-from rllib.config.stable_baselines3.rules import check_flags, count, number
+from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.factories.masks import METHOD, ActionMask
 from rllib.env.vec_env.given import as_vec_env
 

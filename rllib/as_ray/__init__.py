@@ -8,7 +8,7 @@ before a Ray that is installed. A name that is not here raises NotServedError wh
 all of them, and writes our imports instead (docs/start/from_rllib.md).
 """
 
-from rllib.from_ray import hook, old_gym
+from rllib.compat.programs import hook, old_gym
 from runtime import worker_imports
 
 hook.install()

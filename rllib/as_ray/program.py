@@ -5,7 +5,7 @@ import sys
 import types
 from pathlib import Path
 
-from rllib.from_ray.hook import SOURCES, sources_of
+from rllib.compat.programs.hook import SOURCES, sources_of
 
 
 def run_program(script: str, arguments: list[str]) -> None:

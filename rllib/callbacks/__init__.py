@@ -5,7 +5,7 @@
 Hooks within workers, for single episodes and updates, are those of rllib.DefaultCallbacks (docs/guide/own_code.md).
 """
 
-from rllib.config.elsewhere import OF_STABLE_BASELINES
+from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.lazy_names import lazy_names
 
 # Loaded on first use: an algorithm needs the base classes alone.

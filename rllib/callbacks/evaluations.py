@@ -9,7 +9,7 @@ import numpy as np
 
 from rllib.acting.evaluate_policy import evaluate_policy
 from rllib.callbacks.base import BaseCallback, EventCallback, callback_of, close, ends
-from rllib.config.stable_baselines3.rules import check_flags, count, number
+from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.vec_env.given import as_vec_env
 from rllib.storage.local_path import local_path
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rllib.callbacks.base import BaseCallback
-from rllib.config.stable_baselines3.rules import count
+from rllib.compat.names.stable_baselines3.rules import count
 from rllib.progress import StepsProgress, number, steps_progress
 from rllib.runs.curve_groups import name_of_statistic
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from rllib.callbacks.base import BaseCallback, EventCallback
-from rllib.config.stable_baselines3.rules import check_flags, count
+from rllib.compat.names.stable_baselines3.rules import check_flags, count
 from rllib.storage.local_path import local_path
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
-from rllib.config import absent, aliases
+from rllib import notices
+from rllib.compat.names import absent, aliases
 from rllib.config.conflicts import (
     Conflict,
     Mistake,
@@ -22,8 +23,8 @@ from rllib.config.conflicts import (
     rule_of,
 )
 from rllib.config.sections import Setting, Settings
-from rllib.config.setting_types import shortened
 from rllib.did_you_mean import nearest
+from rllib.notices import shortened
 
 R = TypeVar("R", bound=Callable[[Any], Mistake | None])
 
@@ -206,7 +207,7 @@ class ConfigObject(Settings):
     def tell_without_effect(self, parts: Mapping[str, Self] = {}) -> None:
         """Logs the lines of `without_effect` as warnings, each once in a process."""
         for line in self.without_effect(parts):
-            aliases.tell_once(line, line, logging.WARNING)
+            notices.log_once(line, line, logging.WARNING)
 
     def _given_name(self, name: str) -> str:
         """The name under which a setting was given last, in any era; its own without another."""
@@ -268,7 +269,7 @@ class ConfigObject(Settings):
         }
         if passed_over:
             names = ", ".join(passed_over)
-            aliases.tell_once(f"{type(self).__name__} {names}", f"{names}: no settings of {type(self).__name__}")
+            notices.log_once(f"{type(self).__name__} {names}", f"{names}: no settings of {type(self).__name__}")
         return self._assign(None, {name: config_dict[name] for name in config_dict if name not in passed_over})
 
     @classmethod
@@ -435,7 +436,7 @@ class ConfigObject(Settings):
         """
         resolved: dict[str, Any] = {}
         refused: list[str] = []
-        ignored: dict[str, Any] = {}
+        ignored: dict[str, tuple[str, bool]] = {}
         weak: set[str] = set()  # whose values another name's replaces
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
@@ -444,12 +445,12 @@ class ConfigObject(Settings):
                 continue
             setting = self.settings.get(canonical)
             if aliases.is_written_by_ray(name, value) and not self._can_have(name, setting, translated):
-                aliases.tell_once(f"{name}={value!r:.80}", f"{name}={value!r:.80} of Ray has no effect here")
+                notices.log_once(f"{name}={value!r:.80}", f"{name}={value!r:.80} of Ray has no effect here")
                 continue
             if setting is None:
                 problem = self._without_setting(name, canonical, value)
                 if name in aliases.IGNORED:
-                    ignored[name] = value
+                    ignored[name] = aliases.IGNORED[name], aliases.asks_for_something(name, value)
             elif canonical not in resolved:
                 resolved[canonical] = translated
                 if aliases.gives_way(name, value):
@@ -471,7 +472,7 @@ class ConfigObject(Settings):
                 problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
             if problem:
                 refused.append(problem)
-        aliases.tell_ignored(ignored)
+        notices.log_without_effect(ignored)
         if refused:
             raise TypeError("\n".join(refused))
         if given.get("_fake_gpus"):
@@ -483,7 +484,7 @@ class ConfigObject(Settings):
             return name, value
         if name in self.own_aliases:
             canonical, changed = self.own_aliases[name]
-            aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")
+            notices.log_once(name, f"the setting {name} is a part of {canonical} here")
             return canonical, changed(value)
         return aliases.translate(name, value)
 
@@ -506,7 +507,7 @@ class ConfigObject(Settings):
             elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
                 passed_over = aliases.DICTS_OF_SETTINGS[name]
                 for inner in passed_over & value.keys():
-                    aliases.tell_once(f"{name}.{inner}", f"{name}[{inner!r}] has no effect here", logging.WARNING)
+                    notices.log_once(f"{name}.{inner}", f"{name}[{inner!r}] has no effect here", logging.WARNING)
                 yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
             elif name in aliases.KEYS_WITHOUT_EFFECT and isinstance(value, Mapping):
                 moved, today = aliases.MOVED_OUT.get(name, {}), self._keys_today(name, value)
@@ -525,7 +526,7 @@ class ConfigObject(Settings):
             if key in default:
                 kept[key] = value
             elif any(_is_same(value, each) for each in idle.get(key, ())):
-                aliases.tell_once(f"{name}.{key}", f"{name}[{key!r}]={value!r} has no effect here")
+                notices.log_once(f"{name}.{key}", f"{name}[{key!r}]={value!r} has no effect here")
             else:
                 kept.update(today[key](value) if key in today else {key: value})
         return kept
@@ -542,7 +543,7 @@ class ConfigObject(Settings):
         """Whether a setting's value, which it cannot have, asks for nothing."""
         is_idle = name in self.settings and any(_is_same(value, each) for each in self.harmless.get(name, ()))
         if is_idle:
-            aliases.tell_once(f"{name}={value!r}", f"{name}={value!r} has no effect: {name} keeps its value")
+            notices.log_once(f"{name}={value!r}", f"{name}={value!r} has no effect: {name} keeps its value")
         return is_idle
 
     def _can_have(self, name: str, setting: Setting | None, value) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rllib.config.setting_types import shortened
+from rllib.notices import shortened
 
 
 class _Default:

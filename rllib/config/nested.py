@@ -16,8 +16,9 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from rllib.config.conflicts import Conflict, Mistake, Place, SettingsError
 from rllib.config.sections import Setting, SettingRow, declared
-from rllib.config.setting_types import shortened, type_in_code
+from rllib.config.setting_types import type_in_code
 from rllib.did_you_mean import nearest
+from rllib.notices import shortened
 
 _LEAVE_OUT = "Else leave it out."
 

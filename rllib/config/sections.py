@@ -27,11 +27,11 @@ from rllib.config.setting_types import (
     convert,
     is_schedule,
     numbers_in,
-    shortened,
     text_hint,
     type_in_code,
     type_in_words,
 )
+from rllib.notices import shortened
 from rllib.schedules import KL_ADAPTIVE, kl_adaptive_problem, schedule_problem, values_of
 
 C = TypeVar("C")

@@ -166,9 +166,3 @@ def text_hint(value) -> str:
         return ""
     about_yaml = " (YAML takes 5e-5 for text, and 5.0e-5 for a number)" if "e" in value.lower() else ""
     return f", not text; write {number:g} without quotes{about_yaml}"
-
-
-def shortened(value, length: int = 80) -> str:
-    """repr for messages, cut where it would bury the rest."""
-    text = repr(value)
-    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rllib.config import absent
+from rllib.compat.names import absent
 from rllib.did_you_mean import explains
 
 

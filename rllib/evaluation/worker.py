@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rllib.config import absent
+from rllib.compat.names import absent
 from rllib.did_you_mean import explains
 from rllib.env.factories.registry import EnvContext
 from rllib.env.streams.base import EnvironmentStream

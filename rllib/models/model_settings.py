@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from rllib.config.aliases import OF_MODEL, activation_today
+from rllib.compat.names.aliases import OF_MODEL, activation_today
 from rllib.config.conflicts import DEFAULT, Conflict, conflict, needs
 from rllib.config.nested import NestedSettings
 from rllib.config.sections import Checked, Range, Translated, at_least, between

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import DefaultCallbacks, PPOConfig
-from rllib.config import aliases
+from rllib.compat.names import aliases
 from rllib.evaluation.callbacks import HOOKS, make_callbacks
 from tests.envs import CountingEnv
 from tests.multi_agent import NameTheSignal

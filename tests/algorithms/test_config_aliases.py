@@ -9,6 +9,7 @@ import gymnasium as gym
 import pytest
 
 import rllib
+from rllib import notices
 from rllib.algorithms.a2c import A2CConfig
 from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
@@ -23,7 +24,7 @@ from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import DDPGConfig, TD3Config
-from rllib.config import aliases
+from rllib.compat.names import aliases
 
 
 class Endless(gym.Env):
@@ -96,7 +97,7 @@ def config_with(canonical):
 
 @pytest.fixture(autouse=True)
 def _notices_are_new(monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
 
 
 @pytest.mark.parametrize("old", SAME_VALUE)
@@ -199,7 +200,7 @@ def test_what_has_no_effect_is_accepted_and_told(name, caplog):
 
 @pytest.mark.parametrize("name", sorted(aliases.IGNORED.keys() - aliases._OF_OTHER_STACKS))
 def test_what_has_no_effect_is_a_warning_where_it_asks_for_something(name, caplog, monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
     for _ in range(2):
         PPOConfig().update_from_dict({name: "something"})
     assert [(line.levelname, line.message) for line in caplog.records] == [

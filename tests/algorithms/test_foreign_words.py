@@ -4,7 +4,7 @@ import pytest
 
 import rllib
 from rllib.algorithms.base.registry import algorithm_names
-from rllib.config.aliases import ELSEWHERE
+from rllib.compat.names.aliases import ELSEWHERE
 
 # Words of Stable-Baselines3 whose nearest name here is another thing -> the setting that is meant.
 MEANT = [

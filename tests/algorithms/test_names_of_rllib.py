@@ -15,13 +15,13 @@ import rllib
 from rllib import PPO, Algorithm, Policy, PPOConfig, SampleBatch
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.algorithms.base.trainee import _OVERRIDDEN
-from rllib.config import absent
-from rllib.config.aliases import UNAVAILABLE
-from rllib.config.elsewhere import OF_ITS_MODELS, OF_STABLE_BASELINES
+from rllib.compat.names import absent
+from rllib.compat.names.aliases import UNAVAILABLE
+from rllib.compat.names.elsewhere import OF_ITS_MODELS, OF_STABLE_BASELINES
+from rllib.compat.programs.names import MISSING
 from rllib.did_you_mean import explains
 from rllib.evaluation.worker import Worker
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.from_ray.names import MISSING
 from rllib.models.catalog.model_catalog import ModelCatalog
 
 ROOT = Path(__file__).parents[2]

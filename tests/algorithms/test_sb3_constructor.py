@@ -7,8 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rllib import A2C, DQN, IMPALA, PPO, SAC, TD3, Algorithm, PPOConfig, load_policy
-from rllib.config import aliases
+from rllib import A2C, DQN, IMPALA, PPO, SAC, TD3, Algorithm, PPOConfig, load_policy, notices
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
 from rllib.runs.files import read_results
 from rllib.storage.checkpoint import CheckpointError
@@ -215,7 +214,7 @@ def test_each_learn_that_resets_the_steps_or_has_another_name_has_a_directory(tm
 
 
 def test_a_name_of_files_without_files_is_told(caplog, monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
     with trained(CountingEnv) as algo:
         for _ in range(2):
             algo.learn(16, tb_log_name="mine")

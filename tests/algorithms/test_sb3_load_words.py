@@ -4,11 +4,10 @@ import random
 
 import pytest
 
-from rllib import PPO
+from rllib import PPO, notices
 from rllib.algorithms.base.registry import get_algorithm_class
-from rllib.algorithms.base.stable_baselines.construction import changes_from_words, config_from_words
-from rllib.config import aliases
-from rllib.config.stable_baselines3.algorithms import _VOCABULARIES
+from rllib.compat.methods.stable_baselines3.construction import changes_from_words, config_from_words
+from rllib.compat.names.stable_baselines3.algorithms import _VOCABULARIES
 from rllib.env.vec_env import make_vec_env
 
 # Values of words, drawn for the constructor and for load.
@@ -205,7 +204,7 @@ def test_a_saved_model_takes_its_words(tmp_path):
 
 
 def test_a_length_without_a_share_is_told(caplog, monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
     saved = _constructed("DQN", {"n_timesteps": 1000}).to_dict()
     default = get_algorithm_class("DQN").get_default_config()
     assert changes_from_words(default, None, "auto", {"n_timesteps": 5000}, saved) == {}

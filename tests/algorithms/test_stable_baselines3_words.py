@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.config.stable_baselines3 import settings_from_sb3
+from rllib.compat.names.stable_baselines3 import settings_from_sb3
 
 ALGORITHMS = ("PPO", "A2C", "DQN", "SAC", "TQC", "CrossQ", "TD3", "DDPG", "ARS")
 BOX = Box(-2.0, 2.0, (1,))

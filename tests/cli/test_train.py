@@ -375,7 +375,9 @@ def test_quiet_shows_only_the_end(rllib_command, behaviour):
 
 def test_quiet_hides_notices_of_old_names_and_shows_warnings(rllib_command, behaviour):
     def notices():
-        logging.getLogger("rllib.config.aliases").info("the setting num_workers is called num_rollout_workers here")
+        logging.getLogger("rllib.compat.names.aliases").info(
+            "the setting num_workers is called num_rollout_workers here"
+        )
         logging.getLogger("rllib.evaluation").warning("a worker died")
 
     behaviour["build"] = notices

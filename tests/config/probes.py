@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from rllib import notices
 from rllib.algorithms.base.config import frozen
-from rllib.config import aliases
 from rllib.config.sections import Setting
 from tests.algorithms.test_every_algorithm import small
 from tests.config.recorded_reads import recorded_reads
@@ -100,16 +100,16 @@ class Messages(logging.Handler):
 def messages() -> Iterator[Messages]:
     """Collects what is logged; notices that are given once a process are given again."""
     handler, library = Messages(), logging.getLogger("rllib")
-    level, noticed = library.level, set(aliases._noticed)
+    level, noticed = library.level, set(notices._noticed)
     library.addHandler(handler)
     library.setLevel(logging.DEBUG)
-    aliases._noticed.clear()
+    notices._noticed.clear()
     try:
         yield handler
     finally:
         library.removeHandler(handler)
         library.setLevel(level)
-        aliases._noticed.update(noticed)
+        notices._noticed.update(noticed)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from rllib.algorithms.base import policies
 from rllib.algorithms.base.space_rules import broken_rules
-from rllib.config import aliases
+from rllib.compat.names import aliases
 from rllib.config.config_object import ConfigObject
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import DQN, PPO, PolicySpec, PPOConfig, make_vec_env
-from rllib.config import aliases
+from rllib.compat.names import aliases
 from rllib.core import MetricsLogger, RLModuleSpec, TorchRLModule
 from tests.envs import CountingEnv
 from tests.multi_agent import NameTheSignal

@@ -3,10 +3,10 @@
 import pytest
 from gymnasium.spaces import Discrete
 
-from rllib.config import aliases
-from rllib.config.stable_baselines3 import settings_from_sb3
-from rllib.config.stable_baselines3.algorithms import _VOCABULARIES
-from rllib.config.stable_baselines3.rules import RULES
+from rllib import notices
+from rllib.compat.names.stable_baselines3 import settings_from_sb3
+from rllib.compat.names.stable_baselines3.algorithms import _VOCABULARIES
+from rllib.compat.names.stable_baselines3.rules import RULES
 
 # Values of kinds that a careless program has, and the words that may have one.
 WRONG = {
@@ -113,7 +113,7 @@ def test_keywords_that_a_policy_reads_are_taken(algorithm, keywords):
     ],
 )
 def test_words_without_effect_are_told(algorithm, words, told, caplog, monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
     settings_from_sb3(algorithm, words, defaults=True)
     assert told in caplog.text
 

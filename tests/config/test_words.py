@@ -14,12 +14,12 @@ import pytest
 
 from rllib import cli
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.config import aliases
-from rllib.config.stable_baselines3 import settings_from_sb3
-from rllib.config.stable_baselines3.algorithms import _NEUTRAL as NEUTRAL
-from rllib.config.stable_baselines3.algorithms import _SILENT as SILENT
-from rllib.config.stable_baselines3.algorithms import _VOCABULARIES as VOCABULARIES
-from rllib.config.stable_baselines3.sampling import KEYS_WITHOUT_EFFECT
+from rllib.compat.names import aliases
+from rllib.compat.names.stable_baselines3 import settings_from_sb3
+from rllib.compat.names.stable_baselines3.algorithms import _NEUTRAL as NEUTRAL
+from rllib.compat.names.stable_baselines3.algorithms import _SILENT as SILENT
+from rllib.compat.names.stable_baselines3.algorithms import _VOCABULARIES as VOCABULARIES
+from rllib.compat.names.stable_baselines3.sampling import KEYS_WITHOUT_EFFECT
 from tests.algorithms.test_every_algorithm import NAMES
 from tests.config.parameters import unread_parameters, unread_parameters_of
 from tests.config.probes import ACTS, NOTHING, base, evidence, messages, run

@@ -15,8 +15,8 @@ import rllib
 import rllib.callbacks
 import rllib.env.vec_env
 from rllib import DQN, PPO, SAC, evaluate_policy, make_vec_env
-from rllib.algorithms.base.stable_baselines.construction import config_from_words
 from rllib.callbacks import BaseCallback, ConvertCallback
+from rllib.compat.methods.stable_baselines3.construction import config_from_words
 from rllib.env.vec_env import DummyVecEnv
 
 NAMES = json.loads(Path(__file__).with_name("sb3_names.json").read_text())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import rllib
-from rllib.config import aliases
+from rllib import notices
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.spaces.batches import batch_of, rows_of
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
@@ -226,7 +226,7 @@ def test_where_running_statistics_are_saved(name):
 
 @pytest.mark.parametrize("name", ["monitor_dir", "monitor_kwargs", "vec_env_cls", "vec_env_kwargs"])
 def test_arguments_without_effect_are_told_once(name, caplog, monkeypatch):
-    monkeypatch.setattr(aliases, "_noticed", set())
+    monkeypatch.setattr(notices, "_noticed", set())
     for _ in range(2):
         make_vec_env("CartPole-v1", **{name: "given"}).close()
     assert [line.startswith(f"make_vec_env: {name} has no effect") for line in caplog.messages] == [True]

@@ -28,8 +28,6 @@ from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.policies import by_message, described, make_policies, naming_settings_of, policy_configs
-from rllib.algorithms.base.ray_rllib.names import RllibNames
-from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
@@ -37,17 +35,19 @@ from rllib.algorithms.base.settings.exploration import exploration_settings, mak
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.space_rules import NewPolicy, naming_settings
-from rllib.algorithms.base.stable_baselines.construction import Words, differs
-from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
 from rllib.algorithms.base.trainee import Trainee, refuse_methods_of_trainees
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.shown import ProgressBarCallback, TableCallback
-from rllib.config import absent
+from rllib.compat.methods.ray_rllib.names import RllibNames
+from rllib.compat.methods.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
+from rllib.compat.methods.stable_baselines3.construction import Words, differs
+from rllib.compat.methods.stable_baselines3.names import StableBaselinesNames
+from rllib.compat.names import absent
+from rllib.compat.names.elsewhere import OF_ITS_MODELS
+from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.config.conflicts import DEFAULT, Unfit
-from rllib.config.elsewhere import OF_ITS_MODELS
-from rllib.config.stable_baselines3.rules import check_flags, count, number
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory

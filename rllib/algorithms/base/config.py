@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
 
-from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve_by_input
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.evaluation import EvaluationConfig
@@ -25,7 +24,8 @@ from rllib.algorithms.base.settings.exploration import KINDS, exploration_mistak
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.algorithms.base.space_rules import NewPolicy, of_network, rows_of_policies
-from rllib.config import aliases
+from rllib.compat.methods.ray_rllib.settings import filter_by_connectors, serve_by_input
+from rllib.compat.names import aliases
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section, section_alias

@@ -12,7 +12,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import IN_CONFIG, LOG_DIR
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
-from rllib.algorithms.base.stable_baselines.construction import next_directory, numbered_name
+from rllib.compat.methods.stable_baselines3.construction import next_directory, numbered_name
 from rllib.config.conflicts import Unfit
 from rllib.env.factories.registry import is_environment_class, register_typed_function
 from rllib.env.factories.wrapped import named_class

@@ -33,15 +33,15 @@ from rllib.algorithms.base.from_checkpoint import (
     without_environment,
 )
 from rllib.algorithms.base.sources import Source
-from rllib.algorithms.base.stable_baselines.construction import changes_from_words
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
-from rllib.config.aliases import tell_arguments
+from rllib.compat.methods.stable_baselines3.construction import changes_from_words
 from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
 from rllib.models.architectures import description_of, spec_without_code
 from rllib.models.dense.network_spec import NetworkSpec
+from rllib.notices import log_unused_arguments
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
@@ -292,8 +292,10 @@ class Saving:
             CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
             TypeError: for a word that is no setting.
         """
-        tell_arguments("load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info)
-        tell_arguments("load", "episodes always begin anew", force_reset=not force_reset)
+        log_unused_arguments(
+            "load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info
+        )
+        log_unused_arguments("load", "episodes always begin anew", force_reset=not force_reset)
         path = checkpoint_named(path)
         config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
         changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words}, saved_settings(path))

@@ -12,7 +12,7 @@ from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.algorithms.base.space_rules import naming_settings
-from rllib.config.aliases import tell_arguments
+from rllib.notices import log_unused_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
@@ -67,7 +67,7 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if the id is taken, the spaces are not known, or the run has one agent.
         """
-        tell_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
+        log_unused_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         for name, given, kind in (("policy", policy, Policy), ("policy_state", policy_state, Mapping)):
             if not (given is None or isinstance(given, kind)):
                 wanted = "a Policy" if kind is Policy else "what Policy.get_state() returns"
@@ -100,7 +100,7 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
         """
-        tell_arguments("remove_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
+        log_unused_arguments("remove_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
         self._go_on_with(changed)

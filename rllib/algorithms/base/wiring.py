@@ -10,9 +10,7 @@ from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.tensor_rollouts import device_for, refuse_agents
-from rllib.config.aliases import tell_once
 from rllib.config.conflicts import Mistake
-from rllib.config.setting_types import shortened
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, examine_environment
 from rllib.env.checkup.lost_masks import refuse_lost_mask
@@ -28,6 +26,7 @@ from rllib.learners.group.learner_group import GroupSettings
 from rllib.learners.updates.core_choice import CoreChoice, FreeCores
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import ModelSettings
+from rllib.notices import log_once, shortened
 from rllib.processes import GpuClaim, check_cores, num_cores, num_free_cores, tell_crowd
 
 if TYPE_CHECKING:
@@ -321,7 +320,7 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
         for name in ("policies_to_train", "count_steps_by", "agent_id_in_observation"):
             if name in changed:
                 line = f"{name}={shortened(changed[name])} has no effect here: the environment has one agent."
-                tell_once(line, line, logging.WARNING)
+                log_once(line, line, logging.WARNING)
         return None
     if not algorithm.trains_several:
         raise config.error(

@@ -29,7 +29,6 @@ from rllib.algorithms.base.saving import numbers_in
 from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
-from rllib.config.aliases import tell_arguments
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
 from rllib.config.sections import Keys, Merged, OfPolicy, above, at_least, between, section
@@ -42,6 +41,7 @@ from rllib.evaluation.postprocess.hindsight import HindsightTransitions
 from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.models.distributions.base import ActionUnit
+from rllib.notices import log_unused_arguments
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
 from rllib.policies import of_only_policy
@@ -726,7 +726,9 @@ class OffPolicy(Algorithm):
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings; no policy's
                 rows are replaced then.
         """
-        tell_arguments("load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj)
+        log_unused_arguments(
+            "load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj
+        )
         files = read_checkpoint(path)
         taking = self._with_own_rows()
         missing = [policy_id for policy_id in taking if _file_of(policy_id) not in files]

@@ -21,12 +21,12 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.trainee import Trainee
-from rllib.config.aliases import tell_once
 from rllib.config.sections import above, at_least, between, only_with, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.standard import DiagGaussian
+from rllib.notices import log_once
 from rllib.offline.dataset import Dataset
 from rllib.sample_batch import SampleBatch
 
@@ -98,7 +98,7 @@ class MARWILTrainee(Trainee):
             line = (
                 f"bc_logstd_coeff={config.bc_logstd_coeff:g} has no effect here: actions are not drawn from a Gaussian."
             )
-            tell_once(line, line, logging.WARNING)
+            log_once(line, line, logging.WARNING)
         if not config.learns_values:
             return BehaviorCloning(std_weight)
         rate, limit = config.moving_average_sqd_adv_norm_update_rate, config.max_weight_exponent

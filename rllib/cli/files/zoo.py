@@ -8,7 +8,7 @@
       policy_kwargs: "dict(net_arch=[64, 64], activation_fn=nn.ReLU)"
 
 Texts that hold an expression of Python are read as data (literals.py). Names of the algorithm's own words are those of
-rllib/config/stable_baselines3; the rest is the Zoo's, and is translated here.
+rllib/compat/names/stable_baselines3; the rest is the Zoo's, and is translated here.
 """
 
 import logging
@@ -19,7 +19,7 @@ from typing import Any
 
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.files.literals import read_literal
-from rllib.config.stable_baselines3 import settings_from_sb3
+from rllib.compat.names.stable_baselines3 import settings_from_sb3
 from rllib.did_you_mean import did_you_mean
 from rllib.env.factories.registry import EnvContext, resolve
 

@@ -7,7 +7,7 @@ import click
 
 from rllib.cli.failures import EXIT_FAILURE, Mistake, reported
 from rllib.cli.values import LocalPath
-from rllib.from_ray.conversion import Converted, convert, difference
+from rllib.compat.programs.conversion import Converted, convert, difference
 
 
 @click.command("convert", short_help="Show a program for Ray with rllib's imports.")

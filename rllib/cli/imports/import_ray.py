@@ -5,7 +5,7 @@ import click
 from rllib.cli.failures import reported, user_input
 from rllib.cli.imports.taken_over import output_option, refuse_missing, settings_of, take_over, verbose_option
 from rllib.cli.values import LocalPath
-from rllib.foreign.ray_checkpoints.model import environment_of, import_ray
+from rllib.compat.files.ray_checkpoints.model import environment_of, import_ray
 from rllib.sample_batch import DEFAULT_POLICY
 
 

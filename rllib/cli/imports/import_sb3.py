@@ -12,7 +12,7 @@ from rllib.cli.imports.taken_over import (
     verbose_option,
 )
 from rllib.cli.values import LocalPath
-from rllib.foreign.sb3.model import import_sb3
+from rllib.compat.files.sb3.model import import_sb3
 
 
 @click.command("import-sb3", short_help="Take over a model of Stable-Baselines3.")

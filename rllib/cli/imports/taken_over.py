@@ -10,7 +10,7 @@ from rllib.cli.run_directory import SPEC, RunDirectory
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import typed
 from rllib.cli.values import LocalPath, is_assignment, parse_assignments
-from rllib.foreign.imported import ImportedModel, refuse_used
+from rllib.compat.files.imported import ImportedModel, refuse_used
 from rllib.progress import counted
 
 output_option = click.option("-o", "--output", required=True, type=LocalPath(), help="The directory, a "

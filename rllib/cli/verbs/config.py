@@ -10,7 +10,7 @@ from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.departures import departures
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.user_code import typed
-from rllib.config.aliases import other_names
+from rllib.compat.names.aliases import other_names
 from rllib.config.config_object import ConfigObject
 from rllib.config.sections import SettingRow
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from rllib.config.aliases import tell_arguments
-from rllib.config.io_context import IOContext
 from rllib.env.external.server_settings import TOKEN_VARIABLE
+from rllib.notices import log_unused_arguments
+from rllib.offline.io_context import IOContext
 
 
 class PolicyServerInput:
@@ -38,7 +38,7 @@ class PolicyServerInput:
     ):
         reason = "a client waits for its action, and no samples queue"
         waits, queues = idle_timeout != 3.0, max_sample_queue_size != 20
-        tell_arguments("PolicyServerInput", reason, idle_timeout=waits, max_sample_queue_size=queues)
+        log_unused_arguments("PolicyServerInput", reason, idle_timeout=waits, max_sample_queue_size=queues)
         if not isinstance(address, str) or not address or type(port) is not int or not 0 <= port < 65536:
             raise ValueError(f"PolicyServerInput needs a host and a port, but got {address!r:.80} and {port!r:.20}")
         if token is not None and token != os.environ.get(TOKEN_VARIABLE):

@@ -27,10 +27,10 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
 
-from rllib.config.aliases import tell_once
 from rllib.did_you_mean import did_you_mean, nearest
 from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
 from rllib.errors import EnvironmentPackageError
+from rllib.notices import log_once
 from rllib.registered import ENVIRONMENTS
 
 logger = logging.getLogger("rllib.env")
@@ -387,7 +387,7 @@ def _resolve_name(name: str) -> EnvFactory:
     if name in ENVIRONMENTS:
         return CreatorFactory(ENVIRONMENTS.get(name), name)
     if here := example_here(name):
-        tell_once(name, f"the environment {name} is {here} here")
+        log_once(name, f"the environment {name} is {here} here")
         return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
@@ -507,9 +507,13 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = example_advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
-            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
-            "only for names that you type, and with --load-user-code."
+        remedy = (
+            example_advice(name)
+            or (f"Use pip install 'rllib[{extra}]'." if extra else None)
+            or (
+                "Install it, or start Python where it lies; the command `rllib` imports modules of the current "
+                "directory only for names that you type, and with --load-user-code."
+            )
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"

@@ -1,6 +1,6 @@
 """Several environments at once in the form of Stable-Baselines3's VecEnv, for loops of its programs."""
 
-from rllib.config.elsewhere import OF_STABLE_BASELINES
+from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.lazy_names import lazy_names
 
 # Loaded on first use; `make_vec_env` resolves names of environments, which most loops do not need.

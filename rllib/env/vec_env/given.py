@@ -8,7 +8,7 @@ import gymnasium
 from gymnasium.envs.registration import registry
 from gymnasium.vector import VectorEnv
 
-from rllib.config.elsewhere import OF_STABLE_BASELINES
+from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.env.factories.registry import MAKE_ARGUMENTS, EnvContext, resolve
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 

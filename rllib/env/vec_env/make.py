@@ -7,11 +7,11 @@ from typing import Any
 
 import gymnasium
 
-from rllib.config.aliases import tell_once
-from rllib.config.stable_baselines3.rules import count
+from rllib.compat.names.stable_baselines3.rules import count
 from rllib.env.factories.registry import EnvContext, GymnasiumFactory, resolve
 from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
+from rllib.notices import log_once
 
 _MONITORS = (
     "no monitor.csv is written; episodes are in progress.csv and result.json of the constructor's tensorboard_log, and "
@@ -91,4 +91,4 @@ def _tell_ignored(given: Mapping[str, Any]) -> None:
     """Warns once of each argument that was given and has no effect."""
     for name, value in given.items():
         if value:
-            tell_once(f"make_vec_env {name}", f"make_vec_env: {name} has no effect: {_IGNORED[name]}.", logging.WARNING)
+            log_once(f"make_vec_env {name}", f"make_vec_env: {name} has no effect: {_IGNORED[name]}.", logging.WARNING)

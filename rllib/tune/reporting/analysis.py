@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllib.config import absent
+from rllib.compat.names import absent
 from rllib.did_you_mean import did_you_mean, explains
 from rllib.errors import NoBestTrialError
 from rllib.progress import counted

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rllib.config.aliases import tell_arguments
+from rllib.notices import log_unused_arguments
 from rllib.progress import in_notebook
 from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
@@ -89,7 +89,7 @@ class TuneReporterBase(ProgressReporter):
         print_intermediate_tables: bool | None = None,
     ):
         reason = "max_report_frequency says how often tables are printed"
-        tell_arguments(type(self).__name__, reason, print_intermediate_tables=print_intermediate_tables)
+        log_unused_arguments(type(self).__name__, reason, print_intermediate_tables=print_intermediate_tables)
         self._metric_columns = _headings(metric_columns) if metric_columns else dict(_DEFAULT_COLUMNS)
         self._metrics_given = bool(metric_columns)
         self._parameter_columns = _headings(parameter_columns) if parameter_columns else None

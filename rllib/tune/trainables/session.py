@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.config.aliases import tell_once
+from rllib.notices import log_once
 from rllib.runs.files import ResultFiles, write_params
 from rllib.runs.safe_files import numbered
 from rllib.storage.local_path import local_path
@@ -298,7 +298,7 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
         step: accepted; checkpoints are numbered by training_iteration.
     """
     if step is not None:
-        tell_once("checkpoint_dir(step)", "checkpoint_dir: step has no effect: checkpoints are numbered by iterations")
+        log_once("checkpoint_dir(step)", "checkpoint_dir: step has no effect: checkpoints are numbered by iterations")
     if _session is None:
         logger.warning("tune.checkpoint_dir was called outside an experiment, so the checkpoint is thrown away")
     directory = superfluous = temporary_directory(os.getcwd() if _session is None else _context.trial_dir)

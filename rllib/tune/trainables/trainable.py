@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.config import absent
+from rllib.compat.names import absent
 from rllib.did_you_mean import explains
 from rllib.errors import NotFiniteError
 from rllib.runs.files import PROFILE, keep_failing_batch

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict
 from rllib.config.sections import Merged, Range, above, at_least, between, only_with, section
-from rllib.config.setting_types import shortened
+from rllib.notices import shortened
 from rllib.offline.dataset import Dataset
 from rllib.offline.formats import is_table
 from rllib.offline.options import ReadOptions, read_options

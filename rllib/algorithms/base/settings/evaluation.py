@@ -3,9 +3,9 @@
 import logging
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from rllib import notices
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.settings.exploration import exploration_mistake
-from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import Translated, at_least, only_with, section
@@ -144,7 +144,7 @@ class EvaluationConfig(ConfigObject):
                 rest |= mistake.remedies[0]
                 return self._wrong_in_evaluation(f"evaluation_config: {mistake.problem}", rest)
             if name in self.evaluation_ignores:
-                aliases.tell_once(
+                notices.log_once(
                     f"evaluation_config {name}", f"{name} has no effect in evaluation_config", logging.WARNING
                 )
             if name == "exploration_config":

@@ -11,12 +11,12 @@ import msgspec
 from gymnasium import spaces
 
 from rllib.config.conflicts import Mistake, Unfit
-from rllib.config.setting_types import shortened
 from rllib.exploration import action_noise, epsilon
 from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.exploration.intrinsic.settings import RND, Curiosity
 from rllib.exploration.network_noise import ParameterNoise
 from rllib.models.observations.flat_spaces import parts
+from rllib.notices import shortened
 
 _TYPES = (
     *(StochasticSampling, epsilon.EpsilonGreedy, epsilon.PerWorkerEpsilonGreedy, epsilon.SoftQ, ParameterNoise),

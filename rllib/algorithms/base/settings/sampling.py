@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from rllib.algorithms.base.ray_rllib.settings import connectors_problem
+from rllib.compat.methods.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section

@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
-from rllib.config.aliases import tell_once
+from rllib.compat.methods.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
 from rllib.config.sections import Keys, Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.model_settings import MODEL_DEFAULTS, ModelSettings
+from rllib.notices import log_once
 from rllib.schedules import Schedule
 
 # Default of settings that are dicts; every config gets a copy.
@@ -253,7 +253,7 @@ class UpdatesConfig(ConfigObject):
                 f"{_OF_EACH}={size} is train_batch_size={size} here, of num_learners={count} learners together; Ray's "
                 f"batch is {count} times as large. For that, use .training(train_batch_size={count * size})."
             )
-            tell_once(message, message, logging.WARNING)
+            log_once(message, message, logging.WARNING)
         if self.num_learners <= rows:
             return None
         return Mistake(

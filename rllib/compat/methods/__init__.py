@@ -1,0 +1,1 @@
+"""Methods of algorithms by the names of Ray RLlib and Stable-Baselines3."""

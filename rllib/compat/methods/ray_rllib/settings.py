@@ -1,0 +1,50 @@
+"""Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
+
+from typing import Any
+
+from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
+from rllib.env.factories.registry import EnvContext, resolve
+from rllib.notices import shortened
+
+
+def connectors_problem(name: str, given: Any) -> str | None:
+    """The mistake in a setting that makes connectors; None if there is none."""
+    is_piece = hasattr(given, "recompute_output_observation_space")
+    if given is None or (callable(given) and not is_piece):
+        return None
+    return (
+        f"{name}={shortened(given)} must be a function that makes connectors. Use "
+        f".env_runners({name}=lambda env, spaces, device: MyConnector())."
+    )
+
+
+def learner_class_problem(learner_class: Any) -> str | None:
+    """The mistake in a value of learner_class that is not None; None if there is none."""
+    from rllib.core.learner.torch_learner import learner_problem
+
+    return learner_problem(learner_class)
+
+
+def serve_by_input(config: OfflineDataConfig) -> None:
+    """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
+    if not callable(config.input_) or config.env is not None or config.listen is not None:
+        return
+    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
+
+    made = made_for_first_worker(config.input_, config)
+    if isinstance(made, PolicyServerInput):
+        config.external(listen=config.input_).offline_data(input_=SAMPLER)
+    else:
+        config.keep_input(made)
+
+
+def filter_by_connectors(config: OfflineDataConfig) -> None:
+    """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
+    if config.env_to_module_connector is None:
+        return
+    from rllib.core.connectors.filter_settings import filter_settings
+
+    def make_env():
+        return resolve(config.env).make(EnvContext(config.env_config))
+
+    config.rollouts(**filter_settings(config.env_to_module_connector, make_env))

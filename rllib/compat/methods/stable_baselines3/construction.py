@@ -1,0 +1,255 @@
+"""A constructor in Stable-Baselines3's words: `PPO("MlpPolicy", env, n_steps=2048, verbose=1)`.
+
+Settings, and those that are not given, are Stable-Baselines3's (config/stable_baselines3). Settings of this library may
+stand beside them, as num_rollout_workers=4 does.
+"""
+
+import itertools
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymnasium import Space
+from gymnasium.vector import VectorEnv
+
+from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
+from rllib.compat.names.stable_baselines3 import has_words, settings_from_sb3
+from rllib.compat.names.stable_baselines3.sampling import joined_exploration
+from rllib.config.config_object import ConfigObject
+from rllib.env.factories.registry import EnvContext, resolve
+from rllib.env.vec_env.given import settings_of
+from rllib.notices import log_once
+from rllib.storage.local_path import local_path
+
+# Words whose value may be a function of the remaining share of a run.
+_OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
+_USUAL_LENGTH = 1_000_000
+# Settings that are no part of the comparison: environments are made anew, and a fresh seed is kept.
+_OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
+
+
+@dataclass(frozen=True)
+class Words:
+    """Arguments of a constructor in Stable-Baselines3's form.
+
+    Some are shares of a run, such as schedules and DQN's exploration_fraction; its length comes with the first `learn`.
+
+    Attributes:
+        policy, env, given: as for `config_from_words`.
+    """
+
+    policy: Any
+    env: Any
+    given: Mapping[str, Any]
+
+    def config(self, config: Any) -> Any:
+        """The config for a run whose length is not known: schedules over the remaining share last a million steps."""
+        changes = any(callable(value) or str(value).startswith("lin_") for value in map(self.given.get, _OVER_TIME))
+        length = {"n_timesteps": _USUAL_LENGTH} if changes else {}
+        return config_from_words(config, self.policy, self.env, {**length, **self.given})
+
+    def config_of_length(self, config: Any, total_timesteps: float, seed: int) -> Any:
+        """The config for a run of a length (environment steps), unless `given` says another, with a seed."""
+        words = {"n_timesteps": int(total_timesteps), **self.given, "seed": seed}
+        return config_from_words(config, self.policy, self.env, words)
+
+
+def differs(config: Any, other: Any) -> bool:
+    """Whether two configs of the same words differ in what depends on the length of the run."""
+    return any(config[name] != other[name] for name in config if name not in _OF_PLACE)
+
+
+def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, Any]) -> Any:
+    """The config of an algorithm that is constructed in Stable-Baselines3's form.
+
+    Args:
+        config: a new one of the algorithm; it is changed and returned.
+        policy: first argument of the constructor: "MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy", ...
+        env: an id, class or function, an environment that is made already, or a `DummyVecEnv`.
+        words: keywords of the constructor.
+
+    Raises:
+        TypeError: without the name of a policy, or for an environment that does not say what it is made of.
+        ValueError: for an unknown word, a value that cannot be said here, or a number of environments that workers
+            cannot share.
+    """
+    words = dict(words)
+    policy = words.pop("policy", None) if policy is None else policy
+    if not isinstance(policy, str):
+        raise TypeError(_no_policy(config, policy, words))
+    place = settings_of(env)
+    made = place.pop("num_envs_per_worker", None)
+    own, theirs = _divided(config, {"policy": policy, **words})
+    theirs["n_envs"] = _number_of_environments(made, own, theirs, 0) or 1
+    algorithm = _algorithm(config)
+    if own:
+        words = {"n_timesteps": _USUAL_LENGTH, **_without_memory(theirs)}
+        _tell_doubled(own, settings_from_sb3(algorithm, words, defaults=False), theirs)
+    if (space := _action_space(place)) is not None:
+        theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
+    settings = _with_defaults(algorithm, theirs)
+    settings |= _in_tensorboard_log(config, settings)
+    _join_exploration(own, settings.get("exploration_config"))
+    config.update_from_dict({**settings, **place}).update_from_dict(own)
+    return _shared_among_workers(config, theirs["n_envs"])
+
+
+def _with_defaults(algorithm: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings for words, with the other library's defaults."""
+    if words["policy"] not in WITHOUT_MEMORY:
+        return settings_from_sb3(algorithm, dict(words), defaults=True)
+    words, memory = words_without_memory(algorithm, words)
+    settings = settings_from_sb3(algorithm, words, defaults=True)
+    return {**settings, "model": with_memory(settings["model"], memory)}
+
+
+def changes_from_words(
+    config: Any, env: Any, device: str, words: Mapping[str, Any], saved: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings to change in a checkpoint's config, for `load`; arguments as for `config_from_words`.
+
+    Args:
+        device: "cuda", "cpu", or "auto", which changes nothing.
+        saved: settings of the checkpoint, whose steps of each environment and updates of each round stay as they are
+            with another number of environments.
+    """
+    if device != "auto":
+        words = {"device": device, **words}
+    own, theirs = _divided(config, words)
+    if device == "cpu":
+        own["num_gpus"] = 0
+    place, algorithm = settings_of(env), _algorithm(config)
+    workers = own.get("num_rollout_workers", saved.get("num_rollout_workers", 0))
+    if has_words(algorithm):
+        n_envs = _number_of_environments(place.pop("num_envs_per_worker", None), own, theirs, workers)
+        theirs = theirs if n_envs is None else {**theirs, "n_envs": n_envs}
+    translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved) if theirs else {}
+    if (count := translated.get("num_envs_per_worker")) is not None:
+        translated["num_envs_per_worker"] = _of_each_worker(count, max(workers, 1))
+    _tell_doubled(own, translated, theirs)
+    _join_exploration(own, translated.get("exploration_config") or saved.get("exploration_config"))
+    return {**translated, **_in_tensorboard_log(config, translated), **place, **own}
+
+
+def _number_of_environments(
+    made: int | None, own: Mapping[str, Any], words: Mapping[str, Any], workers: int
+) -> int | None:
+    """The number of environments of all workers, by whichever names it is given; None: it is not.
+
+    Args:
+        made: number of those that are made already.
+        own: settings by their names here.
+        words: Stable-Baselines3's.
+        workers: number of rollout workers, where `own` has none.
+
+    Raises:
+        ValueError: for two different numbers.
+    """
+    workers = max(own.get("num_rollout_workers", workers), 1)
+    of_each = own.get("num_envs_per_worker")
+    given = {
+        "the environments that are made": made,
+        "n_envs": words.get("n_envs"),
+        f"num_envs_per_worker of {workers} workers": None if of_each is None else of_each * workers,
+    }
+    counts = {name: count for name, count in given.items() if count is not None}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise ValueError(f"the number of environments is given in different ways ({listed}): leave all but one out.")
+    return next(iter(counts.values()), None)
+
+
+def _join_exploration(own: dict[str, Any], said: Mapping[str, Any] | None) -> None:
+    """Adds to an exploration of this library's form what the words beside it say of one of the same type."""
+    if said and isinstance(given := own.get("exploration_config"), Mapping):
+        own["exploration_config"] = joined_exploration(given, said)
+
+
+def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a run's directory in tensorboard_log, which is their log_dir; {} without it."""
+    if settings.get("log_dir") is None:
+        return {}
+    return {"log_dir": next_directory(settings["log_dir"], _algorithm(config)), "tensorboard_groups": True}
+
+
+def _algorithm(config: Any) -> str:
+    """Name of the library's algorithm that a config's is, or derives from."""
+    kinds = (config.algo_class or type(config)).__mro__
+    return next((kind.__name__ for kind in kinds if kind.__module__.startswith("rllib.algorithms.")), kinds[0].__name__)
+
+
+def _divided(config: ConfigObject, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings by their names here, and words of Stable-Baselines3; what both libraries have means the same."""
+    own = {word: value for word, value in words.items() if word in config.settings}
+    return own, {word: value for word, value in words.items() if word not in own}
+
+
+def _without_memory(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words without those about a policy with a memory."""
+    has_memory = words["policy"] in WITHOUT_MEMORY
+    return {word: value for word, value in words.items() if not (has_memory and word.startswith("policy"))}
+
+
+def _tell_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
+    """Warns of a setting whose name here counts, where words beside it say something else.
+
+    Args:
+        own: settings by their names here.
+        said: settings that the words become, without defaults.
+        words: for the message.
+    """
+    for name in sorted(said.keys() & own.keys() - {"num_envs_per_worker"}):
+        if not isinstance(own[name], Mapping) and own[name] != said[name]:
+            given = ", ".join(word for word in words if word not in ("policy", "n_envs"))
+            message = (
+                f"{name}={own[name]!r:.80} counts, and not what the words say: {name}={said[name]!r:.80} ({given})"
+            )
+            log_once(message, message, logging.WARNING)
+
+
+def _action_space(place: Mapping[str, Any]) -> Space | None:
+    """Action space of an environment, which is made for it; None if it has none of its own."""
+    if "env" not in place:
+        return None
+    env = resolve(place["env"]).make(EnvContext(place.get("env_config")))
+    try:
+        space = env.single_action_space if isinstance(env, VectorEnv) else getattr(env, "action_space", None)
+    finally:
+        env.close()
+    return space if isinstance(space, Space) else None
+
+
+def _shared_among_workers(config: Any, count: int) -> Any:
+    """The config with `count` environments in all, divided among its rollout workers."""
+    return config.rollouts(num_envs_per_worker=_of_each_worker(count, max(config.num_rollout_workers, 1)))
+
+
+def _of_each_worker(count: int, workers: int) -> int:
+    if count % workers:
+        raise ValueError(f"n_envs={count} environments cannot be divided among num_rollout_workers={workers}")
+    return count // workers
+
+
+def next_directory(given: Any, algorithm: str) -> str:
+    """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
+    paths = (local_path(given) / f"{algorithm}_{number}" for number in itertools.count(1))
+    return str(next(path for path in paths if not path.exists()))
+
+
+def numbered_name(directory: Path) -> str | None:
+    """The name before the number of a directory that `next_directory` has named; None for any other."""
+    found = re.fullmatch(r"(.+)_\d+", directory.name)
+    return found and found[1]
+
+
+def _no_policy(config: Any, policy: Any, words: Mapping[str, Any]) -> str:
+    name = _algorithm(config)
+    first = next(iter(words), "verbose")
+    what = "" if policy is None else f", not {policy!r:.60}"
+    return (
+        f"{name}({first}=...) is Stable-Baselines3's form, whose first argument is the name of a policy{what}. Use "
+        f'{name}("MlpPolicy", env, {first}=...), or {name}Config() and its sections (docs/start/from_sb3.md).'
+    )

@@ -57,7 +57,7 @@ def test_what_is_no_number_is_refused(call, name, value):
         call(value)
 
 
-@pytest.mark.parametrize(("kind", "name"), WITH_FLAGS, ids=str)
+@pytest.mark.parametrize(("kind", "name"), WITH_FLAGS, ids=lambda each: getattr(each, "__name__", each))
 def test_flags_of_callbacks(kind, name):
     given = {key: value for key, value in REQUIRED.items() if key in inspect.signature(kind).parameters}
     for value in ("False", 0, None):

@@ -95,7 +95,7 @@ def _local_paths(node, words=()):
         yield from _local_paths(below, (*words, name))
 
 
-@pytest.mark.parametrize("parameter", _local_paths(command))
+@pytest.mark.parametrize("parameter", [*_local_paths(command)])
 def test_every_path_of_this_machine_refuses_remote_storage(parameter):
     with pytest.raises(BadParameter, match=r"s3://bucket/runs is in remote storage"):
         parameter.type.convert("s3://bucket/runs", parameter, None)

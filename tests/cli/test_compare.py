@@ -100,6 +100,7 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
         (["one", "nowhere"], "There is no directory nowhere"),
         (["one", "empty"], "There is no result.json in empty or below it"),
         (["one", "searched"], "searched holds runs on CartPole-v1 that differ in lr"),
+        (["one", "nameless"], "nameless holds runs that differ in lr"),
         (["one", "elsewhere"], "one has CartPole-v1 and elsewhere has Pendulum-v1"),
         (["one", "--at", "501"], "ends at timesteps_total=500, before 501"),
         (["one", "--at", "99"], "has its first episode_reward_mean at timesteps_total=100, after 99"),
@@ -115,6 +116,7 @@ def test_bad_input_gets_its_error(rllib_command, tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     for lr in (0.1, 0.2):
         write(tmp_path / "searched" / f"{lr}", [1], lr=lr)
+        write(tmp_path / "nameless" / f"{lr}", [1], env="", lr=lr)
     result = rllib_command("compare", *arguments)
     assert result.exit_code == 2, result.output
     assert message in result.stderr

@@ -27,6 +27,11 @@ def score(rate: float, n: int) -> float:
     return math.inf if (rate, n) == (0.3, 2) else rate * n + (n % 3) * (0.4 - rate) * 0.9
 
 
+def other(n: int) -> float:
+    """A number that nothing is decided by; infinite once."""
+    return math.inf if n == 2 else -n
+
+
 class Curve(tune.Trainable):
     """A trainable whose state is the number of its steps."""
 
@@ -35,7 +40,7 @@ class Curve(tune.Trainable):
 
     def step(self):
         self.n += 1
-        return {"score": score(self.config["rate"], self.n), "n": self.n}
+        return {"score": score(self.config["rate"], self.n), "n": self.n, "other": other(self.n)}
 
     def save_checkpoint(self, checkpoint_dir):
         return {"n": self.n}
@@ -52,7 +57,7 @@ def reports(config):
     while n < ITERATIONS:
         n += 1
         checkpoint = tune.Checkpoint.from_dict({"n": n}) if n % 4 == 0 else None
-        tune.report({"score": score(config["rate"], n), "n": n}, checkpoint=checkpoint)
+        tune.report({"score": score(config["rate"], n), "n": n, "other": other(n)}, checkpoint=checkpoint)
 
 
 SCHEDULERS = {
@@ -83,6 +88,7 @@ def search(directory: Path, trainable, scheduler: str, checkpoints: dict, resume
 
 def outcome(directory: Path) -> dict:
     """All that the experiment's files say of each trial, by its rate."""
+    check_checkpoints(directory)
     analysis = tune.ExperimentAnalysis(directory / "x", default_metric="score", default_mode="max")
     return {
         "best": analysis.get_best_config(scope="all")["rate"],
@@ -91,7 +97,7 @@ def outcome(directory: Path) -> dict:
                 trial.status,
                 trial.stopped_by,
                 [result["n"] for result in read_results(Path(trial.logdir))],
-                repr(trial.metric_analysis["score"]),
+                repr([trial.metric_analysis[key] for key in ("score", "other")]),
                 sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*")),
             )
             for trial in analysis.trials
@@ -99,16 +105,28 @@ def outcome(directory: Path) -> dict:
     }
 
 
+def check_checkpoints(directory: Path) -> None:
+    """The journal has the checkpoints that are there."""
+    for trial in tune.ExperimentAnalysis(directory / "x").trials:
+        there = sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*"))
+        assert sorted(checkpoint.name for checkpoint in trial.checkpoints) == there, trial
+
+
 def has_begun(directory: Path) -> bool:
     return any(b"\n" in file.read_bytes() for file in directory.glob("x/experiment_state-*.json"))
 
 
-def killed_and_resumed(directory: Path, run, calls: int, rng: random.Random) -> list[int]:
-    """Runs an experiment that is killed once or twice, and resumes it; returns at which calls."""
+def killed_and_resumed(directory: Path, run, calls: list[str], rng: random.Random) -> list[int]:
+    """Runs an experiment that is killed once or twice, and resumes it; returns at which calls.
+
+    Half of the kills come when a file has just got its name, or lost it, and no record tells of it.
+    """
     directory.mkdir()
+    renamed = [number for number, call in enumerate(calls, 1) if call.startswith(("rename", "replace"))]
     killed_at = []
     for _ in range(rng.choice([1, 2])):
-        killed_at.append(rng.randint(1, max(2, calls // (1 + len(killed_at)))))
+        at = rng.choice([rng.randint(1, len(calls)), rng.choice(renamed) + 1])
+        killed_at.append(max(2, at // (1 + len(killed_at))))
         resume = has_begun(directory)
         if not resume:
             shutil.rmtree(directory / "x", ignore_errors=True)
@@ -140,7 +158,7 @@ def test_a_search_that_is_killed_ends_as_one_that_is_not(tmp_path, trainable, sc
     expected = outcome(tmp_path / "whole")
     for seed in range(draws):
         directory = tmp_path / str(seed)
-        killed_at = killed_and_resumed(directory, run, len(calls), random.Random(seed))
+        killed_at = killed_and_resumed(directory, run, calls, random.Random(seed))
         assert outcome(directory) == expected, f"seed {seed}: killed at {killed_at} of {len(calls)}"
         shutil.rmtree(directory)
 
@@ -188,6 +206,7 @@ def check_descent(directory: Path) -> None:
     taken = [json.loads(line)[5]["rate"] for line in file.read_text().splitlines()] if file.exists() else []
     found = list((directory / "x").glob("*/result.json"))
     assert len(found) == 4
+    check_checkpoints(directory)
     for path in found:
         before: list = []
         results = read_results(path.parent)
@@ -214,9 +233,16 @@ def test_members_of_a_population_that_is_killed_train_each_iteration_once(tmp_pa
     calls = crash_at(0, tmp_path / "whole", lambda: run(tmp_path / "whole", False))
     check_descent(tmp_path / "whole")
     for seed in range(draws):
-        print("seed", seed, killed_and_resumed(tmp_path / str(seed), run, len(calls), random.Random(seed)))
+        print("seed", seed, killed_and_resumed(tmp_path / str(seed), run, calls, random.Random(seed)))
         check_descent(tmp_path / str(seed))
         shutil.rmtree(tmp_path / str(seed))
+    first = next(number for number, call in enumerate(calls, 1) if call == "open x/pbt_global.txt")
+    for at in (*range(first - 2, first + 2), *(first - 11, first - 8)):  # a takeover is recorded, and copied
+        directory = tmp_path / f"at {at}"
+        directory.mkdir()
+        for resume, killed_at in ((False, at), (True, 0)):
+            crash_at(killed_at, directory, lambda resume=resume, to=directory: run(to, resume))
+        check_descent(directory)
 
 
 # ---------------------------------------------------------------------- trials that fail

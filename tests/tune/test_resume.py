@@ -21,6 +21,7 @@ from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
+from rllib.tune.trainables.checkpoint import temporary_directory
 from rllib.tune.trainables.session import TrialContext
 from tests.runtime.runtime_support import wait_until
 
@@ -142,6 +143,55 @@ def test_a_restart_of_errored_trials_forgets_their_checkpoints(tmp_path):
     tune.run(FailsOnce, raise_on_failed_trial=False, **settings)
     [trial] = tune.run(FailsOnce, resume="RESTART_ERRORED", **settings).trials
     assert trial.last_result["iterations_since_restore"] == 8 and trial.status == "TERMINATED"
+    assert [each.iteration for each in ExperimentAnalysis(tmp_path / "x").trials[0].checkpoints] == [3, 6]
+
+
+@pytest.mark.parametrize("gone", [(2,), (4,), (2, 4)])
+def test_checkpoints_that_somebody_has_removed_are_left_out(tmp_path, gone):
+    settings = {"name": "x", "storage_path": tmp_path, "stop": {"training_iteration": 8}, "config": {"rate": 1.0},
+                "checkpoint_freq": 2, "verbose": 0, "tensorboard": False}  # fmt: skip
+    [failed] = tune.run(FailsOnce, raise_on_failed_trial=False, **settings).trials
+    for iteration in gone:
+        shutil.rmtree(failed.checkpoint_path_at(iteration))
+    [trial] = tune.run(FailsOnce, resume="AUTO+ERRORED", **settings).trials
+    heights = [json.loads(line)["height"] for line in result_lines(trial).splitlines()]
+    assert trial.last_result["height"] == 8.0 and heights == [*range(1, 9)]
+    [read] = ExperimentAnalysis(tmp_path / "x").trials
+    there = sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*"))
+    for each in (trial, read):
+        assert [checkpoint.name for checkpoint in each.checkpoints] == there
+
+
+class Pauses(tune.schedulers.TrialScheduler):
+    needs_metric = False
+
+    def on_trial_result(self, runner, trial, result):
+        return self.PAUSE
+
+
+class LeavesDrafts(Climber):
+    """Leaves what a process leaves that is killed while it is saved, and reports what it finds when it starts."""
+
+    def setup(self, config):
+        super().setup(config)
+        self.found = len(list(Path(self.logdir).glob(".checkpoint*.tmp-*")))
+
+    def step(self):
+        return {**super().step(), "found": self.found}
+
+    def save_checkpoint(self, checkpoint_dir):
+        temporary_directory(self.logdir)
+        return super().save_checkpoint(checkpoint_dir)
+
+
+def test_drafts_that_a_dead_process_left_are_gone_when_its_trial_starts_again(tmp_path):
+    [trial] = tune.run(
+        LeavesDrafts, config={"rate": 1.0}, stop={"training_iteration": 4}, scheduler=Pauses(), verbose=0,
+        storage_path=tmp_path, tensorboard=False,
+    ).trials  # fmt: skip
+    results = [json.loads(line) for line in result_lines(trial).splitlines()]
+    assert [result["height"] for result in results] == [1.0, 2.0, 3.0, 4.0]
+    assert [result["found"] for result in results] == [0] * 4
 
 
 def test_an_analysis_of_a_killed_experiment_has_the_results_so_far(tmp_path):

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.records import apply_record, shown_config
 from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.experiment.stoppers import Stopper, TimeoutStopper, make_stopper
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.running.resume import Replay
 from rllib.tune.running.running_trial import CLOSE_S
 from rllib.tune.running.trials import GRACE_S, Trials
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
@@ -552,6 +553,9 @@ def test_a_waiting_trial_starts_when_its_takeover_is_done():
     world.answer(source), world.answer(source)
     world.tick()
     assert waiting.status == PAUSED and world.trials.waiting_trials() == [], "its source is still being saved"
+    replay = Replay(world.trials.verdicts, Path(), world.journal, False, shown_config)
+    replay.run(len(world.journal))
+    assert replay.exploits.keys() == {waiting.trial_id} and replay.waiting_trials() == [], "nor while it is replayed"
     while waiting.config != {"a": "new"}:
         world.answer(source)
     world.tick()

@@ -11,7 +11,7 @@ from rllib.runs.safe_files import append_text, numbered, write_whole
 from rllib.storage.foreign_files import copy_inside
 from rllib.storage.whole import draft_beside, move_whole, remove_whole
 from rllib.tune.experiment.records import not_finite, with_infinite, with_numbers
-from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint, numbers_in
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 
 
@@ -47,9 +47,7 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
         are so again.
     """
     directory = Path(trial.logdir)
-    results = read_results(directory)
-    last_iteration = results[-1].get("training_iteration", 0) if results else 0
-    checkpoints = _checkpoints(trial, directory, last_iteration)
+    checkpoints = _checkpoints(trial, directory, with_infinite(read_results(directory), trial))
     last = checkpoints[-1].iteration if checkpoints else 0
     kept = with_infinite(drop_results_after(directory, last), trial)
     if kept and checkpoints:
@@ -58,16 +56,36 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
 
 
 def as_paused(trial: Trial) -> tuple[list[dict[str, Any]], list[TrialCheckpoint]]:
-    """Results and checkpoints, as `roll_back` returns them, of a paused trial that goes back only when it starts."""
-    return with_infinite(read_results(Path(trial.logdir)), trial), list(trial.checkpoints)
+    """Results and checkpoints, as `roll_back` returns them, of a trial that goes back only when it starts, or never.
+
+    Checkpoints without a record are deleted: they may be copies for a takeover that will be carried out again.
+    """
+    directory = Path(trial.logdir)
+    _remove_drafts(directory)
+    known = {checkpoint.name for checkpoint in trial.checkpoints}
+    for path in directory.glob("checkpoint_*"):
+        if path.name not in known:
+            remove_whole(path)
+    there = [each for each in trial.checkpoints if Path(trial.checkpoint_path(each)).is_dir()]
+    return with_infinite(read_results(directory), trial), there
 
 
-def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
-    """Complete checkpoints in the trial's directory, the oldest first; deletes the others."""
-    known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
+def _remove_drafts(directory: Path) -> None:
+    """Removes what a process and a driver that were killed have half written."""
     remove_temporaries(directory)
-    for draft in directory.glob(".params.*.tmp"):  # of a driver that was killed
+    for draft in directory.glob(".params.*.tmp"):
         draft.unlink(missing_ok=True)
+
+
+def _checkpoints(trial: Trial, directory: Path, results: list[dict[str, Any]]) -> list[TrialCheckpoint]:
+    """Complete checkpoints in the trial's directory, the oldest first; deletes the others.
+
+    Those that were not recorded get the numbers of their results, by which it is decided which ones are kept.
+    """
+    by_iteration = {result.get("training_iteration", 0): result for result in results}
+    last_iteration = results[-1].get("training_iteration", 0) if results else 0
+    known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
+    _remove_drafts(directory)
     found = []
     for path in directory.glob("checkpoint_*"):
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None
@@ -75,14 +93,14 @@ def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[Tri
         if iteration is None or (iteration > last_iteration and path.name not in known):
             remove_whole(path)
         else:
-            found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration))
+            numbers = numbers_in(by_iteration.get(iteration, {}))
+            found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration, numbers))
     order = {name: index for index, name in enumerate(known)}
     return sorted(found, key=lambda c: (order.get(c.name, len(order)), c.iteration))
 
 
 def start_over(trial: Trial) -> None:
-    """Removes the trial's checkpoints, so that it begins anew."""
-    trial.checkpoints = []
+    """Removes the files of the trial's checkpoints, so that it begins anew when it is rolled back."""
     for path in Path(trial.logdir).glob("checkpoint_*"):
         remove_whole(path)
 

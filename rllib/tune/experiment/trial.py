@@ -225,11 +225,7 @@ class Trial:
     def take(self, result: dict[str, Any]) -> None:
         """Makes a result the last one, and adds its numbers, by "a/b" path, to the statistics."""
         self.last_result = as_result(result)
-        numbers = {
-            key: value
-            for key, value in flatten(result)
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
+        numbers = numbers_in(result)
         if infinite := {key: value for key, value in numbers.items() if value in (math.inf, -math.inf)}:
             self.infinite[result.get("training_iteration", 0)] = infinite
         self.analysis.add(numbers)
@@ -257,6 +253,15 @@ class Trial:
 
     def __repr__(self):
         return f"Trial({self.name}, {self.status})"
+
+
+def numbers_in(result: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a result, by "a/b" path."""
+    return {
+        key: value
+        for key, value in flatten(result)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
 
 
 def short(value) -> str:

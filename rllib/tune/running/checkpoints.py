@@ -46,10 +46,14 @@ class Checkpoints:
         self._remove_superfluous(trial)
 
     def _remove_superfluous(self, trial: Trial) -> None:
+        """Removes a checkpoint and records it after that: one that is recorded and missing is found by `go_back`.
+
+        One that is there without a record would count as written after all others.
+        """
         for old in self._config.superfluous(trial.checkpoints):
             trial.checkpoints.remove(old)
-            self._do(instructions.Record(removed_record(trial, old)))
             self._do(instructions.Remove(trial, old))
+            self._do(instructions.Record(removed_record(trial, old)))
 
     def go_back(self, trial: Trial, results: Sequence[Mapping], found: list[TrialCheckpoint]) -> None:
         """Takes the trial back to the results and checkpoints that its files have; the journal has the same then.

@@ -25,7 +25,7 @@ _LAZY = {
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "ExternalEnv": "rllib.env.external.external_env",
     "ExternalMultiAgentEnv": "rllib.env.external.external_env",
-    "PolicyServerInput": "rllib.env.external.policy_server_input",
+    "PolicyServerInput": "rllib.env.policy_server.policy_server_input",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "PolicyClient": "rllib.client",

@@ -75,6 +75,7 @@ NOT_IN_EVERY_RUN = (
     "rllib.evaluation.multi_agent",
     "rllib.algorithms.base.agents",
     "rllib.env.external",
+    "rllib.env.policy_server",
     "rllib.env.engines",
     "rllib.evaluation.external",
     "rllib.algorithms.base.policy_changes",

@@ -3,7 +3,7 @@
 import pytest
 
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env.external.policy_server import ServerSettings
+from rllib.env.policy_server.policy_server import ServerSettings
 from rllib.web.sockets import host_and_port
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rllib.env.external.first_client import spaces_of_first_client
-from rllib.env.external.server_settings import TOKEN_VARIABLE, ServerSettings
+from rllib.env.policy_server.first_client import spaces_of_first_client
+from rllib.env.policy_server.server_settings import TOKEN_VARIABLE, ServerSettings
 from rllib.env.spaces.notation import spaces_from_text
 from rllib.web.sockets import listen, url_of
 

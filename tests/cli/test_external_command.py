@@ -156,8 +156,8 @@ def test_spaces_of_clients(address):
     """A client without spaces is told what to do, and one with others what the run's are."""
     from gymnasium.spaces import Box, Discrete
 
-    from rllib.env.external.first_client import spaces_of_first_client
-    from rllib.env.external.server_settings import ServerSettings
+    from rllib.env.policy_server.first_client import spaces_of_first_client
+    from rllib.env.policy_server.server_settings import ServerSettings
 
     code = (
         "import sys; from rllib.client import PolicyClient\n"

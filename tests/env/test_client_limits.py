@@ -12,9 +12,10 @@ from test_policy_server import BOX, CHOICE, Served
 
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import PolicyClient
-from rllib.env.external import external_env, http_transport, policy_server
+from rllib.env.external import external_env
 from rllib.env.external.exchange import EpisodeLost
-from rllib.env.external.policy_server import PolicyServerOfAgents
+from rllib.env.policy_server import http_transport, policy_server
+from rllib.env.policy_server.policy_server import PolicyServerOfAgents
 from rllib.web import bodies
 from rllib.web.bodies import MSGPACK
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_policy_server import CHOICE, Served
 
 from rllib.client import PolicyClient
-from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
+from rllib.env.policy_server.policy_server import PolicyServer, PolicyServerOfAgents
 
 JSON, MSGPACK = "application/json", "application/msgpack"
 SPACE = gymnasium.spaces.Dict(image=gymnasium.spaces.Box(0, 255, (2, 2), np.uint8), kind=CHOICE)

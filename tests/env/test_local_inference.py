@@ -24,8 +24,8 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import TD3Config
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
-from rllib.env.external import policy_server
-from rllib.env.external.samples import Replay
+from rllib.env.policy_server import policy_server
+from rllib.env.policy_server.samples import Replay
 from rllib.exploration.explorers import StochasticSampling
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3, start=2), gymnasium.spaces.Box(-np.inf, np.inf, (2,))

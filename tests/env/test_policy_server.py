@@ -27,16 +27,17 @@ import rllib.client
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
-from rllib.env.external import exchange, policy_server
+from rllib.env.external import exchange
 from rllib.env.external.external_env import AGENT
-from rllib.env.external.forms import LONGEST_NAME, Item
-from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
-from rllib.env.external.policy_server_input import PolicyServerInput
-from rllib.env.external.served import served_environment
-from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
-from rllib.env.external.weights import ActionRows, PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import RESERVED
+from rllib.env.policy_server import policy_server
+from rllib.env.policy_server.forms import LONGEST_NAME, Item
+from rllib.env.policy_server.policy_server import PolicyServer, PolicyServerOfAgents
+from rllib.env.policy_server.policy_server_input import PolicyServerInput
+from rllib.env.policy_server.served import served_environment
+from rllib.env.policy_server.server_settings import ServerSettings
+from rllib.env.policy_server.weights import ActionRows, PublishedPolicy
 from rllib.env.spaces.supported import LARGEST
 from rllib.web import guard
 

@@ -7,8 +7,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib import PolicyServerInput, PPOConfig
-from rllib.env.external.policy_server_input import address_of_input
-from rllib.env.external.served import served_environment
+from rllib.env.policy_server.policy_server_input import address_of_input
+from rllib.env.policy_server.served import served_environment
 
 SPACES = {"observation_space": Box(-1, 1, (2,)), "action_space": Discrete(3)}
 

@@ -10,7 +10,7 @@ import zmq
 from test_policy_server import Served, item
 
 from rllib.client import PolicyClient
-from rllib.env.external import zeromq_transport
+from rllib.env.policy_server import zeromq_transport
 from rllib.web import zmtp
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)

@@ -15,13 +15,14 @@ from rllib import sample_batch as sb
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
-from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv, policy_server
+from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.exchange import RunEnded as RunEndedHere
 from rllib.env.external.exchange import Turn
 from rllib.env.external.external_env import AGENT
-from rllib.env.external.policy_server import PolicyServer
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
+from rllib.env.policy_server import policy_server
+from rllib.env.policy_server.policy_server import PolicyServer
 from rllib.errors import SampleTimeoutError
 
 # ------------------------------------------------------------------ loops that fail

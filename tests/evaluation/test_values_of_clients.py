@@ -10,8 +10,8 @@ from test_external_worker import BOX
 from rllib import A2CConfig, DQNConfig, ExternalEnv, IMPALAConfig, PPOConfig, SACConfig
 from rllib import sample_batch as sb
 from rllib.client import PolicyClient
-from rllib.env.external import policy_server
 from rllib.env.multi_agent import MultiAgentEnv
+from rllib.env.policy_server import policy_server
 from rllib.env.spaces.supported import LARGEST, LARGEST_ACTION, logged_action
 from tests.env.test_local_inference import array, post_to
 

@@ -18,7 +18,7 @@ from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.exchange import EpisodeLost as EpisodeLostHere
 from rllib.env.external.exchange import RunEnded as RunEndedHere
-from rllib.env.external.policy_server import PolicyServer
+from rllib.env.policy_server.policy_server import PolicyServer
 
 ENDS = EpisodeLost, EpisodeLostHere, RunEnded, RunEndedHere
 

@@ -57,7 +57,7 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     are around them.
     """
     if config.listen is not None and config.env is None:
-        from rllib.env.external.served import served_environment
+        from rllib.env.policy_server.served import served_environment
 
         return served_environment(config)
     if config.env is None:

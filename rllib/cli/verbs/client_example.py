@@ -5,7 +5,7 @@ import shlex
 import click
 
 from rllib.client import parts_of_address
-from rllib.env.external.server_settings import ZEROMQ
+from rllib.env.policy_server.server_settings import ZEROMQ
 from rllib.web.sockets import url_of
 
 _PYTHON = '''\

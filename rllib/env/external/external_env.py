@@ -11,16 +11,18 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import gymnasium
 
 from rllib.env.external.exchange import Exchange, Turn
-from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import LARGEST, fits_at_once, logged_action, mismatch, too_large
 from rllib.env.traffic import Traffic
+
+if TYPE_CHECKING:
+    from rllib.env.policy_server.weights import PublishedPolicy
 
 # The agent of an environment that has one.
 AGENT = "agent0"
@@ -340,7 +342,7 @@ class ExternalEnv(threading.Thread):
     # Whether its loops act by copies of the policy, which `publish` gives them.
     publishes_policy = False
 
-    def publish(self, policy: PublishedPolicy) -> None:
+    def publish(self, policy: "PublishedPolicy") -> None:
         """Receives the policy that its worker acts by from now on."""
 
     # Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time.

@@ -3,14 +3,16 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rllib.env.external.exchange import RunEnded, Turn
 from rllib.env.external.external_env import ExternalEnv
-from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentOrder
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW
 from rllib.errors import SampleTimeoutError
+
+if TYPE_CHECKING:
+    from rllib.env.policy_server.weights import PublishedPolicy
 
 logger = logging.getLogger("rllib.env")
 
@@ -99,7 +101,7 @@ class ExternalStream:
         """Whether the loops outside may act by copies of the policy."""
         return self._env.publishes_policy
 
-    def publish(self, policy: PublishedPolicy) -> None:
+    def publish(self, policy: "PublishedPolicy") -> None:
         """Gives the loops outside the policy that acts from now on, where they act by copies of it."""
         self._env.publish(policy)
 

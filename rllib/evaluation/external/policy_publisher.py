@@ -12,7 +12,7 @@ import numpy as np
 from rllib.acting.inference import ActingSettings
 from rllib.acting.sent_policy import SentPolicy, UserCodeError
 from rllib.env.external.stream import ExternalStream
-from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
+from rllib.env.policy_server.weights import ActionRows, PublishedPolicy, array_message
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot

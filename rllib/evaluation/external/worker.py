@@ -4,7 +4,7 @@ An episode is that of one of the worker's environments, of which more are added 
 rows follow the rules of several agents (evaluation/multi_agent/environment_episode.py); there may be one agent. All
 turns that wait are answered together, with one pass through each network. Clients that act themselves, by copies of the
 policy, send parts of episodes, whose turns follow one another here as if their actions had been asked for
-(env/external/samples.py).
+(env/policy_server/samples.py).
 """
 
 import logging
@@ -39,7 +39,7 @@ from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
 
 if TYPE_CHECKING:
-    from rllib.env.external.samples import Acted
+    from rllib.env.policy_server.samples import Acted
 
 logger = logging.getLogger(__name__)
 

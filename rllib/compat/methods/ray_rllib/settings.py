@@ -29,7 +29,7 @@ def serve_by_input(config: OfflineDataConfig) -> None:
     """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
     if not callable(config.input_) or config.env is not None or config.listen is not None:
         return
-    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
+    from rllib.env.policy_server.policy_server_input import PolicyServerInput, made_for_first_worker
 
     made = made_for_first_worker(config.input_, config)
     if isinstance(made, PolicyServerInput):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rllib.env.external.policy_server import PolicyServer
+    from rllib.env.policy_server.policy_server import PolicyServer
 
 
 class LoopTransport(ABC):

@@ -6,9 +6,9 @@ from typing import Any
 
 from gymnasium.spaces import Discrete, Space
 
-from rllib.env.external.forms import Spaces
-from rllib.env.external.policy_server import PolicyServer, Route
-from rllib.env.external.server_settings import ServerSettings
+from rllib.env.policy_server.forms import Spaces
+from rllib.env.policy_server.policy_server import PolicyServer, Route
+from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.env.spaces.notation import EXAMPLES, spaces_from_text
 from rllib.web.bodies import BadRequest
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.env.external.loop_transport import LoopTransport
+from rllib.env.policy_server.loop_transport import LoopTransport
 from rllib.web.bodies import MSGPACK, QUERY, BadRequest
 from rllib.web.guard import most_connections, server_config
 from rllib.web.sockets import listen, url_of

@@ -12,10 +12,10 @@ import numpy as np
 
 from rllib.env.external.exchange import Turn
 from rllib.env.external.external_env import AGENT
-from rllib.env.external.forms import Part
-from rllib.env.external.weights import ActionRows
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
+from rllib.env.policy_server.forms import Part
+from rllib.env.policy_server.weights import ActionRows
 from rllib.env.spaces.supported import LARGEST, all_fit, mismatch, too_large
 from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 

@@ -34,10 +34,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from rllib.env.external.asked import Asked, AskedTurn, Reply, Turns
 from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.external.forms import (
+from rllib.env.policy_server.asked import Asked, AskedTurn, Reply, Turns
+from rllib.env.policy_server.forms import (
     LONGEST_NAME,
     MOST_AGENTS,
     MOST_EPISODES,
@@ -50,9 +50,9 @@ from rllib.env.external.forms import (
     Spaces,
     Start,
 )
-from rllib.env.external.samples import Chains, Replay, checked
-from rllib.env.external.server_settings import ServerSettings
-from rllib.env.external.weights import ActionRows, PublishedPolicy
+from rllib.env.policy_server.samples import Chains, Replay, checked
+from rllib.env.policy_server.server_settings import ServerSettings
+from rllib.env.policy_server.weights import ActionRows, PublishedPolicy
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
@@ -187,11 +187,11 @@ class PolicyServer(ExternalEnv):
         host, port = self._settings.host, self._settings.port and self._settings.port + max(self._index - 1, 0)
         encryption: tuple = ()
         if self._settings.transport == "http":
-            from rllib.env.external.http_transport import HTTPTransport as Kind
+            from rllib.env.policy_server.http_transport import HTTPTransport as Kind
 
             encryption = self._settings.tls_certificate, self._settings.tls_key
         else:
-            from rllib.env.external.zeromq_transport import ZeroMQTransport as Kind
+            from rllib.env.policy_server.zeromq_transport import ZeroMQTransport as Kind
         try:
             self._transport = Kind(host, port, self._token, *encryption)
         except ssl.SSLError as error:

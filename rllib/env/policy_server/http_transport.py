@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from rllib.env.external.loop_transport import LoopTransport
+from rllib.env.policy_server.loop_transport import LoopTransport
 from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, ClientHasGone, Receive, content_kind, header, read_body
 from rllib.web.guard import EncryptedListener, Guard, server_config
 from rllib.web.sockets import listen, url_of

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rllib.env.external.exchange import Turn
-from rllib.env.external.samples import Replay
+from rllib.env.policy_server.samples import Replay
 
 # Called with status and answer of a request.
 Reply = Callable[[int, Any], None]

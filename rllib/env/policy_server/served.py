@@ -7,10 +7,10 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Dict
 
-from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
-from rllib.env.external.policy_server_input import address_of_input
-from rllib.env.external.server_settings import ServerSettings
 from rllib.env.factories.registry import EnvContext, EnvFactory
+from rllib.env.policy_server.policy_server import PolicyServer, PolicyServerOfAgents
+from rllib.env.policy_server.policy_server_input import address_of_input
+from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.models.observations.flat_spaces import parts
 
 

@@ -30,5 +30,6 @@ def is_multi_agent(env) -> bool:
 
 
 def is_external(env) -> bool:
-    """Whether an environment drives its own loop: an ExternalEnv."""
-    return callable(getattr(env, "start_episode", None)) and callable(getattr(env, "get_action", None))
+    """Whether an environment drives its own loop: an ExternalEnv, or the policy server of clients."""
+    asks = callable(getattr(env, "start_episode", None)) and callable(getattr(env, "get_action", None))
+    return asks or callable(getattr(env, "describe_silence", None))

@@ -14,7 +14,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.client import PolicyClient
 from rllib.env.external import external_env
 from rllib.env.external.exchange import EpisodeLost
-from rllib.env.policy_server import http_transport, policy_server
+from rllib.env.policy_server import clients, http_transport, pending_requests
 from rllib.env.policy_server.policy_server import PolicyServerOfAgents
 from rllib.web import bodies
 from rllib.web.bodies import MSGPACK
@@ -69,7 +69,7 @@ def test_a_beginning_is_bound_to_its_number(served):
 
 
 def test_a_request_without_a_number_is_withdrawn_when_nobody_samples(monkeypatch):
-    monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(pending_requests, "ACTION_TIMEOUT_S", 0.1)
     held = []
     with Served(answer=held.append) as server:
         begin(server, "e")
@@ -85,7 +85,7 @@ def test_a_request_without_a_number_is_withdrawn_when_nobody_samples(monkeypatch
 
 
 def test_an_end_without_a_number_stands(monkeypatch):
-    monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(pending_requests, "ACTION_TIMEOUT_S", 0.1)
     held = []
     with Served(answer=held.append) as server:
         begin(server, "e")
@@ -191,7 +191,7 @@ def test_a_client_has_a_limited_number_of_episodes():
 
 
 def test_all_clients_together_have_a_limited_number_of_episodes(monkeypatch):
-    monkeypatch.setattr(policy_server, "MOST_EPISODES", 3)
+    monkeypatch.setattr(clients, "MOST_EPISODES", 3)
     with Served() as server:
         statuses = [begin(server, str(number), client=f"c{number}", seq=1)[0] for number in range(4)]
         assert statuses == [200, 200, 200, 429]
@@ -203,8 +203,9 @@ def test_nothing_is_kept_of_episodes_that_are_over():
         client.get_action([ended, lost], {ended: SEEN, lost: SEEN})
         client.end_episode(ended, SEEN)
         env = server.env
-        wait_until(lambda: not env._heard and not env._num_open)
-        assert not (env._running or env._newest or env._client_of or env._agents or env._asked)
+        kept = env._clients
+        wait_until(lambda: not kept._heard and not kept._num_open)
+        assert not (env._episode_table.running or env._newest or kept._client_of or env._agents or env._asked)
         assert {turn.episode_id for turn in server.turns} == {ended, lost}
         for episode in (lost, untouched):
             status, answer = server.ask("POST", "/v1/act", items(episode))

@@ -351,7 +351,7 @@ def test_refused_samples_say_why_and_change_nothing(sampled, body, status, messa
     algorithm, post = sampled
     answer = post(body)
     assert answer[0] == status and message in answer[1]["error"]
-    assert not algorithm.workers.local_worker().env._running
+    assert not algorithm.workers.local_worker().env._episode_table.running
 
 
 def test_parts_of_unknown_episodes_are_lost(sampled):

@@ -31,7 +31,7 @@ from rllib.env.external import exchange
 from rllib.env.external.external_env import AGENT
 from rllib.env.external.stream import ExternalStream
 from rllib.env.multi_agent.agent_spaces import RESERVED
-from rllib.env.policy_server import policy_server
+from rllib.env.policy_server import pending_requests, policy_server
 from rllib.env.policy_server.forms import LONGEST_NAME, Item
 from rllib.env.policy_server.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.policy_server.policy_server_input import PolicyServerInput
@@ -237,7 +237,7 @@ def test_a_repeated_request_is_taken_in_once(served):
 
 
 def test_a_request_that_waits_is_held_and_asked_again(monkeypatch, transport):
-    monkeypatch.setattr(policy_server, "HOLD_S", 0.1)
+    monkeypatch.setattr(pending_requests, "HOLD_S", 0.1)
     held = []
     with Served(transport=transport, answer=held.append) as server, PolicyClient(server.env.url) as client:
         threading.Timer(0.6, lambda: held[0].answer({"agent0": 2})).start()
@@ -280,17 +280,17 @@ def test_the_server_looks_on_after_a_look_that_fails(monkeypatch, transport, cap
 
 
 def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, transport):
-    monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(pending_requests, "ACTION_TIMEOUT_S", 0.2)
     held = []
 
     def hold(turn):
         held.append(turn)
-        server.env._heard["", "e"] = -1e9  # the request has waited for longer than silence may last
+        server.env._clients._heard["", "e"] = -1e9  # the request has waited for longer than silence may last
 
     with Served(transport=transport, answer=hold) as server:
         server.ask("POST", "/v1/episodes", {"episode_id": "e"})
         assert server.ask("POST", "/v1/act", item())[0] == 503 and held[0].is_withdrawn
-        assert "e" in server.env._running
+        assert "e" in server.env._episode_table.running
 
 
 def test_a_refused_request_costs_no_reward(transport):
@@ -523,9 +523,9 @@ def test_a_departed_client_is_forgotten_with_what_it_has_sent(transport):
         end = part(observations=message(np.zeros((1, 2), np.float32)), rewards=[0.0], end="truncated")
         body = {"parts": [end], "client": "c", "seq": 1}
         assert ask_samples(server, body)[0] == 200
-        kept = server.env._clients.get("c")
+        kept = server.env._requests._clients.get("c")
         assert kept is None or kept.turns is None
-        assert until(lambda: not server.env._clients and not server.env._chains._newest)
+        assert until(lambda: not server.env._requests._clients and not server.env._chains._newest)
 
 
 def until(holds):
@@ -588,13 +588,13 @@ def test_an_episode_of_a_client_that_waits_for_another_is_not_silent(monkeypatch
         looked()
         ahead_s[0] = 0.0
         looked()
-        assert set(server.env._running) == set(episodes)
+        assert set(server.env._episode_table.running) == set(episodes)
         holds.clear()
         held[0].answer({"agent0": 1})
         thread.join(20)
         act(episodes[1])
         ahead_s[0] = 1000.0
-        assert until(lambda: not server.env._running), "the client asks no more"
+        assert until(lambda: not server.env._episode_table.running), "the client asks no more"
 
 
 def test_wrong_addresses_and_ports(monkeypatch, transport):

@@ -10,6 +10,7 @@ from test_external_worker import BOX
 from rllib import A2CConfig, DQNConfig, ExternalEnv, IMPALAConfig, PPOConfig, SACConfig
 from rllib import sample_batch as sb
 from rllib.client import PolicyClient
+from rllib.env.external.checks import check_observation
 from rllib.env.multi_agent import MultiAgentEnv
 from rllib.env.policy_server import policy_server
 from rllib.env.spaces.supported import LARGEST, LARGEST_ACTION, logged_action
@@ -150,7 +151,7 @@ def test_numbers_within_the_bounds_of_a_space_are_taken():
     wide, bounded = spaces.Box(0, 2e18, (1,)), spaces.Box(-1e7, 1e7, (1,))
     env = Logging({"space": bounded, "action": [0]})
     env.observation_space = wide
-    env._check([1.7e18])
+    check_observation(env.observation_space, [1.7e18])
     assert logged_action(bounded, [2 * LARGEST_ACTION]) == [2 * LARGEST_ACTION]
     with pytest.raises(ValueError, match="larger than"):
         logged_action(UNBOUNDED, [2 * LARGEST_ACTION, 0])

@@ -19,6 +19,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families import q_learning
 from rllib.env.episodes import EpisodeTracker
 from rllib.env.external import external_env
+from rllib.env.external.episodes import OpenEpisode
 from rllib.env.factories import masks, previous_steps
 from rllib.env.multi_agent.groups import AgentGroups
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
@@ -418,10 +419,10 @@ def reward_before_the_first_action_lost(begin, episode, trains, rewards):
     begin(episode, trains, {})
 
 
-@mutates(external_env.ExternalEnv, "_add_rewards", "loops outside")
-def first_part_of_a_reward_lost(add, env, episode, rewards, infos):
+@mutates(OpenEpisode, "add_rewards", "loops outside")
+def first_part_of_a_reward_lost(add, episode, rewards, infos):
     episode.rewards = {agent: reward for agent, reward in episode.rewards.items() if agent not in rewards}
-    add(env, episode, rewards, infos)
+    add(episode, rewards, infos)
 
 
 @mutates(external_env.ExternalEnv, "_end", "loops outside")

@@ -2,12 +2,13 @@
 
 from gymnasium import Space
 
-from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.external.checks import AGENT
+from rllib.env.external.source import EpisodeSource
 from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.env.spaces.supported import check_spaces
 
 
-def examine_external(env: ExternalEnv, name: str) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
+def examine_external(env: EpisodeSource, name: str) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
     """Spaces of an external environment, whose loop is not started.
 
     Args:
@@ -28,7 +29,7 @@ def examine_external(env: ExternalEnv, name: str) -> tuple[Space | None, Space |
         )
     env.close()
     spaces = env.observation_space, env.action_space
-    if not isinstance(env, ExternalMultiAgentEnv):
+    if not env.has_several_agents:
         check_spaces(*spaces, name)
         return *spaces, None
     observed, acted = spaces

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from rllib.env.external.exchange import RunEnded, Turn
-from rllib.env.external.external_env import ExternalEnv
+from rllib.env.external.source import EpisodeSource
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentOrder
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW
 from rllib.errors import SampleTimeoutError
@@ -28,7 +28,7 @@ class ExternalSpaces:
         env: the environment.
     """
 
-    def __init__(self, env: ExternalEnv):
+    def __init__(self, env: EpisodeSource):
         self._env = env
 
     def observation(self, agent: AgentID):
@@ -54,24 +54,26 @@ class ExternalStream:
         remake: makes the environment anew; one whose loop raises is then replaced. None: its errors are raised.
     """
 
-    def __init__(self, env: ExternalEnv, num_envs: int, worker: str, remake: Callable[[], ExternalEnv] | None = None):
+    def __init__(
+        self, env: EpisodeSource, num_envs: int, worker: str, remake: Callable[[], EpisodeSource] | None = None
+    ):
         self._env, self.num_envs, self._where = env, num_envs, f"external environment of {worker}"
         self._remake, self._num_failures = remake, 0
-        self._environment_made: Callable[[int, ExternalEnv], None] | None = None
+        self._environment_made: Callable[[int, EpisodeSource], None] | None = None
         self._first: dict[int, tuple[Mapping, Mapping]] = {}
         self._orders: dict[int, AgentOrder] = {}
         self._num_ended = self._num_turns = 0
         self._failure: BaseException | None = None
         self._start(env)
 
-    def _start(self, env: ExternalEnv) -> None:
+    def _start(self, env: EpisodeSource) -> None:
         env.open()
         self._env, self._failure = env, None
-        self._loop = threading.Thread(target=self._run, args=(env,), name=env.name, daemon=True)
+        self._loop = threading.Thread(target=self._run, args=(env,), name=f"rllib-{type(env).__name__}", daemon=True)
         self._loop.start()
 
     @property
-    def environments(self) -> list[ExternalEnv]:
+    def environments(self) -> list[EpisodeSource]:
         """The environment."""
         return [self._env]
 
@@ -89,7 +91,7 @@ class ExternalStream:
         """Spaces of the agents, in each environment the same."""
         return ExternalSpaces(self._env)
 
-    def watch(self, environment_made: Callable[[int, ExternalEnv], None]) -> None:
+    def watch(self, environment_made: Callable[[int, EpisodeSource], None]) -> None:
         """Calls this function with (0, environment) for each environment that replaces a failed one."""
         self._environment_made = environment_made
 
@@ -142,7 +144,7 @@ class ExternalStream:
         self._num_turns += len(turns)
         return turns
 
-    def _run(self, env: ExternalEnv) -> None:
+    def _run(self, env: EpisodeSource) -> None:
         try:
             env.run()
         except BaseException as error:

@@ -21,26 +21,26 @@ twice. A client may state its `protocol` and its spaces, and is refused where th
 observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say which have ended.
 """
 
-import itertools
 import logging
 import ssl
 import threading
 import time
 import urllib.parse
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded
-from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.policy_server.asked import Asked, AskedTurn, Reply, Turns
+from rllib.env.external.checks import AGENT, check_logged_agents, check_masks, check_observation, logged_action_of
+from rllib.env.external.episodes import OpenEpisode
+from rllib.env.external.exchange import EpisodeLost
+from rllib.env.external.source import EpisodeSource
+from rllib.env.policy_server.clients import Clients
 from rllib.env.policy_server.forms import (
     LONGEST_NAME,
     MOST_AGENTS,
-    MOST_EPISODES,
     PROTOCOL,
     Have,
     Item,
@@ -49,6 +49,14 @@ from rllib.env.policy_server.forms import (
     Samples,
     Spaces,
     Start,
+)
+from rllib.env.policy_server.pending_requests import (
+    ENDS_EPISODE,
+    AskedTurn,
+    PendingRequests,
+    Reply,
+    Turns,
+    refusal,
 )
 from rllib.env.policy_server.samples import Chains, Replay, checked
 from rllib.env.policy_server.server_settings import ServerSettings
@@ -61,22 +69,15 @@ from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, 
 
 logger = logging.getLogger(__name__)
 
-# Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
-HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it, and were heard of within this time (seconds).
 LAST_WORDS_S = 2.0
 # The transport ends within this time (seconds): its last answers are sent.
 _CLOSED_S = 10.0
-# A client with a request that was put off asks again within this time (seconds).
-_COME_AGAIN_S = 1.0
 _LOOKED_AFTER_S = 1.0
 # Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
 _SHARE_OF_PATIENCE = 0.1
 # Paths that need no token.
 OPEN_PATHS = "/", "/health"
-_ENDS_EPISODE = EpisodeLost, AgentRefused
-_NOT_NOW = "the algorithm does not sample at the moment; ask again"
-_NOT_FOR_LONG = f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?"
 
 
 class Route(NamedTuple):
@@ -123,8 +124,8 @@ class Transport(Protocol):
         """
 
 
-class PolicyServer(ExternalEnv):
-    """An external environment whose loops are clients in other processes.
+class PolicyServer(EpisodeSource):
+    """A source of episodes whose loops are clients in other processes.
 
     Args:
         action_space, observation_space: of the policy.
@@ -143,7 +144,6 @@ class PolicyServer(ExternalEnv):
     def __init__(self, action_space, observation_space, settings: ServerSettings, index: int = 0):
         super().__init__(action_space, observation_space)
         self._settings, self._index = settings, index
-        self._has_several = isinstance(self, ExternalMultiAgentEnv)
         self._token = settings.token()
         self._routes = {
             **dict.fromkeys(OPEN_PATHS, Route("GET", lambda _: {"status": "ok"})),
@@ -162,18 +162,13 @@ class PolicyServer(ExternalEnv):
         # Turns that another thread has answered, and whether the transport knows of them.
         self._answered: deque[AskedTurn | Replay] = deque()
         self._is_woken = False
-        self._clients: dict[str, Asked] = {}
-        self._waiting: dict[Asked, None] = {}  # requests that have replies
-        self._come_again_until = 0.0  # until then clients ask again whose requests were put off (s)
+        self._chains = Chains(settings.max_clients)
+        self._requests = PendingRequests(settings.max_clients, self._chains.forget)
+        self._clients = Clients(settings.max_episodes_per_client)
         self._newest: dict[str, Any] = {}  # newest observation of each running episode
         self._asked: set[str] = set()  # episodes with a turn that is not answered
         self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
-        # Clients of the episodes whose end is not taken in yet, and how many each has.
-        self._client_of: dict[str, str] = {}
-        self._num_open: Counter[str] = Counter()
-        self._heard: dict[tuple[str, str], float] = {}  # when each of their clients was heard of last, by `_caller` (s)
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
-        self._chains = Chains(settings.max_clients)
         self._counter = TrafficCounter()
 
     # ------------------------------------------------------------------ the life of the server
@@ -223,22 +218,14 @@ class PolicyServer(ExternalEnv):
         request in advance.
         """
         began, error = time.monotonic(), self.exchange.error
-        while error is not None and time.monotonic() < began + LAST_WORDS_S and self._expects_clients(began):
+        while error is not None and time.monotonic() < began + LAST_WORDS_S:
+            if not self._requests.expects_clients(began - LAST_WORDS_S):
+                break
             time.sleep(0.01)
         if self._transport is not None:
-            self._transport.stop(None if error is None else _refusal(error))
+            self._transport.stop(None if error is None else refusal(error))
             if self._thread is not None:
                 self._has_ended.wait(_CLOSED_S)
-
-    def _expects_clients(self, ended: float) -> bool:
-        """Whether clients that have not heard of the run's end (s) are likely to ask soon.
-
-        One that was silent before is gone, or in a long step.
-        """
-        since = ended - LAST_WORDS_S
-        return time.monotonic() <= self._come_again_until or any(
-            asked.answer is None or max(asked.heard, asked.concluded) > since for asked in list(self._clients.values())
-        )
 
     @property
     def patience_s(self) -> float:
@@ -246,7 +233,7 @@ class PolicyServer(ExternalEnv):
 
     def _loop_of(self, episode_id: str) -> str | None:
         # A client with a name has one request at a time; "" may stand for several clients.
-        return self._client_of.get(episode_id) or None
+        return self._clients.client_of(episode_id) or None
 
     @property
     def num_requests(self) -> int:
@@ -256,10 +243,10 @@ class PolicyServer(ExternalEnv):
     @property
     def num_clients(self) -> int:
         """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
-        return len(self._clients)
+        return self._requests.num_clients
 
     def take_traffic(self) -> Traffic:
-        return self._counter.take(len(self._clients), len(self._running), self.exchange.num_waiting())
+        return self._counter.take(self.num_clients, len(self._episode_table.running), self.exchange.num_waiting())
 
     def describe_silence(self) -> str:
         return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
@@ -272,48 +259,30 @@ class PolicyServer(ExternalEnv):
             logger.exception("the server could not look after its clients")
 
     def _look_after(self, now: float) -> None:
-        for asked in [each for each in self._waiting if each.replies[0][0] <= now]:
-            late = [reply for until, reply in asked.replies if until <= now]
-            asked.replies = asked.replies[len(late) :]
-            if not asked.replies:
-                del self._waiting[asked]
-                if not asked.client:
-                    self._withdraw(asked.turns)
-            self._come_again_until = now + _COME_AGAIN_S
-            for reply in late:
-                reply(503, {"error": _NOT_NOW if asked.client else _NOT_FOR_LONG})
+        self._requests.put_off(now, self._withdraw)
         limit = now - self._settings.episode_timeout_s
-        for episode_id in [each for each in self._running if self._is_silent(each, limit)]:
+        for episode_id in [each for each in self._episode_table.running if self._is_silent(each, limit)]:
             self._give_up(episode_id)
-        self._forget_silent_clients(limit)
+        self._requests.forget_silent_clients(limit)
 
     @property
     def look_after_s(self) -> float:
         """Interval between calls of `look_after` (seconds)."""
-        return min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4, HOLD_S / 4)
+        return min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4, self._requests.longest_look_s)
 
     def _is_silent(self, episode_id: str, limit: float) -> bool:
         """Whether the client of an episode was not heard of since this time (s), and waits for no answer."""
-        client = self._client_of.get(episode_id, "")
-        asked = self._clients.get(client)
-        waits = episode_id in self._asked or (asked is not None and asked.answer is None)
-        return not waits and self._heard.get(_caller(client, episode_id), limit) < limit
-
-    def _hear(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
-        """Notes that a client was heard of; one without a name stands for these episodes alone."""
-        now = time.monotonic()
-        for caller in {_caller(client, episode_id) for episode_id in episode_ids}:
-            if caller in self._heard:  # it has episodes
-                self._heard[caller] = now
+        waits = episode_id in self._asked or self._requests.waits(self._clients.client_of(episode_id))
+        return not waits and self._clients.is_silent(episode_id, limit)
 
     def _give_up(self, episode_id: str) -> None:
         """Truncates an episode whose client is gone at its last observation."""
-        episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
+        episode, newest = self._episode_table.running.get(episode_id), self._newest.get(episode_id)
         story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
         self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
         self._counter.lost += 1
         if episode is None or newest is None:  # nobody has acted in it
-            self._release(episode_id)
+            self._clients.release(episode_id)
             return
         logger.warning("episode %s %s", episode_id, story)
         turn = self._turn(episode, newest, None, (False, True))
@@ -323,17 +292,7 @@ class PolicyServer(ExternalEnv):
     def _drop(self, episode_id: str, reason: str | None = None) -> None:
         self._newest.pop(episode_id, None)
         self._agents.pop(episode_id, None)
-        self._forget(episode_id, reason)
-
-    def _release(self, episode_id: str) -> None:
-        """Frees the place of a finished episode in the quota of its client."""
-        client = self._client_of.pop(episode_id, None)
-        if client is not None:
-            self._num_open[client] -= 1
-            if not self._num_open[client]:
-                del self._num_open[client]
-            if not client or client not in self._num_open:
-                self._heard.pop(_caller(client, episode_id), None)
+        self._episode_table.end(episode_id, reason)
 
     def _withdraw(self, turns: "Turns") -> None:
         """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
@@ -341,8 +300,8 @@ class PolicyServer(ExternalEnv):
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
         for turn in withdrawn:
             self._asked.discard(turn.episode_id)
-            self._hear("", [turn.episode_id])  # its client asks again
-            if (episode := self._running.get(turn.episode_id)) is not None:
+            self._clients.hear("", [turn.episode_id])  # its client asks again
+            if (episode := self._episode_table.running.get(turn.episode_id)) is not None:
                 episode.withdraw(turn)  # a repeated request brings its rewards again
         turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
         turns.num_open -= len(withdrawn)
@@ -379,9 +338,10 @@ class PolicyServer(ExternalEnv):
                 answer = route.handle(request)
                 reply(204 if answer is None else 200, answer)
             else:
-                self._once(request, hash((route, body)), route.handle, reply)
+                self._clients.hear(request.client)
+                self._requests.once(request, hash((route, body)), route.handle, reply)
         except Exception as error:
-            reply(*_refusal(error))
+            reply(*refusal(error))
 
     def answer_turns(self) -> None:
         """Has the turns answered that were handed over, and replies to requests whose turns are answered."""
@@ -400,64 +360,9 @@ class PolicyServer(ExternalEnv):
             "protocol": PROTOCOL,
             "observation_space": encoded(self.observation_space),
             "action_space": encoded(self.action_space),
-            "several_agents": self._has_several,
+            "several_agents": self.has_several_agents,
             "inference": self._settings.inference,
         }
-
-    def _once(self, request: "Request | Start | Samples", content: int, handle: Callable, reply: Reply) -> None:
-        """Replies with the answer to a request; for one that is repeated, with that of the first time.
-
-        A reply that waits for HOLD_S is 503, and the client asks again. `content` is the hash of path and body.
-        """
-        if not request.client:
-            asked = Asked("", 0, content)
-            self._take_in(asked, request, handle)
-            self._reply(asked, reply, ACTION_TIMEOUT_S)
-            return
-        self._hear(request.client)
-        if request.seq < 1:
-            raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
-        asked = self._clients.pop(request.client, None)
-        if asked is not None:
-            self._clients[request.client] = asked  # behind those that were heard of earlier
-            asked.heard = time.monotonic()
-            name = f"client {request.client:.40}"
-            if request.seq < asked.number:
-                raise BadRequest(409, f"{name} has sent number {asked.number} already, and now {request.seq}")
-            if request.seq == asked.number and content != asked.content:
-                raise BadRequest(
-                    409, f"{name} has sent another request with number {request.seq}; only the same may be sent again"
-                )
-        elif len(self._clients) >= self._settings.max_clients:
-            self._forget_a_client()
-        if asked is None or request.seq != asked.number:
-            asked = self._clients[request.client] = Asked(request.client, request.seq, content)
-            self._take_in(asked, request, handle)
-        self._reply(asked, reply, HOLD_S)
-
-    def _take_in(self, asked: Asked, request: "Request | Start | Samples", handle: Callable) -> None:
-        try:
-            answer = handle(request)
-        except Exception as error:
-            asked.answer = _refusal(error)
-            return
-        if not isinstance(answer, Turns):
-            asked.answer = 200, answer
-            return
-        answer.asked, asked.turns = asked, answer
-        if not answer.num_open:  # the run has ended
-            self._conclude(answer)
-
-    def _reply(self, asked: Asked, reply: Reply, limit_s: float) -> None:
-        """Replies, now or when the answer is there."""
-        if asked.answer is None:
-            asked.replies.append((time.monotonic() + limit_s, reply))
-            self._waiting[asked] = None
-            return
-        status, answer = asked.answer
-        if asked.client and status == 503:  # it asks anew; after the run has ended, never
-            self._clients.pop(asked.client, None)
-        reply(status, answer)
 
     def _tell(self, turn: "AskedTurn | Replay") -> None:
         """Takes note of an answer, in any thread."""
@@ -470,59 +375,31 @@ class PolicyServer(ExternalEnv):
             self._transport.wake()
 
     def _take_answer(self, turn: "AskedTurn | Replay") -> None:
-        if turn.ends or isinstance(turn.error, _ENDS_EPISODE):
-            self._release(turn.episode_id)
-        turns = turn.turns
-        if turns is None:  # of an episode that was given up
-            return
-        turns.num_open -= 1
-        if not turns.num_open and turns.asked is not None:
-            self._conclude(turns)
+        if turn.ends or isinstance(turn.error, ENDS_EPISODE):
+            self._clients.release(turn.episode_id)
+        if turn.turns is not None:  # not of an episode that was given up
+            self._requests.take_answer(turn.turns)
 
-    def _conclude(self, turns: Turns) -> None:
-        """Answers the request whose turns are all answered."""
-        asked, episode_ids = turns.asked, [turn.episode_id for turn in turns.turns]
-        self._asked.difference_update(episode_ids)
-        for turn in turns.turns:
-            if isinstance(turn.error, _ENDS_EPISODE):
-                self._drop(turn.episode_id)
-        self._hear(asked.client, episode_ids)
-        try:
-            asked.answer = 200, turns.answer(turns.turns)
-        except Exception as error:
-            asked.answer = _refusal(error)
-        asked.turns, asked.concluded = None, time.monotonic()  # without the observations
-        replies, asked.replies = asked.replies, []
-        self._waiting.pop(asked, None)
-        for _, reply in replies:
-            self._reply(asked, reply, HOLD_S)
+    def _made_of(self, turns: list, client: str, answer: Callable[[list], dict[str, Any]]) -> Turns:
+        """The turns of a client's request; `answer`: function of them that gives its answer."""
 
-    def _forget_silent_clients(self, limit: float) -> None:
-        """Forgets clients that were not heard of since this time (s) and wait for nothing."""
-        silent = list(itertools.takewhile(lambda client: client[1].heard < limit, self._clients.items()))
-        for name, asked in silent:
-            if asked.answer is not None and self._chains.forget(name):
-                del self._clients[name]
+        def concluded(answered: list) -> dict[str, Any]:
+            episode_ids = [turn.episode_id for turn in answered]
+            self._asked.difference_update(episode_ids)
+            for turn in answered:
+                if isinstance(turn.error, ENDS_EPISODE):
+                    self._drop(turn.episode_id)
+            self._clients.hear(client, episode_ids)
+            return answer(answered)
 
-    def _forget_a_client(self) -> None:
-        """Forgets the client that was heard of first and waits for nothing.
-
-        Raises:
-            BadRequest: if all wait.
-        """
-        for name, asked in self._clients.items():
-            if asked.answer is not None:
-                del self._clients[name]
-                self._chains.forget(name)
-                return
-        raise BadRequest(429, f"there are {len(self._clients)} clients, and max_clients={self._settings.max_clients}")
+        return Turns(turns, concluded)
 
     # ------------------------------------------------------------------ clients that act themselves
 
     @property
     def publishes_policy(self) -> bool:
         """Whether clients may get the policy."""
-        return self._settings.inference != "remote" and not self._has_several
+        return self._settings.inference != "remote" and not self.has_several_agents
 
     def publish(self, policy: PublishedPolicy) -> None:
         """Gives clients this version of the policy from now on."""
@@ -532,7 +409,7 @@ class PolicyServer(ExternalEnv):
         """Raises BadRequest for a request of clients that this server does not serve."""
         if route.inference is None:
             return
-        if route.inference == "local" and self._has_several:
+        if route.inference == "local" and self.has_several_agents:
             raise BadRequest(409, "clients of episodes with several agents cannot act themselves: ask for actions")
         mode = self._settings.inference
         if mode not in ("both", route.inference):
@@ -544,7 +421,7 @@ class PolicyServer(ExternalEnv):
         if self.exchange.error is not None:
             raise self.exchange.error
         if self._policy is None:
-            self._come_again_until = time.monotonic() + _COME_AGAIN_S
+            self._requests.come_again()
             raise BadRequest(503, "the algorithm has not sampled yet; ask again")
         return self._policy
 
@@ -568,7 +445,7 @@ class PolicyServer(ExternalEnv):
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
         for part in parts if self.mask_problem is not None else ():
             self._legal_part(part, rows)
-        self._check_room(request.client, sum(part.is_first and part.end is None for part in parts))
+        self._clients.check_room(request.client, sum(part.is_first and part.end is None for part in parts))
         self._asked |= ids
         lost: dict[str, str] = {}
         made = [self._replay(part, request.client, lost) for part in parts]
@@ -586,7 +463,7 @@ class PolicyServer(ExternalEnv):
             is_wanted = request.have is not None and request.have != policy.edition
             return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
 
-        turns = Turns(first, answer)
+        turns = self._made_of(first, request.client, answer)
         for replay in alone:
             self.exchange.leave(replay)
         return turns
@@ -596,7 +473,7 @@ class PolicyServer(ExternalEnv):
         try:
             if part.is_first:
                 self._open_episode(part.episode_id, part.training_enabled, client)
-            self._found(part.episode_id).num_turns += len(part.observations)
+            self._episode_table.find(part.episode_id).num_turns += len(part.observations)
         except ValueError as error:
             lost[part.episode_id] = str(error)
             return None
@@ -617,7 +494,7 @@ class PolicyServer(ExternalEnv):
                 f"the client speaks version {request.protocol} of the protocol, and this server {PROTOCOL}: use the "
                 "client of the server's rllib",
             )
-        self._check_room(request.client, 1)
+        self._clients.check_room(request.client, 1)
         try:
             episode_id = self._open_episode(request.episode_id, request.training_enabled, request.client)
         except ValueError as error:
@@ -625,24 +502,10 @@ class PolicyServer(ExternalEnv):
         return {"episode_id": episode_id}
 
     def _open_episode(self, episode_id: str | None, trains: bool, client: str) -> str:
-        """Starts an episode of a client; arguments and errors as for `start_episode`."""
-        episode_id = self.start_episode(episode_id, trains)
-        self._client_of[episode_id] = client
-        self._num_open[client] += 1
-        self._heard[_caller(client, episode_id)] = time.monotonic()
+        """Starts an episode of a client; arguments and errors as for EpisodeTable.start."""
+        episode_id = self._episode_table.start(episode_id, trains)
+        self._clients.add(client, episode_id)
         return episode_id
-
-    def _check_room(self, client: str, num_more: int) -> None:
-        """Refuses more episodes than a client, or all of them, may have under way."""
-        count, most = self._num_open[client], self._settings.max_episodes_per_client
-        if count + num_more > most:
-            raise BadRequest(
-                429,
-                f"client {client:.40} has {count:,} episodes under way, and max_episodes_per_client={most}: "
-                "end one before the next begins",
-            )
-        if len(self._client_of) + num_more > MOST_EPISODES:
-            raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
 
     def _compare_spaces(self, request: Spaces) -> dict[str, Any]:
         for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
@@ -662,7 +525,7 @@ class PolicyServer(ExternalEnv):
 
         def answer(found: list[Mapping]) -> dict[str, Any]:
             self._counter.acted(time.perf_counter() - began)
-            return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
+            return {"actions": [plain(actions if self.has_several_agents else actions[AGENT]) for actions in found]}
 
         return self._turns(request, _not_logged, None, answer)
 
@@ -671,9 +534,9 @@ class PolicyServer(ExternalEnv):
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
             actions = self._by_agent("action", item.action)
-            if self._has_several:
+            if self.has_several_agents:
                 try:
-                    self._check_logged(item.observation, actions)
+                    check_logged_agents(item.observation, actions)
                 except ValueError as error:
                     raise BadRequest(422, str(error)) from None
             return actions
@@ -711,7 +574,7 @@ class PolicyServer(ExternalEnv):
             item.info = _with_arrays(item.info)
             if item.truncated and not end:
                 raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
-            if self._has_several:
+            if self.has_several_agents:
                 _check_agents("infos", {} if item.info is None else item.info)
             elif item.dones or item.truncateds:
                 raise BadRequest(
@@ -719,7 +582,7 @@ class PolicyServer(ExternalEnv):
                 )
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
-        if self._has_several:
+        if self.has_several_agents:
             for item, episode, seen in given:
                 self._meet(item, episode, seen)
         if not end:
@@ -731,8 +594,8 @@ class PolicyServer(ExternalEnv):
                 self._legal(seen, action)
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):
-            infos = item.info or {} if self._has_several else {AGENT: item.info} if item.info else {}
-            self._add_rewards(episode, reward, infos)
+            infos = item.info or {} if self.has_several_agents else {AGENT: item.info} if item.info else {}
+            episode.add_rewards(reward, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
             turn = self._turn(episode, seen, action, end and (not item.truncated, item.truncated))
@@ -742,17 +605,17 @@ class PolicyServer(ExternalEnv):
                 self._newest[episode.id] = seen
             turns.append(turn)
         self._asked |= ids
-        made = Turns(turns, lambda answered: answer(_actions_of(answered)))
+        made = self._made_of(turns, request.client, lambda answered: answer(_actions_of(answered)))
         for turn in turns:
             self.exchange.hand_over(turn)
         return made
 
-    def _turn(self, episode, seen, action, end) -> AskedTurn:
+    def _turn(self, episode: OpenEpisode, seen, action, end) -> AskedTurn:
         step, is_first = episode.step(seen, end), episode.num_turns == 0
         episode.num_turns += 1
         return AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
 
-    def _meet(self, item: Item, episode, seen: Mapping) -> None:
+    def _meet(self, item: Item, episode: OpenEpisode, seen: Mapping) -> None:
         """Refuses agents that the run does not have, and more than an episode may have."""
         named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
         if isinstance(self.observation_space, dict):
@@ -775,48 +638,45 @@ class PolicyServer(ExternalEnv):
 
     def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
         try:
-            self._check_masks(seen, logged)
+            check_masks(self.mask_problem, seen, logged)
         except ValueError as error:
             raise BadRequest(400, str(error)) from None
 
-    def _episode(self, item: Item):
+    def _episode(self, item: Item) -> OpenEpisode:
         try:
-            return self._found(item.episode_id)
+            return self._episode_table.find(item.episode_id)
         except ValueError as error:  # it has ended, was given up, or is of a server before this one
             raise BadRequest(410, str(error)) from None
 
-    def _rewards(self, item: Item, episode) -> Mapping:
+    def _rewards(self, item: Item, episode: OpenEpisode) -> Mapping:
         if item.reward is None:
             return {}
-        rewards = item.reward if self._has_several else {AGENT: item.reward}
+        rewards = item.reward if self.has_several_agents else {AGENT: item.reward}
         _check_agents("rewards", rewards)
         try:
-            return {agent: self._finite(episode, agent, reward) for agent, reward in rewards.items()}
+            return {agent: episode.finite_reward(agent, reward) for agent, reward in rewards.items()}
         except ValueError as error:
             raise BadRequest(400, str(error)) from None
 
     def _by_agent(self, kind: str, value: Any) -> Mapping:
         """An observation or action of a body, as values of its space, by agent."""
-        values = value if self._has_several else {AGENT: value}
+        values = value if self.has_several_agents else {AGENT: value}
         _check_agents(f"{kind}s", values)
         values = {agent: _with_arrays(each) for agent, each in values.items()}
         try:
             if kind == "action":
-                return {agent: self._logged(each, agent) for agent, each in values.items()}
+                return {agent: logged_action_of(self.action_space, each, agent) for agent, each in values.items()}
             for agent, each in values.items():
-                self._check(each, agent)
+                check_observation(self.observation_space, each, agent)
         except ValueError as error:
             raise BadRequest(400, str(error)) from None
         return values
 
 
-class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
+class PolicyServerOfAgents(PolicyServer):
     """A PolicyServer of environments with several agents."""
 
-
-def _caller(client: str, episode_id: str) -> tuple[str, str]:
-    """Key of the clock of an episode: that of its client, or of its own without a client's name."""
-    return client, "" if client else episode_id
+    has_several_agents = True
 
 
 def _with_arrays(value: Any) -> Any:
@@ -840,20 +700,6 @@ def _check_agents(name: str, values: Any) -> None:
     for agent in values:
         if not isinstance(agent, str):
             raise BadRequest(422, f"the agents of {name} are strings, but one is {agent!r:.80}")
-
-
-def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Status and answer of a request that was not answered, because of this error."""
-    if isinstance(error, BadRequest):
-        return error.status, {"error": error.message}
-    if isinstance(error, AgentRefused):
-        return 400, {"error": str(error)}
-    if isinstance(error, EpisodeLost):
-        return 409, {"error": str(error), "lost": True}
-    if isinstance(error, RunEnded):
-        return 503, {"error": str(error), "ended": True}
-    logger.error("a request failed", exc_info=error)
-    return 500, {"error": "the server failed; its log says more"}
 
 
 def _actions_of(turns: list[AskedTurn]) -> list[Mapping]:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rllib.env.external.checks import AGENT
 from rllib.env.external.exchange import Turn
-from rllib.env.external.external_env import AGENT
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.policy_server.forms import Part

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rllib.env.external.checks import AGENT
 from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
-from rllib.env.external.external_env import AGENT, ExternalEnv
+from rllib.env.external.source import EpisodeSource
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
@@ -57,7 +58,7 @@ def _lone(agent: AgentID, episode, worker) -> str:
 
 
 class ExternalWorker(MultiAgentWorker):
-    """An ExternalEnv, the policies, and the loop that answers its turns.
+    """An episode source, the policies, and the loop that answers its turns.
 
     Arguments as for RolloutWorker. Without `agents` in the settings the environment has one agent, and samples are
     SampleBatches.
@@ -91,7 +92,7 @@ class ExternalWorker(MultiAgentWorker):
         # Policy id -> statistics of observations that lanes have counted before they grew.
         self._counted: dict[str, list[dict[str, np.ndarray]]] = {}
 
-        def remake() -> ExternalEnv:
+        def remake() -> EpisodeSource:
             made = make_environment(self.settings.env, context)
             self._look_at_masks(made)
             return made
@@ -110,7 +111,7 @@ class ExternalWorker(MultiAgentWorker):
         super().change_settings(settings)
         self._look_at_masks(*self.stream.environments)
 
-    def _look_at_masks(self, env: ExternalEnv) -> None:
+    def _look_at_masks(self, env: EpisodeSource) -> None:
         legal = LegalActions(self.policies, self.settings.agents, ExternalSpaces(env))
         env.mask_problem = legal.problem if legal.reads_masks else None
 

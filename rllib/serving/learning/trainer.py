@@ -17,8 +17,9 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import alone
 from rllib.algorithms.base.from_checkpoint import read_state, settings_of_world
 from rllib.algorithms.families.off_policy import OffPolicy
+from rllib.env.external.checks import AGENT
 from rllib.env.external.exchange import Turn
-from rllib.env.external.external_env import AGENT, ExternalEnv
+from rllib.env.external.external_env import ExternalEnv
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep

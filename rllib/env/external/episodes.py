@@ -1,0 +1,163 @@
+"""Episodes of loops outside that are under way: what was reported of each since its last turn."""
+
+import math
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, SupportsFloat
+
+from rllib.env.external.checks import AGENT
+from rllib.env.external.exchange import Turn
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID
+from rllib.env.multi_agent.stream import AgentStep
+from rllib.env.spaces.supported import LARGEST
+
+# Ids of ended episodes that are remembered, for messages.
+_REMEMBERED = 10_000
+_NO_ENDS = MappingProxyType({ALL: False})
+
+
+class OpenEpisode:
+    """An episode under way: what is to be handed over with its next turn."""
+
+    def __init__(self, episode_id: str, trains: bool):
+        self.id, self.trains = episode_id, trains
+        self.lock = threading.Lock()  # one call at a time
+        self.rewards: dict[AgentID, float] = {}
+        self.infos: dict[AgentID, Any] = {}
+        self.terminateds: dict[AgentID, bool] = {}
+        self.truncateds: dict[AgentID, bool] = {}
+        self.num_turns = 0
+        self.thread: int | None = None  # identity of the one that has called last
+        # Agents that have ended with an earlier turn, and those before the newest one.
+        self._ended: frozenset[AgentID] = frozenset()
+        self._ended_before = self._ended
+
+    def check_agents(self, observations: Mapping[AgentID, Any]) -> None:
+        """Raises ValueError for an observation of an agent that has ended."""
+        if self._ended and (ended := self._ended & observations.keys()):
+            agent = min(ended, key=repr)
+            raise ValueError(
+                f"agent {agent!r:.80} has ended in episode {self.id}: its last observation comes with the turn that "
+                "ends it"
+            )
+
+    def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
+        """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
+        rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
+        if end is None and not self.terminateds and not self.truncateds:
+            return AgentStep(observations, rewards, _NO_ENDS, _NO_ENDS, infos, False, False)
+        has_ended = {agent for flags in (self.terminateds, self.truncateds) for agent, flag in flags.items() if flag}
+        self._ended_before, self._ended = self._ended, self._ended | has_ended
+        terminated, truncated = end or (False, False)
+        terminateds = {**self.terminateds, ALL: terminated}
+        truncateds = {**self.truncateds, ALL: truncated}
+        has_ends = end is not None or any(self.terminateds.values()) or any(self.truncateds.values())
+        return AgentStep(observations, rewards, terminateds, truncateds, infos, end is not None, has_ends)
+
+    def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
+        """The next turn; `end` as for `step`."""
+        self.num_turns += 1
+        return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
+
+    def withdraw(self, turn: Turn) -> None:
+        """Makes a turn that nobody waits for any longer one that has not happened, with all that came with it."""
+        turn.is_withdrawn = True
+        self.num_turns -= 1
+        self._ended = self._ended_before
+
+    def take_back(self, turn: Turn) -> None:
+        """Withdraws a turn, and keeps what was logged before it for the next."""
+        self.withdraw(turn)
+        for agent, reward in turn.step.rewards.items():
+            self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
+        self.infos = {**turn.step.infos, **self.infos}
+
+    def add_rewards(self, rewards: Mapping[AgentID, SupportsFloat], infos: Mapping) -> None:
+        """Adds to the rewards and infos of the next turn; nothing is added if a reward is refused.
+
+        Raises:
+            ValueError: as `finite_reward`.
+        """
+        numbers = {agent: self.finite_reward(agent, reward) for agent, reward in rewards.items()}
+        for agent, number in numbers.items():  # all of them are right
+            self.rewards[agent] = self.rewards.get(agent, 0.0) + number
+        self.infos.update(infos)
+
+    def finite_reward(self, agent: AgentID, reward: SupportsFloat) -> float:
+        """A reward of an agent as a number.
+
+        Raises:
+            ValueError: if it is none, or the agent's reward of this step would be infinite or above 1e9 in size.
+        """
+        try:
+            number = float(reward)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if abs(self.rewards.get(agent, 0.0) + number) <= LARGEST:
+            return number
+        of = "" if agent == AGENT else f" of agent {agent!r}"
+        raise ValueError(
+            f"the reward{of} in episode {self.id}, after {self.num_turns} steps, must be a finite number, of "
+            f"at most {LARGEST:g} in size, but is {reward!r:.80}; rewards near 1 are learned from best"
+        )
+
+
+class EpisodeTable:
+    """Running episodes by their ids, and what is said about episodes that are over. Safe in several threads.
+
+    Attributes:
+        running: episode id -> its OpenEpisode.
+    """
+
+    def __init__(self):
+        self.running: dict[str, OpenEpisode] = {}
+        # Ids of episodes that are over, and what is said about them.
+        self._ended: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self, episode_id: str | None, trains: bool, most: int | None = None) -> str:
+        """Starts an episode.
+
+        Args:
+            episode_id: its id; None: a new one.
+            trains: whether its steps are learned from.
+            most: number of running episodes that are allowed; None: any number.
+
+        Returns:
+            its id.
+
+        Raises:
+            ValueError: if the id was used before, or too many episodes are under way.
+        """
+        with self._lock:
+            if episode_id is None:
+                episode_id = uuid.uuid4().hex
+            if episode_id in self._ended:
+                raise ValueError(f"Episode {episode_id} has already completed.")
+            if episode_id in self.running:
+                raise ValueError(f"Episode {episode_id} is already started")
+            if most is not None and len(self.running) >= most:
+                raise ValueError(
+                    f"{len(self.running)} episodes are under way, and max_concurrent={most}: end one "
+                    "before the next begins"
+                )
+            self.running[episode_id] = OpenEpisode(episode_id, trains)
+        return episode_id
+
+    def find(self, episode_id: str) -> OpenEpisode:
+        """The running episode with an id; raises ValueError, saying what is known of it, if there is none."""
+        episode = self.running.get(episode_id)
+        if episode is None:
+            raise ValueError(self._ended.get(episode_id, f"Episode {episode_id} not found."))
+        return episode
+
+    def end(self, episode_id: str, reason: str | None = None) -> None:
+        """Ends an episode; `reason`: why later calls with its id are refused."""
+        with self._lock:
+            self.running.pop(episode_id, None)
+            self._ended[episode_id] = reason or f"Episode {episode_id} has already completed."
+            if len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)

@@ -1,0 +1,72 @@
+"""Clients of a policy server: which episodes are theirs, how many they may have, and when each was heard of last."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from rllib.env.policy_server.forms import MOST_EPISODES
+from rllib.web.bodies import BadRequest
+
+
+class Clients:
+    """Episodes whose end is not taken in yet, by client, and the clocks of their clients.
+
+    Episodes of clients without a name, "", have a clock each.
+
+    Args:
+        most_episodes: that each client may have; those without a name together.
+    """
+
+    def __init__(self, most_episodes: int):
+        self._most_episodes = most_episodes
+        self._client_of: dict[str, str] = {}  # by episode
+        self._num_open: Counter[str] = Counter()
+        self._heard: dict[tuple[str, str], float] = {}  # when each was heard of last, by `_caller` (s)
+
+    def check_room(self, client: str, num_more: int) -> None:
+        """Refuses more episodes than a client, or all of them, may have under way."""
+        count = self._num_open[client]
+        if count + num_more > self._most_episodes:
+            raise BadRequest(
+                429,
+                f"client {client:.40} has {count:,} episodes under way, and "
+                f"max_episodes_per_client={self._most_episodes}: end one before the next begins",
+            )
+        if len(self._client_of) + num_more > MOST_EPISODES:
+            raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
+
+    def add(self, client: str, episode_id: str) -> None:
+        """Notes an episode of a client, which has just begun it."""
+        self._client_of[episode_id] = client
+        self._num_open[client] += 1
+        self._heard[_caller(client, episode_id)] = time.monotonic()
+
+    def release(self, episode_id: str) -> None:
+        """Frees the place of a finished episode in the quota of its client."""
+        client = self._client_of.pop(episode_id, None)
+        if client is not None:
+            self._num_open[client] -= 1
+            if not self._num_open[client]:
+                del self._num_open[client]
+            if not client or client not in self._num_open:
+                self._heard.pop(_caller(client, episode_id), None)
+
+    def client_of(self, episode_id: str) -> str:
+        """Name of the client of an episode; "" for one without a name, and without an episode."""
+        return self._client_of.get(episode_id, "")
+
+    def hear(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
+        """Notes that a client was heard of; one without a name stands for these episodes alone."""
+        now = time.monotonic()
+        for caller in {_caller(client, episode_id) for episode_id in episode_ids}:
+            if caller in self._heard:  # it has episodes
+                self._heard[caller] = now
+
+    def is_silent(self, episode_id: str, limit: float) -> bool:
+        """Whether the client of an episode was not heard of since this time (s)."""
+        return self._heard.get(_caller(self.client_of(episode_id), episode_id), limit) < limit
+
+
+def _caller(client: str, episode_id: str) -> tuple[str, str]:
+    """Key of the clock of an episode: that of its client, or of its own without a client's name."""
+    return client, "" if client else episode_id

@@ -33,31 +33,14 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from rllib.env.external.checks import AGENT, check_logged_agents, check_masks, check_observation, logged_action_of
+from rllib.env.external.checks import AGENT
 from rllib.env.external.episodes import OpenEpisode
 from rllib.env.external.exchange import EpisodeLost
 from rllib.env.external.source import EpisodeSource
 from rllib.env.policy_server.clients import Clients
-from rllib.env.policy_server.forms import (
-    LONGEST_NAME,
-    MOST_AGENTS,
-    PROTOCOL,
-    Have,
-    Item,
-    Part,
-    Request,
-    Samples,
-    Spaces,
-    Start,
-)
-from rllib.env.policy_server.pending_requests import (
-    ENDS_EPISODE,
-    AskedTurn,
-    PendingRequests,
-    Reply,
-    Turns,
-    refusal,
-)
+from rllib.env.policy_server.forms import PROTOCOL, Have, Part, Request, Samples, Spaces, Start
+from rllib.env.policy_server.items import ItemReader
+from rllib.env.policy_server.pending_requests import ENDS_EPISODE, AskedTurn, PendingRequests, Reply, Turns, refusal
 from rllib.env.policy_server.samples import Chains, Replay, checked
 from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.env.policy_server.weights import ActionRows, PublishedPolicy
@@ -65,7 +48,7 @@ from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
-from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, refuse_costly, with_arrays
+from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, plain, refuse_costly
 
 logger = logging.getLogger(__name__)
 
@@ -165,9 +148,9 @@ class PolicyServer(EpisodeSource):
         self._chains = Chains(settings.max_clients)
         self._requests = PendingRequests(settings.max_clients, self._chains.forget)
         self._clients = Clients(settings.max_episodes_per_client)
+        self._items = ItemReader(self, self._episode_table)
         self._newest: dict[str, Any] = {}  # newest observation of each running episode
         self._asked: set[str] = set()  # episodes with a turn that is not answered
-        self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
         self._counter = TrafficCounter()
 
@@ -291,7 +274,7 @@ class PolicyServer(EpisodeSource):
 
     def _drop(self, episode_id: str, reason: str | None = None) -> None:
         self._newest.pop(episode_id, None)
-        self._agents.pop(episode_id, None)
+        self._items.forget(episode_id)
         self._episode_table.end(episode_id, reason)
 
     def _withdraw(self, turns: "Turns") -> None:
@@ -527,39 +510,28 @@ class PolicyServer(EpisodeSource):
             self._counter.acted(time.perf_counter() - began)
             return {"actions": [plain(actions if self.has_several_agents else actions[AGENT]) for actions in found]}
 
-        return self._turns(request, _not_logged, None, answer)
+        return self._turns(request, answer)
 
     def _log_all(self, request: Request) -> Turns:
-        def logged(item: Item) -> Mapping:
-            if item.action is msgspec.UNSET:
-                raise BadRequest(422, "an item of /v1/log needs the action")
-            actions = self._by_agent("action", item.action)
-            if self.has_several_agents:
-                try:
-                    check_logged_agents(item.observation, actions)
-                except ValueError as error:
-                    raise BadRequest(422, str(error)) from None
-            return actions
-
-        return self._turns(request, logged, None, lambda _: {})
+        return self._turns(request, lambda _: {}, is_logged=True)
 
     def _end_all(self, request: Request) -> Turns:
-        return self._turns(request, _not_logged, True, lambda _: {})
+        return self._turns(request, lambda _: {}, ends=True)
 
     def _turns(
         self,
         request: Request,
-        logged: Callable[[Item], Mapping | None],
-        end: bool | None,
         answer: Callable[[list[Mapping]], dict[str, Any]],
+        is_logged: bool = False,
+        ends: bool = False,
     ) -> Turns:
         """Hands over a turn for each item.
 
         Args:
             request: with the items.
-            logged: function of an item, which gives the action that somebody else has chosen.
-            end: whether the episodes end.
             answer: function of the actions of all turns, which gives the answer to the request.
+            is_logged: whether each item has an action that the policy has not chosen.
+            ends: whether the episodes end.
         """
         if not request.items:
             raise BadRequest(422, "items must hold at least one item")
@@ -568,38 +540,13 @@ class PolicyServer(EpisodeSource):
             raise BadRequest(422, "an episode may stand in one item of a request")
         if waiting := sorted(ids & self._asked):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
-        # All items are looked at before any is taken in.
-        given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
-        for item in request.items:
-            item.info = _with_arrays(item.info)
-            if item.truncated and not end:
-                raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
-            if self.has_several_agents:
-                _check_agents("infos", {} if item.info is None else item.info)
-            elif item.dones or item.truncateds:
-                raise BadRequest(
-                    422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
-                )
-        rewards = [self._rewards(item, episode) for item, episode, _ in given]
-        actions = [logged(item) for item, *_ in given]
-        if self.has_several_agents:
-            for item, episode, seen in given:
-                self._meet(item, episode, seen)
-        if not end:
-            for (_, episode, seen), action in zip(given, actions):
-                try:
-                    episode.check_agents(seen)
-                except ValueError as error:
-                    raise BadRequest(400, str(error)) from None
-                self._legal(seen, action)
         turns = []
-        for (item, episode, seen), reward, action in zip(given, rewards, actions):
-            infos = item.info or {} if self.has_several_agents else {AGENT: item.info} if item.info else {}
-            episode.add_rewards(reward, infos)
+        for episode, item, seen, rewards, infos, action in self._items.read(request.items, is_logged, ends):
+            episode.add_rewards(rewards, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
-            turn = self._turn(episode, seen, action, end and (not item.truncated, item.truncated))
-            if end:
+            turn = self._turn(episode, seen, action, (not item.truncated, item.truncated) if ends else None)
+            if ends:
                 self._drop(episode.id)
             else:
                 self._newest[episode.id] = seen
@@ -615,91 +562,17 @@ class PolicyServer(EpisodeSource):
         episode.num_turns += 1
         return AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
 
-    def _meet(self, item: Item, episode: OpenEpisode, seen: Mapping) -> None:
-        """Refuses agents that the run does not have, and more than an episode may have."""
-        named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
-        if isinstance(self.observation_space, dict):
-            if unknown := named - self.observation_space.keys():
-                known = ", ".join(map(repr, self.observation_space))
-                raise BadRequest(400, f"there is no agent {min(map(repr, unknown)):.80}; there are {known}")
-            return
-        if any(len(agent) > LONGEST_NAME for agent in named):
-            raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
-        met = self._agents.setdefault(episode.id, set())
-        if len(met | named) > MOST_AGENTS:
-            raise BadRequest(422, f"an episode may have {MOST_AGENTS:,} agents")
-        met |= named
-
     def _legal_part(self, part: Part, rows: ActionRows) -> None:
         if len(part.observations) == (part.end is not None):  # the final observation has no action
             return
         for seen, action in zip(part.observations, of_each(rows.mapper.to_env(part.actions))):
-            self._legal({AGENT: seen}, {AGENT: action})
-
-    def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
-        try:
-            check_masks(self.mask_problem, seen, logged)
-        except ValueError as error:
-            raise BadRequest(400, str(error)) from None
-
-    def _episode(self, item: Item) -> OpenEpisode:
-        try:
-            return self._episode_table.find(item.episode_id)
-        except ValueError as error:  # it has ended, was given up, or is of a server before this one
-            raise BadRequest(410, str(error)) from None
-
-    def _rewards(self, item: Item, episode: OpenEpisode) -> Mapping:
-        if item.reward is None:
-            return {}
-        rewards = item.reward if self.has_several_agents else {AGENT: item.reward}
-        _check_agents("rewards", rewards)
-        try:
-            return {agent: episode.finite_reward(agent, reward) for agent, reward in rewards.items()}
-        except ValueError as error:
-            raise BadRequest(400, str(error)) from None
-
-    def _by_agent(self, kind: str, value: Any) -> Mapping:
-        """An observation or action of a body, as values of its space, by agent."""
-        values = value if self.has_several_agents else {AGENT: value}
-        _check_agents(f"{kind}s", values)
-        values = {agent: _with_arrays(each) for agent, each in values.items()}
-        try:
-            if kind == "action":
-                return {agent: logged_action_of(self.action_space, each, agent) for agent, each in values.items()}
-            for agent, each in values.items():
-                check_observation(self.observation_space, each, agent)
-        except ValueError as error:
-            raise BadRequest(400, str(error)) from None
-        return values
+            self._items.check_legal({AGENT: seen}, {AGENT: action})
 
 
 class PolicyServerOfAgents(PolicyServer):
     """A PolicyServer of environments with several agents."""
 
     has_several_agents = True
-
-
-def _with_arrays(value: Any) -> Any:
-    """`with_arrays` of a value of a body."""
-    try:
-        return with_arrays(value)
-    except NO_ARRAY as error:
-        raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-
-
-def _not_logged(item: Item) -> None:
-    """Refuses an action where the policy is asked for one, or the episode ends: it would be left out."""
-    if item.action is not msgspec.UNSET and item.action is not None:
-        raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
-
-
-def _check_agents(name: str, values: Any) -> None:
-    """Refuses values that are no dict by agent, and agents that are no strings: JSON knows no others."""
-    if not isinstance(values, Mapping):
-        raise BadRequest(422, f"with several agents, {name} are a dict by agent")
-    for agent in values:
-        if not isinstance(agent, str):
-            raise BadRequest(422, f"the agents of {name} are strings, but one is {agent!r:.80}")
 
 
 def _actions_of(turns: list[AskedTurn]) -> list[Mapping]:

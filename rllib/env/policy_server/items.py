@@ -1,0 +1,176 @@
+"""Items of requests about steps: their values, checked, as the spaces have them, by agent."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rllib.env.external.checks import AGENT, check_logged_agents, check_masks, check_observation, logged_action_of
+from rllib.env.external.episodes import EpisodeTable, OpenEpisode
+from rllib.env.external.source import EpisodeSource
+from rllib.env.policy_server.forms import LONGEST_NAME, MOST_AGENTS, Item
+from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
+
+
+class CheckedItem(NamedTuple):
+    """An item whose values are right.
+
+    Attributes:
+        episode: that it is about.
+        item: as it came.
+        observations: by agent.
+        rewards, infos: since the last action, by agent.
+        action: by agent, that the policy has not chosen; None: the policy is asked, or the episode ends.
+    """
+
+    episode: OpenEpisode
+    item: Item
+    observations: Mapping
+    rewards: Mapping
+    infos: Mapping
+    action: Mapping | None
+
+
+class ItemReader:
+    """Reads the items of requests.
+
+    Args:
+        source: whose spaces and action masks the values are checked by.
+        episodes: running ones of the source.
+    """
+
+    def __init__(self, source: EpisodeSource, episodes: EpisodeTable):
+        self._source, self._episodes = source, episodes
+        self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
+
+    def read(self, items: list[Item], is_logged: bool, ends: bool) -> list[CheckedItem]:
+        """Checks all items before any is taken in.
+
+        Args:
+            items: of different episodes.
+            is_logged: whether each has an action that the policy has not chosen.
+            ends: whether the episodes end.
+
+        Raises:
+            BadRequest: for the first value that is not right.
+        """
+        given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in items]
+        has_several = self._source.has_several_agents
+        for item in items:
+            item.info = _with_arrays(item.info)
+            if item.truncated and not ends:
+                raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
+            if has_several:
+                _check_agents("infos", {} if item.info is None else item.info)
+            elif item.dones or item.truncateds:
+                raise BadRequest(
+                    422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
+                )
+        rewards = [self._rewards(item, episode) for item, episode, _ in given]
+        actions = [self._logged(item) if is_logged else _not_logged(item) for item in items]
+        if has_several:
+            for item, episode, seen in given:
+                self._meet(item, episode, seen)
+        for (_, episode, seen), action in zip(given, actions) if not ends else ():
+            try:
+                episode.check_agents(seen)
+            except ValueError as error:
+                raise BadRequest(400, str(error)) from None
+            self.check_legal(seen, action)
+        infos = [item.info or {} if has_several else {AGENT: item.info} if item.info else {} for item in items]
+        return [
+            CheckedItem(episode, item, seen, *more)
+            for (item, episode, seen), *more in zip(given, rewards, infos, actions)
+        ]
+
+    def check_legal(self, seen: Mapping, logged: Mapping | None) -> None:
+        """Refuses observations without a legal action, and logged actions that are not legal."""
+        try:
+            check_masks(self._source.mask_problem, seen, logged)
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
+
+    def forget(self, episode_id: str) -> None:
+        """Forgets the agents of an episode that is over."""
+        self._agents.pop(episode_id, None)
+
+    def _logged(self, item: Item) -> Mapping:
+        if item.action is msgspec.UNSET:
+            raise BadRequest(422, "an item of /v1/log needs the action")
+        actions = self._by_agent("action", item.action)
+        if self._source.has_several_agents:
+            try:
+                check_logged_agents(item.observation, actions)
+            except ValueError as error:
+                raise BadRequest(422, str(error)) from None
+        return actions
+
+    def _meet(self, item: Item, episode: OpenEpisode, seen: Mapping) -> None:
+        """Refuses agents that the run does not have, and more than an episode may have."""
+        named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
+        if isinstance(self._source.observation_space, dict):
+            if unknown := named - self._source.observation_space.keys():
+                known = ", ".join(map(repr, self._source.observation_space))
+                raise BadRequest(400, f"there is no agent {min(map(repr, unknown)):.80}; there are {known}")
+            return
+        if any(len(agent) > LONGEST_NAME for agent in named):
+            raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
+        met = self._agents.setdefault(episode.id, set())
+        if len(met | named) > MOST_AGENTS:
+            raise BadRequest(422, f"an episode may have {MOST_AGENTS:,} agents")
+        met |= named
+
+    def _episode(self, item: Item) -> OpenEpisode:
+        try:
+            return self._episodes.find(item.episode_id)
+        except ValueError as error:  # it has ended, was given up, or is of a server before this one
+            raise BadRequest(410, str(error)) from None
+
+    def _rewards(self, item: Item, episode: OpenEpisode) -> Mapping:
+        if item.reward is None:
+            return {}
+        rewards = item.reward if self._source.has_several_agents else {AGENT: item.reward}
+        _check_agents("rewards", rewards)
+        try:
+            return {agent: episode.finite_reward(agent, reward) for agent, reward in rewards.items()}
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
+
+    def _by_agent(self, kind: str, value: Any) -> Mapping:
+        """An observation or action of a body, as values of its space, by agent."""
+        values = value if self._source.has_several_agents else {AGENT: value}
+        _check_agents(f"{kind}s", values)
+        values = {agent: _with_arrays(each) for agent, each in values.items()}
+        try:
+            if kind == "action":
+                return {
+                    agent: logged_action_of(self._source.action_space, each, agent) for agent, each in values.items()
+                }
+            for agent, each in values.items():
+                check_observation(self._source.observation_space, each, agent)
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
+        return values
+
+
+def _with_arrays(value: Any) -> Any:
+    """`with_arrays` of a value of a body."""
+    try:
+        return with_arrays(value)
+    except NO_ARRAY as error:
+        raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
+
+
+def _not_logged(item: Item) -> None:
+    """Refuses an action where the policy is asked for one, or the episode ends: it would be left out."""
+    if item.action is not msgspec.UNSET and item.action is not None:
+        raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
+
+
+def _check_agents(name: str, values: Any) -> None:
+    """Refuses values that are no dict by agent, and agents that are no strings: JSON knows no others."""
+    if not isinstance(values, Mapping):
+        raise BadRequest(422, f"with several agents, {name} are a dict by agent")
+    for agent in values:
+        if not isinstance(agent, str):
+            raise BadRequest(422, f"the agents of {name} are strings, but one is {agent!r:.80}")

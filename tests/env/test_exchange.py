@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rllib.env.external.exchange import Exchange, RunEnded, Turn
+from rllib.env.external.exchange import Exchange, RunEnded, StepRequest
 
 LONG_S = 60.0
 
@@ -33,8 +33,8 @@ class Serving:
 
 
 def ask(exchange, name="e"):
-    turn = Turn(name, None)
-    exchange.hand_over(turn)
+    turn = StepRequest(name, None)
+    exchange.submit(turn)
     exchange.take_part()
     assert turn.wait(LONG_S)
     return turn.actions
@@ -77,9 +77,9 @@ def test_a_lone_turn_is_answered_in_its_own_thread():
 
 def test_a_thread_that_takes_longer_holds_nobody_up():
     exchange = Exchange()
-    first = [Turn(name, None) for name in "ab"]
+    first = [StepRequest(name, None) for name in "ab"]
     for turn in first:
-        exchange.hand_over(turn)
+        exchange.submit(turn)
     with Serving(exchange, answer_all):
         assert all(turn.wait(LONG_S) for turn in first)
         for name in "aaaa":  # b does not come back
@@ -88,8 +88,8 @@ def test_a_thread_that_takes_longer_holds_nobody_up():
 
 def test_turns_wait_while_the_worker_does_not_sample():
     exchange = Exchange()
-    turn = Turn("e", None)
-    exchange.hand_over(turn)
+    turn = StepRequest("e", None)
+    exchange.submit(turn)
     exchange.take_part()
     exchange.answer_waiting()
     assert not turn.is_answered
@@ -98,19 +98,19 @@ def test_turns_wait_while_the_worker_does_not_sample():
 
 def test_an_exception_is_raised_in_the_workers_thread():
     exchange = Exchange()
-    turn = Turn("e", None)
+    turn = StepRequest("e", None)
 
     def fail(turns):
         raise KeyError(turns[0].episode_id)
 
     with ThreadPoolExecutor(1) as worker:
         served = worker.submit(exchange.serve, fail, LONG_S)
-        exchange.hand_over(turn)
+        exchange.submit(turn)
         exchange.take_part()
         with pytest.raises(KeyError, match="'e'"):
             served.result(LONG_S)
     assert not turn.is_answered
-    exchange.hand_over(turn)  # the worker goes on
+    exchange.submit(turn)  # the worker goes on
     assert exchange.serve(lambda turns: answer_all(turns) or True, LONG_S)
 
 
@@ -130,9 +130,9 @@ def test_turns_that_are_left_to_the_worker_are_answered_in_its_thread():
         answer_all(turns)
 
     with Serving(exchange, answer) as serving:
-        left = Turn("left", None)
+        left = StepRequest("left", None)
         ask(exchange, "before")
-        exchange.leave(left)
+        exchange.submit_to_worker(left)
         exchange.answer_waiting()
         assert left.wait(LONG_S) and ask(exchange, "after")
         worker = next(thread.ident for thread in serving._pool._threads)
@@ -141,11 +141,11 @@ def test_turns_that_are_left_to_the_worker_are_answered_in_its_thread():
 
 def test_a_round_takes_in_what_arrives_meanwhile():
     exchange, rounds = Exchange(), []
-    late = Turn("late", None)
+    late = StepRequest("late", None)
 
     def answer(turns):
         if turns[0].episode_id == "early":
-            exchange.hand_over(late)
+            exchange.submit(late)
             turns = turns + exchange.arrived()
             rounds.append([turn.episode_id for turn in turns])
         answer_all(turns)
@@ -157,13 +157,13 @@ def test_a_round_takes_in_what_arrives_meanwhile():
 
 
 def test_what_follows_a_turn_fails_with_it():
-    class Chained(Turn):
+    class Chained(StepRequest):
         def following(self):
             return followers.pop() if followers else None
 
-    exchange, last = Exchange(), Turn("last", None)
+    exchange, last = Exchange(), StepRequest("last", None)
     followers = [last]
-    exchange.leave(Chained("first", None))
+    exchange.submit_to_worker(Chained("first", None))
     exchange.end(RunEnded("over"))
     with pytest.raises(RunEnded):
         last.wait(LONG_S)

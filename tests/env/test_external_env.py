@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv, external_env
-from rllib.env.external.exchange import EpisodeLost, Exchange, RunEnded, Turn
+from rllib.env.external.exchange import EpisodeLost, Exchange, RunEnded, StepRequest
 
 BOX, CHOICE = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(3)
 SEEN = np.zeros(2, np.float32)
@@ -147,10 +147,10 @@ def test_a_loop_is_told_that_nobody_samples(monkeypatch):
 
 def test_waiting_and_later_calls_end_with_the_run():
     exchange = Exchange()
-    turns = [Turn("e", None) for _ in range(2)]
-    exchange.hand_over(turns[0])
+    turns = [StepRequest("e", None) for _ in range(2)]
+    exchange.submit(turns[0])
     exchange.end(RunEnded("over"))
-    exchange.hand_over(turns[1])
+    exchange.submit(turns[1])
     for turn in turns:
         with pytest.raises(RunEnded, match="over"):
             turn.wait(1.0)

@@ -237,7 +237,7 @@ def test_a_repeated_request_is_taken_in_once(served):
 
 
 def test_a_request_that_waits_is_held_and_asked_again(monkeypatch, transport):
-    monkeypatch.setattr(pending_requests, "HOLD_S", 0.1)
+    monkeypatch.setattr(pending_requests, "LONG_POLL_S", 0.1)
     held = []
     with Served(transport=transport, answer=held.append) as server, PolicyClient(server.env.url) as client:
         threading.Timer(0.6, lambda: held[0].answer({"agent0": 2})).start()
@@ -272,8 +272,8 @@ def test_an_episode_that_waits_for_the_algorithm_is_not_silent(transport):
 
 def test_the_server_looks_on_after_a_look_that_fails(monkeypatch, transport, caplog):
     looks = []
-    monkeypatch.setattr(policy_server, "_LOOKED_AFTER_S", 0.02)
-    monkeypatch.setattr(PolicyServer, "_look_after", lambda *_: (looks.append(0), {}["no"]))
+    monkeypatch.setattr(policy_server, "_REAP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(PolicyServer, "_reap_idle", lambda *_: (looks.append(0), {}["no"]))
     with Served(transport=transport) as server:
         assert until(lambda: len(looks) >= 3) and server.ask("GET", "/health")[0] == 200
     assert "could not look after its clients" in caplog.text
@@ -285,7 +285,7 @@ def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, t
 
     def hold(turn):
         held.append(turn)
-        server.env._clients._heard["", "e"] = -1e9  # the request has waited for longer than silence may last
+        server.env._clients._last_seen["", "e"] = -1e9  # the request has waited for longer than silence may last
 
     with Served(transport=transport, answer=hold) as server:
         server.ask("POST", "/v1/episodes", {"episode_id": "e"})
@@ -524,7 +524,7 @@ def test_a_departed_client_is_forgotten_with_what_it_has_sent(transport):
         body = {"parts": [end], "client": "c", "seq": 1}
         assert ask_samples(server, body)[0] == 200
         kept = server.env._requests._clients.get("c")
-        assert kept is None or kept.turns is None
+        assert kept is None or kept.batch is None
         assert until(lambda: not server.env._requests._clients and not server.env._chains._newest)
 
 
@@ -564,16 +564,16 @@ def test_an_episode_of_a_client_that_waits_for_another_is_not_silent(monkeypatch
     """Its clock is that of its client: it stands while a request is unanswered, and starts anew with the answer."""
     ahead_s, looks, held, holds = [0.0], [], [], threading.Event()
 
-    def look_after(env):
+    def reap_idle(env):
         looks.append(ahead_s[0])
-        env._look_after(time.monotonic() + ahead_s[0])
+        env._reap_idle(time.monotonic() + ahead_s[0])
 
     def looked():
         count = len(looks)
         assert until(lambda: len(looks) >= count + 3)
 
-    monkeypatch.setattr(PolicyServer, "look_after", look_after)
-    monkeypatch.setattr(policy_server, "_LOOKED_AFTER_S", 0.02)
+    monkeypatch.setattr(PolicyServer, "reap_idle", reap_idle)
+    monkeypatch.setattr(policy_server, "_REAP_INTERVAL_S", 0.02)
     monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.2)
     with Served(answer=lambda turn: held.append(turn) if holds.is_set() else turn.answer({"agent0": 1})) as server:
         publish(server)

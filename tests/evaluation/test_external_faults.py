@@ -17,7 +17,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.exchange import RunEnded as RunEndedHere
-from rllib.env.external.exchange import Turn
+from rllib.env.external.exchange import StepRequest
 from rllib.env.external.external_env import AGENT
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
@@ -299,7 +299,7 @@ def test_a_run_with_one_client_repeats():
             np.testing.assert_array_equal(first[name], second[name])
 
 
-class Chained(Turn):
+class Chained(StepRequest):
     """One of several turns that are there already, as those of a part are."""
 
     def __init__(self, told, chain, *args, **kwargs):
@@ -330,8 +330,8 @@ class GivenUp(ExternalEnv):
         step = AgentStep(seen, {AGENT: 1.0}, {ALL: False}, {ALL: False}, {}, False, False)
         end = AgentStep(seen, {}, {ALL: False}, {ALL: True}, {}, True, True)
         chain += [Chained(self.told, chain, step) for _ in range(5)]
-        self.exchange.hand_over(Chained(self.told, chain, step, is_first=True))
-        self.exchange.hand_over(Turn("e", end, is_void=True))
+        self.exchange.submit(Chained(self.told, chain, step, is_first=True))
+        self.exchange.submit(StepRequest("e", end, is_void=True))
         self.exchange.take_part()
         while True:
             episode = self.start_episode()
@@ -378,7 +378,7 @@ def test_an_agent_without_a_policy_ends_its_episode_alone(caplog):
         thread.start()
         result = algorithm.train()
         assert result["num_faulty_episodes"] == 2 and result["episode_reward_mean"] == 3
-        assert len(environment(algorithm)._running) <= 1
+        assert len(environment(algorithm)._episode_table.running) <= 1
     thread.join(20)
     assert len(refused) == 2 and all("no policy for agent 'stranger'" in error for error in refused)
     assert caplog.text.count("is void") == 1  # clients cannot fill the log
@@ -508,7 +508,7 @@ def test_actions_in_parts_are_legal_too(logged):
         with pytest.raises(ValueError, match=r"action = .*1.* is not legal: the action mask is \[0, 0, 1\]"):
             client._post("/v1/samples", {"parts": [{**part, **packed, "logged": logged}]})
         client.close()
-        assert not environment(algorithm)._running
+        assert not environment(algorithm)._episode_table.running
 
 
 def test_legal_actions_of_a_client_that_acts_itself_are_taken():

@@ -248,7 +248,7 @@ class Crossing(Counting):
             seen = {"agent0": np.zeros(2, np.float32)}
             asked = [(each, ends, self._found(each).turn(seen, None, ends)) for each, ends in turns]
             for *_, turn in asked:
-                self.exchange.hand_over(turn)
+                self.exchange.submit(turn)
             self.exchange.take_part()
             self.unanswered = [each for each, _, turn in asked if not turn.wait(PASS_S)]
             if self.unanswered:

@@ -1,4 +1,4 @@
-"""Episodes of loops outside that are under way: what was reported of each since its last turn."""
+"""Running episodes of loops outside, and what was reported of each since its last step request."""
 
 import math
 import threading
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsFloat
 
 from rllib.env.external.checks import AGENT
-from rllib.env.external.exchange import Turn
+from rllib.env.external.exchange import StepRequest
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import LARGEST
@@ -20,7 +20,7 @@ _NO_ENDS = MappingProxyType({ALL: False})
 
 
 class OpenEpisode:
-    """An episode under way: what is to be handed over with its next turn."""
+    """A running episode: what will be submitted with its next step request."""
 
     def __init__(self, episode_id: str, trains: bool):
         self.id, self.trains = episode_id, trains
@@ -29,9 +29,9 @@ class OpenEpisode:
         self.infos: dict[AgentID, Any] = {}
         self.terminateds: dict[AgentID, bool] = {}
         self.truncateds: dict[AgentID, bool] = {}
-        self.num_turns = 0
+        self.num_requests = 0
         self.thread: int | None = None  # identity of the one that has called last
-        # Agents that have ended with an earlier turn, and those before the newest one.
+        # Agents that have ended with an earlier step request, and those before the newest one.
         self._ended: frozenset[AgentID] = frozenset()
         self._ended_before = self._ended
 
@@ -57,26 +57,28 @@ class OpenEpisode:
         has_ends = end is not None or any(self.terminateds.values()) or any(self.truncateds.values())
         return AgentStep(observations, rewards, terminateds, truncateds, infos, end is not None, has_ends)
 
-    def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
-        """The next turn; `end` as for `step`."""
-        self.num_turns += 1
-        return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
+    def request(
+        self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None
+    ) -> StepRequest:
+        """The next step request; `end` as for `step`."""
+        self.num_requests += 1
+        return StepRequest(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_requests == 1)
 
-    def withdraw(self, turn: Turn) -> None:
-        """Makes a turn that nobody waits for any longer one that has not happened, with all that came with it."""
-        turn.is_withdrawn = True
-        self.num_turns -= 1
+    def withdraw(self, request: StepRequest) -> None:
+        """Undoes a step request whose loop waits no longer, with all that came with it."""
+        request.is_withdrawn = True
+        self.num_requests -= 1
         self._ended = self._ended_before
 
-    def take_back(self, turn: Turn) -> None:
-        """Withdraws a turn, and keeps what was logged before it for the next."""
-        self.withdraw(turn)
-        for agent, reward in turn.step.rewards.items():
+    def take_back(self, request: StepRequest) -> None:
+        """Withdraws a step request, and keeps what was logged before it for the next."""
+        self.withdraw(request)
+        for agent, reward in request.step.rewards.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
-        self.infos = {**turn.step.infos, **self.infos}
+        self.infos = {**request.step.infos, **self.infos}
 
     def add_rewards(self, rewards: Mapping[AgentID, SupportsFloat], infos: Mapping) -> None:
-        """Adds to the rewards and infos of the next turn; nothing is added if a reward is refused.
+        """Adds to the rewards and infos of the next step request; nothing is added if a reward is refused.
 
         Raises:
             ValueError: as `finite_reward`.
@@ -100,7 +102,7 @@ class OpenEpisode:
             return number
         of = "" if agent == AGENT else f" of agent {agent!r}"
         raise ValueError(
-            f"the reward{of} in episode {self.id}, after {self.num_turns} steps, must be a finite number, of "
+            f"the reward{of} in episode {self.id}, after {self.num_requests} steps, must be a finite number, of "
             f"at most {LARGEST:g} in size, but is {reward!r:.80}; rewards near 1 are learned from best"
         )
 

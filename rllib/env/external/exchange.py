@@ -11,7 +11,7 @@ from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.errors import RLlibError
 
-# A turn waits for those of other loops until none has come for so long (seconds).
+# A step request waits for those of other loops until none has come for so long (seconds).
 _QUIET_S = 0.0005
 # Interval between looks at a round of another thread that takes longer than the time-out (seconds).
 _LOOK_S = 0.01
@@ -32,19 +32,19 @@ class RunEnded(RLlibError):
     """The run that an external environment samples for has ended."""
 
 
-class Turn:
+class StepRequest:
     """A part of an episode: the outcome of the newest actions, and the observations to act on next.
 
     Args:
         episode_id: of the episode.
-        step: its newest observations, and the rewards since the last turn; `is_over` says that it has ended.
-        logged: actions that somebody else has chosen, by agent; None: the policy is asked.
+        step: its newest observations, and the rewards since the last step request; `is_over` says that it has ended.
+        logged: actions that the policy has not chosen, by agent; None: the policy is asked.
         trains: whether its steps become rows.
-        is_first: whether it is the episode's first turn.
+        is_first: whether it is the episode's first step request.
         is_void: whether nobody knows what has followed the last actions: the episode is given up.
 
     Attributes:
-        actions: agent -> action, once the turn was answered.
+        actions: agent -> action, once the step request was answered.
         acted: the action that a client has chosen by its copy of the policy (samples.py: Acted); None: it asks.
         is_answered: whether it was answered, or has failed.
         is_withdrawn: whether its loop waits no longer, so that it has not happened.
@@ -66,7 +66,7 @@ class Turn:
     )
 
     acted: Any = None
-    # Turns from this one on that a worker may take in together: their outcomes are known (samples.py: Replay.run).
+    # Requests from this one on that a worker may accept together: their outcomes are known (samples.py: Replay.run).
     run_length = 0
 
     def __init__(
@@ -83,21 +83,21 @@ class Turn:
         self.is_answered = self.is_withdrawn = False
         self.actions: Mapping[AgentID, Any] | None = None
         self._error: BaseException | None = None
-        # Held until the turn was answered: a lock is the cheapest thing that a thread can wait for with a limit.
+        # Held until the request is answered: a lock is the cheapest thing that a thread can wait for with a limit.
         self._done = threading.Lock()
         self._done.acquire()
         self._claimed = threading.Lock()
 
     def claim(self) -> bool:
-        """Claims the turn, for the worker to answer it or its loop to withdraw it. False if it is claimed already."""
+        """Claims the request, for the worker to answer or its loop to withdraw it. False if it is claimed already."""
         return self._claimed.acquire(blocking=False)
 
     def put_back(self) -> None:
-        """Takes `claim` back: the worker answers the turn later, and until then its loop may withdraw it."""
+        """Releases the claim: the worker answers the request later, and until then its loop may withdraw it."""
         self._claimed.release()
 
-    def following(self) -> "Turn | None":
-        """The turn after this one, which was answered or has failed, where it is there already."""
+    def following(self) -> "StepRequest | None":
+        """The step request after this one, which was answered or has failed, where it is there already."""
         return None
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
@@ -124,25 +124,25 @@ class Turn:
 
 
 class Exchange:
-    """Turns of all episodes of one external environment, from any number of threads to one worker.
+    """Step requests of all episodes of one external environment, from any number of threads to one worker.
 
-    While the worker samples, a thread that hands turns over answers them itself, with those of all others (flat
-    combining: Hendler, Incze, Shavit and Tzafrir, 2010): a turn then costs no switch to the worker's thread and back.
-    One thread at a time answers. The worker's own thread answers what others leave.
+    While the worker samples, a thread that submits step requests answers them itself, with those of all others (flat
+    combining: Hendler, Incze, Shavit and Tzafrir, 2010): a request then costs no switch to the worker's thread and
+    back. One thread at a time answers. The worker's own thread answers what others leave.
 
     Attributes:
-        error: of every turn, once there is nobody who answers; before, None.
+        error: of every step request, once no worker answers; before, None.
     """
 
     def __init__(self):
         self.error: BaseException | None = None
-        self._turns: deque[Turn] = deque()
-        self._left: deque[Turn] = deque()  # to the worker's thread
+        self._requests: deque[StepRequest] = deque()
+        self._left: deque[StepRequest] = deque()  # to the worker's thread
         self._worker: int | None = None  # identity of that thread
         self._answering = threading.Lock()  # held by the thread that answers
-        self._answer: Callable[[list[Turn]], bool] | None = None  # of the worker, while it samples
+        self._answer: Callable[[list[StepRequest]], bool] | None = None  # of the worker, while it samples
         self._failure: BaseException | None = None  # of `_answer`
-        # Rounds of answers: number, time of the last one, and the turns that may follow it soon.
+        # Rounds of answers: number, time of the last one, and the step requests that may follow it soon.
         self._num_rounds, self._newest, self._expected = 0, 0.0, 1
         self._bell = threading.Lock()  # held unless the worker's thread is to look
         self._bell.acquire()
@@ -150,33 +150,33 @@ class Exchange:
 
     # ------------------------------------------------------------------ called by those who ask
 
-    def hand_over(self, turn: Turn) -> None:
-        """Hands a turn over to the worker; one that will have no answer gets `error`."""
-        self._turns.append(turn)
+    def submit(self, request: StepRequest) -> None:
+        """Submits a step request to the worker; one that will have no answer gets `error`."""
+        self._requests.append(request)
         if self.error is not None:
             self._fail_all()
 
-    def leave(self, turn: Turn) -> None:
-        """Hands a turn over that the worker's own thread answers, since many follow it; errors as for `hand_over`."""
-        self._left.append(turn)
+    def submit_to_worker(self, request: StepRequest) -> None:
+        """Submits a step request that the worker's own thread answers, since many follow it; errors as for `submit`."""
+        self._left.append(request)
         self._ring()
         if self.error is not None:
             self._fail_all()
 
     def answer_waiting(self) -> None:
-        """Answers all turns that wait in this thread, while the worker samples and no other thread answers."""
-        while self._turns and self._answer_once():
+        """Answers all waiting step requests in this thread, while the worker samples and no other thread answers."""
+        while self._requests and self._answer_once():
             pass
 
     def take_part(self) -> None:
-        """Called after `hand_over` by one of several threads; the last of a round answers the turns of all.
+        """Called after `submit` by one of several threads; the last of a round answers the step requests of all.
 
-        The round is complete with as many turns as were answered in the one before. If a thread takes longer, the
+        The round is complete with as many requests as were answered in the one before. If a thread takes longer, the
         worker's thread answers the others.
         """
         if self._answer is None:
             return
-        if len(self._turns) >= self._expected and self._answer_once() and not self._turns:
+        if len(self._requests) >= self._expected and self._answer_once() and not self._requests:
             return
         if not self._is_watched:
             self._is_watched = True
@@ -184,16 +184,16 @@ class Exchange:
 
     # ------------------------------------------------------------------ called by the worker
 
-    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> bool:
-        """Has turns answered until it is enough.
+    def serve(self, answer: Callable[[list[StepRequest]], bool], timeout_s: float) -> bool:
+        """Has step requests answered until it is enough.
 
         Args:
-            answer: function of the turns that wait, in the order in which they came; returns whether it is enough. It
-                is called in this thread or in one that hands turns over, by one at a time.
-            timeout_s: longest time without turns (seconds).
+            answer: function of the requests that wait, in the order in which they came; returns whether it is enough.
+                It is called in this thread or in one that submits step requests, by one at a time.
+            timeout_s: longest time without step requests (seconds).
 
         Returns:
-            whether it was enough; False if there were no turns in time, or `wake` was called.
+            whether it was enough; False if there were no step requests in time, or `wake` was called.
 
         Raises:
             the exception of `answer`.
@@ -206,11 +206,11 @@ class Exchange:
                 if self._left:
                     self._answer_once(waits=True)
                     continue
-                if self._turns:
+                if self._requests:
                     self._answer_stragglers()
                     continue
                 self._is_watched = False
-                if self._turns:  # handed over before the line above
+                if self._requests:  # submitted before the line above
                     continue
                 left_s = self._newest + timeout_s - time.monotonic()
                 if left_s <= 0 and not self._answering.locked():
@@ -224,13 +224,13 @@ class Exchange:
             raise self._failure
         return is_enough
 
-    def arrived(self) -> list[Turn]:
-        """Takes the turns that have come since; for `answer`, while it has others to answer."""
+    def arrived(self) -> list[StepRequest]:
+        """Takes the step requests that have come since; for `answer`, while it has others to answer."""
         return self._drained()
 
     def num_waiting(self) -> int:
-        """Approximate number of turns that nobody has taken yet."""
-        return len(self._turns) + len(self._left)
+        """Approximate number of step requests that nobody has taken yet."""
+        return len(self._requests) + len(self._left)
 
     def wake(self) -> None:
         """Ends the present call of `serve`, or the next."""
@@ -238,14 +238,14 @@ class Exchange:
         self._ring()
 
     def end(self, error: BaseException) -> None:
-        """Answers all turns that wait, and those to come, with this error."""
+        """Answers all step requests that wait, and those to come, with this error."""
         self.error = error
         self._fail_all()
 
     # ------------------------------------------------------------------ rounds
 
     def _answer_once(self, waits: bool = False) -> bool:
-        """Answers the turns that wait.
+        """Answers the step requests that wait.
 
         Args:
             waits: whether to wait for another thread that answers.
@@ -258,13 +258,13 @@ class Exchange:
         try:
             if self._answer is None:
                 return False
-            turns = self._drained()
+            requests = self._drained()
             try:
-                is_enough = bool(turns) and self._answer(turns)
+                is_enough = bool(requests) and self._answer(requests)
             except BaseException as error:  # raised in the worker's thread
                 self._failure, is_enough = error, True
-            if turns:
-                self._expected = max(sum([turn.is_answered for turn in turns]), 1)
+            if requests:
+                self._expected = max(sum([request.is_answered for request in requests]), 1)
                 self._num_rounds, self._newest = self._num_rounds + 1, time.monotonic()
             if is_enough:
                 self._answer = None
@@ -274,41 +274,41 @@ class Exchange:
         return True
 
     def _answer_stragglers(self) -> None:
-        """Answers the turns that wait if no other turn has come for a moment."""
-        count, rounds = len(self._turns), self._num_rounds
+        """Answers the step requests that wait if no other step request has come for a moment."""
+        count, rounds = len(self._requests), self._num_rounds
         time.sleep(_QUIET_S)
-        if (count, rounds) == (len(self._turns), self._num_rounds):
+        if (count, rounds) == (len(self._requests), self._num_rounds):
             self._answer_once()
 
-    def _drained(self) -> list[Turn]:
-        """The turns that wait for this thread."""
-        turns = _all_of(self._turns)
+    def _drained(self) -> list[StepRequest]:
+        """The step requests that wait for this thread."""
+        requests = _all_of(self._requests)
         if self._left and threading.get_ident() == self._worker:
-            turns += _all_of(self._left)
-        return turns
+            requests += _all_of(self._left)
+        return requests
 
     def _ring(self) -> None:
         with contextlib.suppress(RuntimeError):  # it rings already
             self._bell.release()
 
     def _fail_all(self) -> None:
-        while turns := _all_of(self._turns) + _all_of(self._left):
-            fail_all(turns, lambda turn: self.error)
+        while requests := _all_of(self._requests) + _all_of(self._left):
+            fail_all(requests, lambda request: self.error)
 
 
-def _all_of(turns: deque[Turn]) -> list[Turn]:
+def _all_of(requests: deque[StepRequest]) -> list[StepRequest]:
     taken = []
     try:
         while True:
-            taken.append(turns.popleft())
+            taken.append(requests.popleft())
     except IndexError:
         return taken
 
 
-def fail_all(turns: Iterable[Turn], error_of: Callable[[Turn], BaseException]) -> None:
-    """Raises errors in the loops that wait for these turns, and for those that follow them."""
-    for turn in turns:
-        following: Turn | None = turn
+def fail_all(requests: Iterable[StepRequest], error_of: Callable[[StepRequest], BaseException]) -> None:
+    """Raises errors in the loops that wait for these step requests, and for those that follow them."""
+    for request in requests:
+        following: StepRequest | None = request
         while following is not None:
             if not following.is_answered:
                 following.fail(error_of(following))

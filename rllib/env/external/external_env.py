@@ -19,7 +19,7 @@ from rllib.env.external.checks import (
     space_of_agent,
 )
 from rllib.env.external.episodes import OpenEpisode
-from rllib.env.external.exchange import Turn
+from rllib.env.external.exchange import StepRequest
 from rllib.env.external.source import ACTION_TIMEOUT_S, EpisodeSource
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, AgentID
 
@@ -99,7 +99,7 @@ class ExternalEnv(EpisodeSource):
         return self._act(episode_id, self._seen(observation))[AGENT]
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
-        """Reports an action that somebody else has chosen; arguments and errors as for `get_action`."""
+        """Reports an action that the policy has not chosen; arguments and errors as for `get_action`."""
         self._act(episode_id, self._seen(observation), {AGENT: logged_action_of(self.action_space, action)})
 
     def log_returns(self, episode_id: str, reward: SupportsFloat, info: Mapping | None = None) -> None:
@@ -141,34 +141,34 @@ class ExternalEnv(EpisodeSource):
         with episode.lock:
             episode.check_agents(observations)
             episode.thread = threading.get_ident()
-            turn = episode.turn(observations, logged, None)
-            self.exchange.hand_over(turn)
+            request = episode.request(observations, logged, None)
+            self.exchange.submit(request)
             self.exchange.take_part()
-            self._wait(episode, turn, ACTION_TIMEOUT_S if logged is None else REPORT_TIMEOUT_S)
-        return turn.actions
+            self._wait(episode, request, ACTION_TIMEOUT_S if logged is None else REPORT_TIMEOUT_S)
+        return request.actions
 
     def _end(self, episode_id: str, observations: Mapping, truncated: bool) -> None:
         episode = self._episode_table.find(episode_id)
         with episode.lock:
-            turn = episode.turn(observations, None, (not truncated, truncated))
+            request = episode.request(observations, None, (not truncated, truncated))
             self._episode_table.end(episode_id)
-            self.exchange.hand_over(turn)
+            self.exchange.submit(request)
             self.exchange.take_part()
-            self._wait(episode, turn, REPORT_TIMEOUT_S)
+            self._wait(episode, request, REPORT_TIMEOUT_S)
 
-    def _wait(self, episode: OpenEpisode, turn: Turn, timeout_s: float) -> None:
+    def _wait(self, episode: OpenEpisode, request: StepRequest, timeout_s: float) -> None:
         try:
-            if turn.wait(timeout_s):
+            if request.wait(timeout_s):
                 return
-            # An end stands, and is taken in when sampling goes on.
-            is_withdrawn = not turn.step.is_over and turn.claim()
-            if not (is_withdrawn or turn.step.is_over) and turn.wait(timeout_s):
+            # An end stands, and is accepted when sampling goes on.
+            is_withdrawn = not request.step.is_over and request.claim()
+            if not (is_withdrawn or request.step.is_over) and request.wait(timeout_s):
                 return  # the worker was about to answer
         except BaseException:
             self._episode_table.end(episode.id)
             raise
         if is_withdrawn:
-            episode.take_back(turn)
+            episode.take_back(request)
         raise TimeoutError(
             f"the algorithm has not sampled for {timeout_s:.0f} s, so that episode {episode.id} waits: is train() "
             "running?"
@@ -194,7 +194,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         return self._act(episode_id, self._seen(observation_dict))
 
     def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
-        """Reports the actions that somebody else has chosen for the agents that have an observation."""
+        """Reports the actions that the policy has not chosen for the agents that have an observation."""
         observations = self._seen(observation_dict)
         check_logged_agents(observations, action_dict)
         actions = {agent: logged_action_of(self.action_space, action, agent) for agent, action in action_dict.items()}
@@ -221,7 +221,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
 
         Raises:
             ValueError: if there is no such episode or agent, or a reward is not finite, or too large, or what is given
-                is no dict by agent; nothing is taken in then.
+                is no dict by agent; nothing is accepted then.
         """
         episode = self._episode_table.find(episode_id)
         given = [reward_dict, *(each or {} for each in (info_dict, multiagent_done_dict, truncated_dict))]
@@ -229,7 +229,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
             if not isinstance(each, Mapping):
                 raise ValueError(f"rewards, infos and ends of agents are dicts by agent, but one is {each!r:.80}")
         rewards, infos, *flags = given
-        # Loops hand over what their environment returns.
+        # Loops pass on what their environment returns.
         terminateds, truncateds = ({agent: flag for agent, flag in each.items() if agent != ALL} for each in flags)
         for agent in {*rewards, *(infos.keys() - {COMMON}), *terminateds, *truncateds}:
             space_of_agent(self.observation_space, agent, "observation")

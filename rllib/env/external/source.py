@@ -22,7 +22,7 @@ class EpisodeSource:
         action_space, observation_space: of the policy, or dicts by agent, in RLlib's order.
 
     Attributes:
-        exchange: carries the turns of its episodes to the worker.
+        exchange: carries the step requests of its episodes to the worker.
         mask_problem: says what is wrong with the action mask of an agent's observation, or with an action logged for
             it. The worker sets it where a policy reads masks; None: there are no masks.
         has_several_agents: whether its episodes have several agents.

@@ -1,11 +1,11 @@
-"""The stream of an external environment: its own loop hands over its episodes, several at a time."""
+"""The stream of an external environment: its own loop submits its episodes, several at a time."""
 
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from rllib.env.external.exchange import RunEnded, Turn
+from rllib.env.external.exchange import RunEnded, StepRequest
 from rllib.env.external.source import EpisodeSource
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentOrder
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW
@@ -62,7 +62,7 @@ class ExternalStream:
         self._environment_made: Callable[[int, EpisodeSource], None] | None = None
         self._first: dict[int, tuple[Mapping, Mapping]] = {}
         self._orders: dict[int, AgentOrder] = {}
-        self._num_ended = self._num_turns = 0
+        self._num_ended = self._num_requests = 0
         self._failure: BaseException | None = None
         self._start(env)
 
@@ -107,10 +107,10 @@ class ExternalStream:
         """Gives the loops outside the policy that acts from now on, where they act by copies of it."""
         self._env.publish(policy)
 
-    # ------------------------------------------------------------------ turns
+    # ------------------------------------------------------------------ step requests
 
-    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> bool:
-        """Has turns answered until `answer` returns that it is enough (Exchange.serve).
+    def serve(self, answer: Callable[[list[StepRequest]], bool], timeout_s: float) -> bool:
+        """Has step requests answered until `answer` returns that it is enough (Exchange.serve).
 
         Returns:
             whether it was enough; False if nobody has asked for timeout_s.
@@ -120,10 +120,10 @@ class ExternalStream:
             EnvironmentReplaced: instead of the exception, where environments are replaced.
         """
 
-        def counted(turns: list[Turn]) -> bool:
-            self._num_turns += len(turns)
+        def counted(requests: list[StepRequest]) -> bool:
+            self._num_requests += len(requests)
             self._num_failures = 0
-            return answer(turns)
+            return answer(requests)
 
         if self._failure is None and self._env.exchange.serve(counted, timeout_s):
             return True
@@ -132,23 +132,23 @@ class ExternalStream:
         return False
 
     def silence(self, timeout_s: float) -> SampleTimeoutError:
-        """The error of a time without turns."""
+        """The error of a time without step requests."""
         return SampleTimeoutError(
             f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
             f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
         )
 
-    def arrived(self) -> list[Turn]:
-        """Takes the turns that have come since; for the `answer` of `serve` (Exchange.arrived)."""
-        turns = self._env.exchange.arrived()
-        self._num_turns += len(turns)
-        return turns
+    def arrived(self) -> list[StepRequest]:
+        """Takes the step requests that have come since; for the `answer` of `serve` (Exchange.arrived)."""
+        requests = self._env.exchange.arrived()
+        self._num_requests += len(requests)
+        return requests
 
     def _run(self, env: EpisodeSource) -> None:
         try:
             env.run()
         except BaseException as error:
-            error.add_note(f"in run() of the {self._where}, after {self._num_turns:,} steps")
+            error.add_note(f"in run() of the {self._where}, after {self._num_requests:,} steps")
             self._failure = error
         else:
             self._failure = RuntimeError(
@@ -173,9 +173,9 @@ class ExternalStream:
             self._environment_made(0, self._env)
         raise EnvironmentReplaced from failure
 
-    def begin(self, index: int, turn: Turn) -> None:
-        """Begins an episode with its first turn, whose observations the `reset` of this index returns."""
-        self._first[index] = turn.step.observations, turn.step.infos
+    def begin(self, index: int, request: StepRequest) -> None:
+        """Begins an episode with its first step request, whose observations the `reset` of this index returns."""
+        self._first[index] = request.step.observations, request.step.infos
         self._orders[index] = AgentOrder()
 
     def episode_ended(self) -> None:

@@ -1,4 +1,4 @@
-"""Clients of a policy server: which episodes are theirs, how many they may have, and when each was heard of last."""
+"""Clients of a policy server: which episodes are theirs, how many they may have, and when each was seen last."""
 
 import time
 from collections import Counter
@@ -9,7 +9,7 @@ from rllib.web.bodies import BadRequest
 
 
 class Clients:
-    """Episodes whose end is not taken in yet, by client, and the clocks of their clients.
+    """Episodes whose end is not accepted yet, by client, and the clocks of their clients.
 
     Episodes of clients without a name, "", have a clock each.
 
@@ -21,7 +21,7 @@ class Clients:
         self._most_episodes = most_episodes
         self._client_of: dict[str, str] = {}  # by episode
         self._num_open: Counter[str] = Counter()
-        self._heard: dict[tuple[str, str], float] = {}  # when each was heard of last, by `_caller` (s)
+        self._last_seen: dict[tuple[str, str], float] = {}  # when each was seen last, by `_clock_key` (s)
 
     def check_room(self, client: str, num_more: int) -> None:
         """Refuses more episodes than a client, or all of them, may have under way."""
@@ -39,7 +39,7 @@ class Clients:
         """Notes an episode of a client, which has just begun it."""
         self._client_of[episode_id] = client
         self._num_open[client] += 1
-        self._heard[_caller(client, episode_id)] = time.monotonic()
+        self._last_seen[_clock_key(client, episode_id)] = time.monotonic()
 
     def release(self, episode_id: str) -> None:
         """Frees the place of a finished episode in the quota of its client."""
@@ -49,24 +49,24 @@ class Clients:
             if not self._num_open[client]:
                 del self._num_open[client]
             if not client or client not in self._num_open:
-                self._heard.pop(_caller(client, episode_id), None)
+                self._last_seen.pop(_clock_key(client, episode_id), None)
 
     def client_of(self, episode_id: str) -> str:
         """Name of the client of an episode; "" for one without a name, and without an episode."""
         return self._client_of.get(episode_id, "")
 
-    def hear(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
-        """Notes that a client was heard of; one without a name stands for these episodes alone."""
+    def touch(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
+        """Notes that a client was seen; one without a name stands for these episodes alone."""
         now = time.monotonic()
-        for caller in {_caller(client, episode_id) for episode_id in episode_ids}:
-            if caller in self._heard:  # it has episodes
-                self._heard[caller] = now
+        for key in {_clock_key(client, episode_id) for episode_id in episode_ids}:
+            if key in self._last_seen:  # it has episodes
+                self._last_seen[key] = now
 
-    def is_silent(self, episode_id: str, limit: float) -> bool:
-        """Whether the client of an episode was not heard of since this time (s)."""
-        return self._heard.get(_caller(self.client_of(episode_id), episode_id), limit) < limit
+    def is_idle(self, episode_id: str, limit: float) -> bool:
+        """Whether the client of an episode was not seen since this time (s)."""
+        return self._last_seen.get(_clock_key(self.client_of(episode_id), episode_id), limit) < limit
 
 
-def _caller(client: str, episode_id: str) -> tuple[str, str]:
+def _clock_key(client: str, episode_id: str) -> tuple[str, str]:
     """Key of the clock of an episode: that of its client, or of its own without a client's name."""
     return client, "" if client else episode_id

@@ -51,7 +51,7 @@ class Item(msgspec.Struct, forbid_unknown_fields=True):
         episode_id: of a running episode.
         observation: the newest; by agent where there are several.
         reward, info: since the last action of the episode; None: there are none.
-        action: that somebody else has chosen, for /v1/log.
+        action: that the policy has not chosen, for /v1/log.
         truncated: whether a limit outside of the task has ended the episode, for /v1/end.
         dones, truncateds: agents that have ended.
     """
@@ -116,7 +116,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
         action_dist_inputs: [N, size], where the policy has log-probabilities.
         is_first: whether the episode begins with it.
         training_enabled: whether the episode is learned from.
-        logged: indices of actions that somebody else has chosen.
+        logged: indices of actions that the policy has not chosen.
         infos: (index of an observation, info) pairs.
         end: how the episode ends with it; None: it goes on.
     """
@@ -140,7 +140,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Samples(Numbered, forbid_unknown_fields=True):
-    """A request with parts of episodes. It needs client and seq: repeated steps would be taken in twice otherwise.
+    """A request with parts of episodes. It needs client and seq: repeated steps would be accepted twice otherwise.
 
     Attributes:
         parts: of different episodes.

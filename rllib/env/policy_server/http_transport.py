@@ -84,7 +84,7 @@ class HTTPTransport(LoopTransport):
         """The application of ASGI."""
         kind = JSON
         try:
-            kind, answered = await self._asked(scope, receive)
+            kind, answered = await self._pass_on(scope, receive)
             status, answer = await answered
         except BadRequest as error:
             status, answer = error.status, {"error": error.message}
@@ -97,7 +97,7 @@ class HTTPTransport(LoopTransport):
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _asked(self, scope, receive: Receive) -> tuple[str, asyncio.Future]:
+    async def _pass_on(self, scope, receive: Receive) -> tuple[str, asyncio.Future]:
         """Asks the server; returns the kind of its answer, and what will be status and answer."""
         path, server = scope["path"], self._server
         if path not in server.open_paths and (refusal := self._guard.refusal(scope)):

@@ -44,7 +44,7 @@ class ItemReader:
         self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
 
     def read(self, items: list[Item], is_logged: bool, ends: bool) -> list[CheckedItem]:
-        """Checks all items before any is taken in.
+        """Checks all items before any is accepted.
 
         Args:
             items: of different episodes.
@@ -67,7 +67,7 @@ class ItemReader:
                     422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
                 )
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
-        actions = [self._logged(item) if is_logged else _not_logged(item) for item in items]
+        actions = [self._logged(item) if is_logged else _refuse_action(item) for item in items]
         if has_several:
             for item, episode, seen in given:
                 self._meet(item, episode, seen)
@@ -161,7 +161,7 @@ def _with_arrays(value: Any) -> Any:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
 
 
-def _not_logged(item: Item) -> None:
+def _refuse_action(item: Item) -> None:
     """Refuses an action where the policy is asked for one, or the episode ends: it would be left out."""
     if item.action is not msgspec.UNSET and item.action is not None:
         raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")

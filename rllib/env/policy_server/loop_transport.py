@@ -24,7 +24,7 @@ class LoopTransport(ABC):
         self._socket, self._make_loop, self.url = listening, make_loop, url
         self._server: PolicyServer
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_due = False  # whether answer_turns will be called
+        self._is_due = False  # whether answer_requests will be called
 
     @abstractmethod
     async def _serve(self) -> None:
@@ -39,39 +39,39 @@ class LoopTransport(ABC):
         self._server = server
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
-                runner.run(self._serve_and_look())
+                runner.run(self._serve_and_reap())
         finally:
             self._socket.close()
 
     def wake(self) -> None:
-        """Has turns answered soon; from any thread."""
+        """Has step requests answered soon; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._server.answer_turns)
+                self._loop.call_soon_threadsafe(self._server.answer_requests)
 
-    async def _serve_and_look(self) -> None:
+    async def _serve_and_reap(self) -> None:
         self._loop = asyncio.get_running_loop()
-        looking = self._loop.create_task(self._look_again())
+        reaping = self._loop.create_task(self._reap_repeatedly())
         try:
             await self._serve()
         finally:
-            looking.cancel()
+            reaping.cancel()
 
-    async def _look_again(self) -> None:
+    async def _reap_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(self._server.look_after_s)
-            self._look_after()
+            await asyncio.sleep(self._server.reap_interval_s)
+            self._reap_idle()
 
-    def _look_after(self) -> None:
-        self._server.look_after()
+    def _reap_idle(self) -> None:
+        self._server.reap_idle()
         self._answer_soon()
 
     def _answer_soon(self) -> None:
-        """Has the turns of all requests answered together that are being read in this pass of the loop."""
+        """Has the step requests of all requests answered together that are being read in this pass of the loop."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._answer)
 
     def _answer(self) -> None:
         self._is_due = False
-        self._server.answer_turns()
+        self._server.answer_requests()

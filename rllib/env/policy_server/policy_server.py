@@ -40,7 +40,14 @@ from rllib.env.external.source import EpisodeSource
 from rllib.env.policy_server.clients import Clients
 from rllib.env.policy_server.forms import PROTOCOL, Have, Part, Request, Samples, Spaces, Start
 from rllib.env.policy_server.items import ItemReader
-from rllib.env.policy_server.pending_requests import ENDS_EPISODE, AskedTurn, PendingRequests, Reply, Turns, refusal
+from rllib.env.policy_server.pending_requests import (
+    ENDS_EPISODE,
+    Batch,
+    ClientStepRequest,
+    PendingRequests,
+    Reply,
+    refusal,
+)
 from rllib.env.policy_server.samples import Chains, Replay, checked
 from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.env.policy_server.weights import ActionRows, PublishedPolicy
@@ -52,11 +59,11 @@ from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, plain, refuse_cos
 
 logger = logging.getLogger(__name__)
 
-# The end of the run waits so long for clients that have not heard of it, and were heard of within this time (seconds).
+# The end of the run waits so long for clients that have not been told of it, and were seen within this time (seconds).
 LAST_WORDS_S = 2.0
 # The transport ends within this time (seconds): its last answers are sent.
 _CLOSED_S = 10.0
-_LOOKED_AFTER_S = 1.0
+_REAP_INTERVAL_S = 1.0
 # Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
 _SHARE_OF_PATIENCE = 0.1
 # Paths that need no token.
@@ -68,14 +75,14 @@ class Route(NamedTuple):
 
     Attributes:
         method: of HTTP; GET changes nothing.
-        handle: function of the request, decoded; gives the answer, or the turns that give it; None: nothing is new.
+        handle: function of the request, decoded; gives the answer, or a batch that gives it; None: nothing is new.
         form: of the request's body, or of the query of GET; None: it has none.
         inference: where clients of this path act, "local" or "remote"; None: it is for both.
         kind: of the answer, where the request has no body.
     """
 
     method: str
-    handle: Callable[[Any], "dict[str, Any] | Turns | None"]
+    handle: Callable[[Any], "dict[str, Any] | Batch | None"]
     form: type | None = None
     inference: str | None = None
     kind: str = JSON
@@ -84,8 +91,8 @@ class Route(NamedTuple):
 class Transport(Protocol):
     """Carries the requests of clients to a server, and its answers back.
 
-    Its thread calls `ask` of the server, `answer_turns` after one or several requests and after `wake`, and
-    `look_after` every `look_after_s`.
+    Its thread calls `ask` of the server, `answer_requests` after one or several requests and after `wake`, and
+    `reap_idle` every `reap_interval_s`.
 
     Attributes:
         url: where clients find it.
@@ -97,7 +104,7 @@ class Transport(Protocol):
         """Serves until `stop`, and frees the port."""
 
     def wake(self) -> None:
-        """Has `answer_turns` called soon; from any thread."""
+        """Has `answer_requests` called soon; from any thread."""
 
     def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
         """Ends `run`; from any thread.
@@ -137,20 +144,20 @@ class PolicyServer(EpisodeSource):
             "/v1/log": Route("POST", self._log_all, Request, "remote"),
             "/v1/end": Route("POST", self._end_all, Request, "remote"),
             "/v1/weights": Route("GET", self._weights, Have | None, "local", MSGPACK),
-            "/v1/samples": Route("POST", self._take_samples, Samples, "local"),
+            "/v1/samples": Route("POST", self._accept_samples, Samples, "local"),
         }
         self._transport: Transport | None = None
         self._thread: int | None = None  # of the transport
         self._has_ended = threading.Event()
-        # Turns that another thread has answered, and whether the transport knows of them.
-        self._answered: deque[AskedTurn | Replay] = deque()
+        # Step requests that another thread has answered, and whether the transport knows of them.
+        self._answered: deque[ClientStepRequest | Replay] = deque()
         self._is_woken = False
         self._chains = Chains(settings.max_clients)
         self._requests = PendingRequests(settings.max_clients, self._chains.forget)
         self._clients = Clients(settings.max_episodes_per_client)
         self._items = ItemReader(self, self._episode_table)
         self._newest: dict[str, Any] = {}  # newest observation of each running episode
-        self._asked: set[str] = set()  # episodes with a turn that is not answered
+        self._unanswered: set[str] = set()  # episodes with a step request that is not answered
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
         self._counter = TrafficCounter()
 
@@ -234,29 +241,29 @@ class PolicyServer(EpisodeSource):
     def describe_silence(self) -> str:
         return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
-    def look_after(self) -> None:
+    def reap_idle(self) -> None:
         """Answers requests that have waited for long, gives up episodes that are silent, and forgets such clients."""
         try:
-            self._look_after(time.monotonic())
+            self._reap_idle(time.monotonic())
         except Exception:  # the next look follows
             logger.exception("the server could not look after its clients")
 
-    def _look_after(self, now: float) -> None:
-        self._requests.put_off(now, self._withdraw)
+    def _reap_idle(self, now: float) -> None:
+        self._requests.expire(now, self._withdraw)
         limit = now - self._settings.episode_timeout_s
-        for episode_id in [each for each in self._episode_table.running if self._is_silent(each, limit)]:
+        for episode_id in [each for each in self._episode_table.running if self._is_idle(each, limit)]:
             self._give_up(episode_id)
-        self._requests.forget_silent_clients(limit)
+        self._requests.forget_idle_clients(limit)
 
     @property
-    def look_after_s(self) -> float:
-        """Interval between calls of `look_after` (seconds)."""
-        return min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4, self._requests.longest_look_s)
+    def reap_interval_s(self) -> float:
+        """Interval between calls of `reap_idle` (seconds)."""
+        return min(_REAP_INTERVAL_S, self._settings.episode_timeout_s / 4, self._requests.longest_reap_interval_s)
 
-    def _is_silent(self, episode_id: str, limit: float) -> bool:
-        """Whether the client of an episode was not heard of since this time (s), and waits for no answer."""
-        waits = episode_id in self._asked or self._requests.waits(self._clients.client_of(episode_id))
-        return not waits and self._clients.is_silent(episode_id, limit)
+    def _is_idle(self, episode_id: str, limit: float) -> bool:
+        """Whether the client of an episode was not seen since this time (s), and waits for no answer."""
+        is_waiting = episode_id in self._unanswered or self._requests.is_waiting(self._clients.client_of(episode_id))
+        return not is_waiting and self._clients.is_idle(episode_id, limit)
 
     def _give_up(self, episode_id: str) -> None:
         """Truncates an episode whose client is gone at its last observation."""
@@ -268,26 +275,26 @@ class PolicyServer(EpisodeSource):
             self._clients.release(episode_id)
             return
         logger.warning("episode %s %s", episode_id, story)
-        turn = self._turn(episode, newest, None, (False, True))
-        turn.is_void = True
-        self.exchange.hand_over(turn)
+        step_request = self._step_request(episode, newest, None, (False, True))
+        step_request.is_void = True
+        self.exchange.submit(step_request)
 
     def _drop(self, episode_id: str, reason: str | None = None) -> None:
         self._newest.pop(episode_id, None)
         self._items.forget(episode_id)
         self._episode_table.end(episode_id, reason)
 
-    def _withdraw(self, turns: "Turns") -> None:
-        """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
-        self._asked -= {turn.episode_id for turn in turns.turns if turn.step.is_over}
-        withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
-        for turn in withdrawn:
-            self._asked.discard(turn.episode_id)
-            self._clients.hear("", [turn.episode_id])  # its client asks again
-            if (episode := self._episode_table.running.get(turn.episode_id)) is not None:
-                episode.withdraw(turn)  # a repeated request brings its rewards again
-        turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
-        turns.num_open -= len(withdrawn)
+    def _withdraw(self, batch: Batch) -> None:
+        """Withdraws a batch whose request cannot be repeated; ends of episodes stand, and are accepted later."""
+        self._unanswered -= {each.episode_id for each in batch.step_requests if each.step.is_over}
+        withdrawn = [each for each in batch.step_requests if not each.step.is_over and each.claim()]
+        for step_request in withdrawn:
+            self._unanswered.discard(step_request.episode_id)
+            self._clients.touch("", [step_request.episode_id])  # its client asks again
+            if (episode := self._episode_table.running.get(step_request.episode_id)) is not None:
+                episode.withdraw(step_request)  # a repeated request brings its rewards again
+        batch.step_requests = [each for each in batch.step_requests if each not in withdrawn]
+        batch.num_open -= len(withdrawn)
 
     # ------------------------------------------------------------------ requests
 
@@ -305,7 +312,7 @@ class PolicyServer(EpisodeSource):
         return self._routes[path]
 
     def ask(self, route: Route, body: bytes, kind: str, reply: Reply) -> None:
-        """Takes in a request; called in the transport's thread, which then calls `answer_turns`.
+        """Accepts a request; called in the transport's thread, which then calls `answer_requests`.
 
         Args:
             route: of its path.
@@ -321,16 +328,16 @@ class PolicyServer(EpisodeSource):
                 answer = route.handle(request)
                 reply(204 if answer is None else 200, answer)
             else:
-                self._clients.hear(request.client)
-                self._requests.once(request, hash((route, body)), route.handle, reply)
+                self._clients.touch(request.client)
+                self._requests.deduplicate(request, hash((route, body)), route.handle, reply)
         except Exception as error:
             reply(*refusal(error))
 
-    def answer_turns(self) -> None:
-        """Has the turns answered that were handed over, and replies to requests whose turns are answered."""
+    def answer_requests(self) -> None:
+        """Has submitted step requests answered, and replies to requests whose step requests are answered."""
         self._is_woken = False
         while self._answered:
-            self._take_answer(self._answered.popleft())
+            self._accept_answer(self._answered.popleft())
         self.exchange.answer_waiting()
 
     @cached_property
@@ -347,35 +354,35 @@ class PolicyServer(EpisodeSource):
             "inference": self._settings.inference,
         }
 
-    def _tell(self, turn: "AskedTurn | Replay") -> None:
-        """Takes note of an answer, in any thread."""
+    def _notify(self, step_request: "ClientStepRequest | Replay") -> None:
+        """Notes an answer, in any thread."""
         if threading.get_ident() == self._thread:
-            self._take_answer(turn)
+            self._accept_answer(step_request)
             return
-        self._answered.append(turn)
+        self._answered.append(step_request)
         if not self._is_woken:
             self._is_woken = True
             self._transport.wake()
 
-    def _take_answer(self, turn: "AskedTurn | Replay") -> None:
-        if turn.ends or isinstance(turn.error, ENDS_EPISODE):
-            self._clients.release(turn.episode_id)
-        if turn.turns is not None:  # not of an episode that was given up
-            self._requests.take_answer(turn.turns)
+    def _accept_answer(self, step_request: "ClientStepRequest | Replay") -> None:
+        if step_request.ends or isinstance(step_request.error, ENDS_EPISODE):
+            self._clients.release(step_request.episode_id)
+        if step_request.batch is not None:  # not of an episode that was given up
+            self._requests.accept_answer(step_request.batch)
 
-    def _made_of(self, turns: list, client: str, answer: Callable[[list], dict[str, Any]]) -> Turns:
-        """The turns of a client's request; `answer`: function of them that gives its answer."""
+    def _batch_of(self, step_requests: list, client: str, answer: Callable[[list], dict[str, Any]]) -> Batch:
+        """The step requests of a client's request; `answer`: function of them that gives its answer."""
 
         def concluded(answered: list) -> dict[str, Any]:
-            episode_ids = [turn.episode_id for turn in answered]
-            self._asked.difference_update(episode_ids)
-            for turn in answered:
-                if isinstance(turn.error, ENDS_EPISODE):
-                    self._drop(turn.episode_id)
-            self._clients.hear(client, episode_ids)
+            episode_ids = [step_request.episode_id for step_request in answered]
+            self._unanswered.difference_update(episode_ids)
+            for step_request in answered:
+                if isinstance(step_request.error, ENDS_EPISODE):
+                    self._drop(step_request.episode_id)
+            self._clients.touch(client, episode_ids)
             return answer(answered)
 
-        return Turns(turns, concluded)
+        return Batch(step_requests, concluded)
 
     # ------------------------------------------------------------------ clients that act themselves
 
@@ -404,7 +411,7 @@ class PolicyServer(EpisodeSource):
         if self.exchange.error is not None:
             raise self.exchange.error
         if self._policy is None:
-            self._requests.come_again()
+            self._requests.expect_retry()
             raise BadRequest(503, "the algorithm has not sampled yet; ask again")
         return self._policy
 
@@ -415,28 +422,28 @@ class PolicyServer(EpisodeSource):
             return policy.whole()
         return None if have == policy.edition else policy.state()
 
-    def _take_samples(self, request: Samples) -> Turns:
-        """Hands over the turns of parts of episodes; the answer comes when the worker has begun with each of them."""
+    def _accept_samples(self, request: Samples) -> Batch:
+        """Submits parts of episodes; the answer comes when the worker has begun with each of them."""
         if not request.client:
             raise BadRequest(422, "parts of episodes need client and seq, so that none is taken in twice")
         rows, ids = self._published().rows, {part.episode_id for part in request.parts}
         if len(ids) < len(request.parts):
             raise BadRequest(422, "an episode may have one part in a request")
-        if waiting := sorted(ids & self._asked):
+        if waiting := sorted(ids & self._unanswered):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
-        # All parts are looked at before any is taken in.
+        # All parts are looked at before any is accepted.
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
         for part in parts if self.mask_problem is not None else ():
             self._legal_part(part, rows)
         self._clients.check_room(request.client, sum(part.is_first and part.end is None for part in parts))
-        self._asked |= ids
+        self._unanswered |= ids
         lost: dict[str, str] = {}
         made = [self._replay(part, request.client, lost) for part in parts]
         replays = [replay for replay in made if replay is not None]
         first, alone = self._chains.link(request.client, replays)
 
         def answer(begun: list[Replay]) -> dict[str, Any]:
-            self._asked -= ids
+            self._unanswered -= ids
             for replay in begun:
                 if isinstance(replay.error, EpisodeLost):
                     lost[replay.episode_id] = str(replay.error)
@@ -446,17 +453,17 @@ class PolicyServer(EpisodeSource):
             is_wanted = request.have is not None and request.have != policy.edition
             return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
 
-        turns = self._made_of(first, request.client, answer)
+        step_requests = self._batch_of(first, request.client, answer)
         for replay in alone:
-            self.exchange.leave(replay)
-        return turns
+            self.exchange.submit_to_worker(replay)
+        return step_requests
 
     def _replay(self, part: Part, client: str, lost: dict[str, str]) -> Replay | None:
-        """The turns of a part; None for an episode that is lost, with the reason by its id."""
+        """The step requests of a part; None for an episode that is lost, with the reason by its id."""
         try:
             if part.is_first:
                 self._open_episode(part.episode_id, part.training_enabled, client)
-            self._episode_table.find(part.episode_id).num_turns += len(part.observations)
+            self._episode_table.find(part.episode_id).num_requests += len(part.observations)
         except ValueError as error:
             lost[part.episode_id] = str(error)
             return None
@@ -464,7 +471,7 @@ class PolicyServer(EpisodeSource):
             self._drop(part.episode_id)
         else:
             self._newest[part.episode_id] = {AGENT: part.observations[-1]}
-        return Replay(part, self._tell)
+        return Replay(part, self._notify)
 
     # ------------------------------------------------------------------ clients that ask for actions
 
@@ -503,33 +510,33 @@ class PolicyServer(EpisodeSource):
                 )
         return {}
 
-    def _act_all(self, request: Request) -> Turns:
+    def _act_all(self, request: Request) -> Batch:
         began = time.perf_counter()
 
         def answer(found: list[Mapping]) -> dict[str, Any]:
             self._counter.acted(time.perf_counter() - began)
             return {"actions": [plain(actions if self.has_several_agents else actions[AGENT]) for actions in found]}
 
-        return self._turns(request, answer)
+        return self._submit_items(request, answer)
 
-    def _log_all(self, request: Request) -> Turns:
-        return self._turns(request, lambda _: {}, is_logged=True)
+    def _log_all(self, request: Request) -> Batch:
+        return self._submit_items(request, lambda _: {}, is_logged=True)
 
-    def _end_all(self, request: Request) -> Turns:
-        return self._turns(request, lambda _: {}, ends=True)
+    def _end_all(self, request: Request) -> Batch:
+        return self._submit_items(request, lambda _: {}, ends=True)
 
-    def _turns(
+    def _submit_items(
         self,
         request: Request,
         answer: Callable[[list[Mapping]], dict[str, Any]],
         is_logged: bool = False,
         ends: bool = False,
-    ) -> Turns:
-        """Hands over a turn for each item.
+    ) -> Batch:
+        """Submits a step request for each item.
 
         Args:
             request: with the items.
-            answer: function of the actions of all turns, which gives the answer to the request.
+            answer: function of the actions of all step requests, which gives the answer to the request.
             is_logged: whether each item has an action that the policy has not chosen.
             ends: whether the episodes end.
         """
@@ -538,29 +545,30 @@ class PolicyServer(EpisodeSource):
         ids = {item.episode_id for item in request.items}
         if len(ids) < len(request.items):
             raise BadRequest(422, "an episode may stand in one item of a request")
-        if waiting := sorted(ids & self._asked):
+        if waiting := sorted(ids & self._unanswered):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
-        turns = []
+        step_requests = []
         for episode, item, seen, rewards, infos, action in self._items.read(request.items, is_logged, ends):
             episode.add_rewards(rewards, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
-            turn = self._turn(episode, seen, action, (not item.truncated, item.truncated) if ends else None)
+            end = (not item.truncated, item.truncated) if ends else None
+            step_request = self._step_request(episode, seen, action, end)
             if ends:
                 self._drop(episode.id)
             else:
                 self._newest[episode.id] = seen
-            turns.append(turn)
-        self._asked |= ids
-        made = self._made_of(turns, request.client, lambda answered: answer(_actions_of(answered)))
-        for turn in turns:
-            self.exchange.hand_over(turn)
+            step_requests.append(step_request)
+        self._unanswered |= ids
+        made = self._batch_of(step_requests, request.client, lambda answered: answer(_actions_of(answered)))
+        for step_request in step_requests:
+            self.exchange.submit(step_request)
         return made
 
-    def _turn(self, episode: OpenEpisode, seen, action, end) -> AskedTurn:
-        step, is_first = episode.step(seen, end), episode.num_turns == 0
-        episode.num_turns += 1
-        return AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
+    def _step_request(self, episode: OpenEpisode, seen, action, end) -> ClientStepRequest:
+        step, is_first = episode.step(seen, end), episode.num_requests == 0
+        episode.num_requests += 1
+        return ClientStepRequest(self._notify, episode.id, step, action, episode.trains, is_first)
 
     def _legal_part(self, part: Part, rows: ActionRows) -> None:
         if len(part.observations) == (part.end is not None):  # the final observation has no action
@@ -575,12 +583,12 @@ class PolicyServerOfAgents(PolicyServer):
     has_several_agents = True
 
 
-def _actions_of(turns: list[AskedTurn]) -> list[Mapping]:
-    """The actions of turns that are answered; raises the first error of one."""
-    for turn in turns:
-        if turn.error is not None:
-            raise turn.error
-    return [turn.actions for turn in turns]
+def _actions_of(step_requests: list[ClientStepRequest]) -> list[Mapping]:
+    """The actions of step requests that are answered; raises the first error of one."""
+    for step_request in step_requests:
+        if step_request.error is not None:
+            raise step_request.error
+    return [step_request.actions for step_request in step_requests]
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

@@ -1,4 +1,4 @@
-"""Parts of episodes in which clients have acted themselves, and their replay, as if they had asked turn by turn.
+"""Parts of episodes in which clients have acted themselves, and their replay, as if they had asked step by step.
 
 A part has N observations, and the actions on them; a part that ends an episode has one observation more, the final one.
 The reward of an observation is that since the action before, in an earlier part where it is the part's first.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rllib.env.external.checks import AGENT
-from rllib.env.external.exchange import Turn
+from rllib.env.external.exchange import StepRequest
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.policy_server.forms import Part
@@ -19,7 +19,7 @@ from rllib.env.policy_server.weights import ActionRows
 from rllib.env.spaces.supported import LARGEST, all_fit, mismatch, too_large
 from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 
-_GOES_ON = {ALL: False}
+_CONTINUES = {ALL: False}
 
 
 class Acted(NamedTuple):
@@ -28,7 +28,7 @@ class Acted(NamedTuple):
     Attributes:
         action, dist_inputs: rows as the policy stores them; None where they are not stored.
         version: of the weights.
-        is_logged: whether somebody else has chosen it.
+        is_logged: whether the policy has not chosen it.
     """
 
     action: Any
@@ -38,7 +38,7 @@ class Acted(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Turns of a part that follow one another, N of them, in each of which the client's copy of the policy has acted.
+    """N successive step requests of a part, in each of which the client's copy of the policy has acted.
 
     Attributes:
         rewards: N numbers, each since the action before.
@@ -54,27 +54,27 @@ class Run(NamedTuple):
     version: int
 
 
-class Replay(Turn):
-    """The turns of a part, one after the other: `following` makes it the next one.
+class Replay(StepRequest):
+    """The step requests of a part, one after the other: `following` makes it the next one.
 
     Args:
         part: whose values `checked` has found to be right.
-        tell: called with it once the worker has taken the first turn in, or never will.
+        notify: called with it once the worker has taken the first step request in, or never will.
 
     Attributes:
-        error: why the first turn was not taken in.
-        turns: of the request that it belongs to.
+        error: why the first step request was not accepted.
+        batch: of the request that it belongs to.
     """
 
     __slots__ = (
-        *("_at", "_count", "_infos", "_is_told", "_lock", "_logged", "_next", "_part", "_tell"),
-        *("acted", "error", "turns"),
+        *("_at", "_count", "_infos", "_is_notified", "_lock", "_logged", "_next", "_notify", "_part"),
+        *("acted", "error", "batch"),
     )
 
-    def __init__(self, part: Part, tell: Callable[["Replay"], None]):
-        self._part, self._tell, self._is_told, self._at = part, tell, False, 0
+    def __init__(self, part: Part, notify: Callable[["Replay"], None]):
+        self._part, self._notify, self._is_notified, self._at = part, notify, False, 0
         self.error: BaseException | None = None
-        self.turns: Any = None
+        self.batch: Any = None
         self._lock, self._next = threading.Lock(), None
         self._count, self._infos, self._logged = len(part.observations), dict(part.infos), frozenset(part.logged)
         super().__init__(part.episode_id, self._step(), trains=part.training_enabled, is_first=part.is_first)
@@ -85,7 +85,7 @@ class Replay(Turn):
         seen, rewards = {AGENT: part.observations[at]}, {AGENT: part.rewards[at]}
         infos = {AGENT: self._infos[at]} if at in self._infos else {}
         if part.end is None or at + 1 < self._count:
-            return AgentStep(seen, rewards, _GOES_ON, _GOES_ON, infos, False, False)
+            return AgentStep(seen, rewards, _CONTINUES, _CONTINUES, infos, False, False)
         ends = {ALL: part.end == "terminated"}, {ALL: part.end == "truncated"}
         return AgentStep(seen, rewards, *ends, infos, True, True)
 
@@ -98,11 +98,11 @@ class Replay(Turn):
 
     @property
     def run_length(self) -> int:
-        """Turns from the present one on that `run` can give: all before the part's last, in the midst of an episode."""
+        """Number of step requests that `run` can give: all before the part's last, in the midst of an episode."""
         return 0 if self.is_first or self._logged else self._count - 1 - self._at
 
     def run(self, count: int) -> Run:
-        """The present turn and those that follow, `count` of them, which are answered by this; the next one follows."""
+        """The next `count` step requests, which are answered by this; the one after them follows."""
         part, rows = self._part, slice(self._at, self._at + count)
         inputs = part.action_dist_inputs
         dist_inputs = None if inputs is None else inputs[rows]
@@ -119,7 +119,7 @@ class Replay(Turn):
         return True
 
     def answer(self, actions: Mapping) -> None:
-        """Notes that the present turn was taken in."""
+        """Notes that the present step request was accepted."""
         self._has_begun(None)
         if self._at + 1 == self._count:
             with self._lock:
@@ -130,16 +130,16 @@ class Replay(Turn):
         """Whether the episode ends with it."""
         return self._part.end is not None
 
-    def go_on_with(self, replay: "Replay") -> bool:
-        """Appends the next part of an episode; False if the last turn was processed already."""
+    def append(self, replay: "Replay") -> bool:
+        """Appends the next part of an episode; False if the last step request was processed already."""
         with self._lock:
             if self.is_answered:
                 return False
             self._next = replay
         return True
 
-    def following(self) -> Turn | None:
-        """The next turn of the part; after the last, the first one of the part that follows."""
+    def following(self) -> StepRequest | None:
+        """The next step request of the part; after the last, the first one of the part that follows."""
         if self.is_answered:
             return self._next
         self._go_to(self._at + 1)
@@ -152,9 +152,9 @@ class Replay(Turn):
             self.is_answered = True
 
     def _has_begun(self, error: BaseException | None) -> None:
-        if not self._is_told:
-            self._is_told, self.error = True, error
-            self._tell(self)
+        if not self._is_notified:
+            self._is_notified, self.error = True, error
+            self._notify(self)
 
 
 class Chains:
@@ -164,7 +164,7 @@ class Chains:
     where another has ended.
 
     Args:
-        most: number of clients from which on those are forgotten whose parts are all taken in.
+        most: number of clients from which on those are forgotten whose parts are all accepted.
     """
 
     def __init__(self, most: int):
@@ -179,7 +179,7 @@ class Chains:
             replays: parts of different episodes.
 
         Returns:
-            those that follow no other of `replays`, and of them those that follow none at all, to be handed over.
+            those that follow no other of `replays`, and of them those that follow none at all, to be submitted.
         """
         before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
         now: list[Replay] = []
@@ -197,7 +197,7 @@ class Chains:
         return first, alone
 
     def forget(self, client: str) -> bool:
-        """Forgets the parts of a client, if all are taken in; returns whether they are."""
+        """Forgets the parts of a client, if all are accepted; returns whether they are."""
         if not all(each.is_answered for each in self._newest.get(client, ())):
             return False
         self._newest.pop(client, None)
@@ -209,7 +209,7 @@ def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
     for each in replays:
         if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
             replays.remove(each)
-            return each.go_on_with(replay)
+            return each.append(replay)
     return False
 
 

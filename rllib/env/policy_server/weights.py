@@ -43,7 +43,7 @@ class ActionRows:
         Args:
             actions: [count, *shape].
             dist_inputs: [count, num_dist_inputs], or None where they are not stored.
-            logged: indices of the steps whose actions somebody else has chosen.
+            logged: indices of the steps whose actions the policy has not chosen.
         """
         wanted = [("actions", actions, self.shape, self.dtype)]
         if self.num_dist_inputs:

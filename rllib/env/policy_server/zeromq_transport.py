@@ -63,7 +63,7 @@ class ZeroMQTransport(LoopTransport):
         server = await self._loop.create_server(partial(Peer, self), sock=self._socket)
         await self._ends.wait()
         server.close()
-        self._server.answer_turns()
+        self._server.answer_requests()
         for peer in list(self._peers):
             if self._last_answer is not None and peer.has_asked:
                 self._send(peer, *self._last_answer)
@@ -82,8 +82,8 @@ class ZeroMQTransport(LoopTransport):
         except (AttributeError, RuntimeError):  # it does not run, or not any more
             self._socket.close()
 
-    def _look_after(self) -> None:
-        super()._look_after()
+    def _reap_idle(self) -> None:
+        super()._reap_idle()
         now = time.monotonic()
         for peer in list(self._peers):
             peer.look_after(now)
@@ -91,14 +91,14 @@ class ZeroMQTransport(LoopTransport):
     # ------------------------------------------------------------------ connections
 
     def opened(self, peer: Peer) -> None:
-        """Takes note of a connection; of too many, closes the one that is needed least."""
+        """Notes a connection; of too many, closes the one that is needed least."""
         self._peers[peer] = None
         if len(self._peers) > self._most_peers:
             some = [each for each in itertools.islice(self._peers, _LOOKED_AT) if not each.is_asking]
             min(some, key=lambda each: (each.has_asked, each.heard), default=peer).drop()
 
     def closed(self, peer: Peer) -> None:
-        """Takes note of the end of a connection."""
+        """Notes the end of a connection."""
         self._peers.pop(peer, None)
 
     def trusts(self, beginning: bytes) -> bool | None:
@@ -116,7 +116,7 @@ class ZeroMQTransport(LoopTransport):
     # ------------------------------------------------------------------ requests
 
     def take(self, peer: Peer, message: bytes | None) -> None:
-        """Takes in a request."""
+        """Accepts a request."""
         try:
             self._ask(peer, message)
         except BadRequest as error:

@@ -1,4 +1,4 @@
-"""An external episode: its agents, and its turns as their rows."""
+"""An external episode: its agents, and its step requests as their rows."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -12,10 +12,10 @@ from rllib.evaluation.running_episode import AgentSlot
 
 
 class ExternalEpisode(EnvironmentEpisode):
-    """An episode whose loop is outside of the worker: it may wait for any time between two turns.
+    """An episode whose loop is outside of the worker: it may wait for any time between two step requests.
 
     Attributes:
-        given: the actions that the episode's loop has got with its newest turn.
+        given: the actions that the episode's loop has got with its newest step request.
         is_void: whether all rows that are open are to be dropped when they close.
         num_steps: steps since `begin_fragment` that become rows.
     """
@@ -69,7 +69,7 @@ class ExternalEpisode(EnvironmentEpisode):
         return self.trains and not self.is_void and slot.agent not in self._dropped
 
     def follow(self, step: AgentStep, is_void: bool) -> bool:
-        """Takes in what has followed the newest actions; returns whether the episode is over.
+        """Accepts what has followed the newest actions; returns whether the episode is over.
 
         Args:
             step: with which the episode ends if it is given up.
@@ -77,7 +77,7 @@ class ExternalEpisode(EnvironmentEpisode):
 
         Raises:
             AgentRefused: if a new agent has no policy. The episode is to be made void.
-            OutOfSlotsError: if a policy has too few slots for its agents. In both cases nothing was taken in.
+            OutOfSlotsError: if a policy has too few slots for its agents. In both cases nothing was accepted.
         """
         if not step.is_over:
             ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()

@@ -1,10 +1,10 @@
-"""Samples from an external environment: answers the turns of its episodes, and makes rows of them.
+"""Samples from an external environment: answers the step requests of its episodes, and makes rows of them.
 
 An episode is that of one of the worker's environments, of which more are added where episodes wait for one, and its
 rows follow the rules of several agents (evaluation/multi_agent/environment_episode.py); there may be one agent. All
-turns that wait are answered together, with one pass through each network. Clients that act themselves, by copies of the
-policy, send parts of episodes, whose turns follow one another here as if their actions had been asked for
-(env/policy_server/samples.py).
+waiting step requests are answered together, with one pass through each network. Clients that act themselves, by copies
+of the policy, send parts of episodes, whose step requests follow one another here as if their actions had been asked
+for (env/policy_server/samples.py).
 """
 
 import logging
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rllib.env.external.checks import AGENT
-from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
+from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, StepRequest, fail_all
 from rllib.env.external.source import EpisodeSource
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.factories.make import make_environment
@@ -58,7 +58,7 @@ def _lone(agent: AgentID, episode, worker) -> str:
 
 
 class ExternalWorker(MultiAgentWorker):
-    """An episode source, the policies, and the loop that answers its turns.
+    """An episode source, the policies, and the loop that answers its step requests.
 
     Arguments as for RolloutWorker. Without `agents` in the settings the environment has one agent, and samples are
     SampleBatches.
@@ -88,16 +88,16 @@ class ExternalWorker(MultiAgentWorker):
             agents = AgentSettings(_lone, spaces, {DEFAULT_POLICY: 1}, frozenset(spaces), **more)
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
-        self._told_of_dropped_rows = False
+        self._warned_of_dropped_rows = False
         # Policy id -> statistics of observations that lanes have counted before they grew.
         self._counted: dict[str, list[dict[str, np.ndarray]]] = {}
 
         def remake() -> EpisodeSource:
             made = make_environment(self.settings.env, context)
-            self._look_at_masks(made)
+            self._set_mask_check(made)
             return made
 
-        self._look_at_masks(env)
+        self._set_mask_check(env)
         where = f"{self.kind} {self.worker_index}"
         stream = ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
         self._publisher = PolicyPublisher(self.settings, self.worker_index, stream)
@@ -109,9 +109,9 @@ class ExternalWorker(MultiAgentWorker):
 
     def change_settings(self, settings: RolloutSettings) -> None:
         super().change_settings(settings)
-        self._look_at_masks(*self.stream.environments)
+        self._set_mask_check(*self.stream.environments)
 
-    def _look_at_masks(self, env: EpisodeSource) -> None:
+    def _set_mask_check(self, env: EpisodeSource) -> None:
         legal = LegalActions(self.policies, self.settings.agents, ExternalSpaces(env))
         env.mask_problem = legal.problem if legal.reads_masks else None
 
@@ -123,18 +123,18 @@ class ExternalWorker(MultiAgentWorker):
         # before it had enough rows.
         self._awaited: set[int] = set()
         self._is_closing = False  # whether it has enough rows
-        # First turns of episodes that have to wait: for an environment, or while the fragment is closing.
-        self._waiting: list[Turn] = []
-        self._lets_begin = False  # whether they begin in the next pass though the fragment is closing
-        # Turns of episodes that act already in this pass, or whose agents have to wait for slots.
-        self._later: list[Turn] = []
+        # First step requests of episodes that have to wait: for an environment, or while the fragment is closing.
+        self._waiting: list[StepRequest] = []
+        self._admits_now = False  # whether they begin in the next pass though the fragment is closing
+        # Step requests of episodes that act already in this pass, or whose agents have to wait for slots.
+        self._later: list[StepRequest] = []
         # Policies that have fewer slots than agents in an episode.
         self._crowded: set[str] = set()
-        self._taken: list[Turn] = []
+        self._accepted: list[StepRequest] = []
 
     def close(self) -> None:
         error = RunEnded("the run that this environment samples for has ended")
-        fail_all((*self._waiting, *self._later), lambda turn: error)
+        fail_all((*self._waiting, *self._later), lambda request: error)
         super().close()
 
     # ------------------------------------------------------------------ copies of the policy
@@ -150,17 +150,17 @@ class ExternalWorker(MultiAgentWorker):
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
         self._publisher.start_over()
-        self._lose_episodes()
+        self._drop_episodes()
 
     def _cut_all(self) -> dict[str, RecordingLane]:
         """The same; loops cannot begin anew by themselves, and get EpisodeLost with the next call."""
         lanes = super()._cut_all()
-        self._lose_episodes()
+        self._drop_episodes()
         return lanes
 
-    def _lose_episodes(self) -> None:
+    def _drop_episodes(self) -> None:
         """Drops what is known of the running episodes, and tells the loops that wait."""
-        fail_all((*self._waiting, *self._later, *self._taken), _lost)
+        fail_all((*self._waiting, *self._later, *self._accepted), _lost)
         self._forget_episodes()
 
     # ------------------------------------------------------------------ sampling
@@ -168,7 +168,7 @@ class ExternalWorker(MultiAgentWorker):
     def _step_through(self, report: SampleReport) -> None:
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
         self._num_rows, self._row_at = 0, time.monotonic()
-        self._take_turns(report)
+        self._answer_requests(report)
         while not self._num_closed:  # it has ended for want of environments or rows, or episodes are carried
             if self._lacks_rows():
                 raise SampleTimeoutError(
@@ -178,14 +178,14 @@ class ExternalWorker(MultiAgentWorker):
                 )
             for lane in self.lanes.values():
                 self._end_fragment(lane)
-            self._take_turns(report)
+            self._answer_requests(report)
 
-    def _take_turns(self, report: SampleReport) -> None:
+    def _answer_requests(self, report: SampleReport) -> None:
         """The hot loop: until enough rows are closed, and in complete_episodes mode until their episodes are over.
 
-        Turns are answered in the threads that hand them over, one at a time. In complete_episodes mode new episodes
-        wait while the fragment is closing, but where running ones cannot end before (`_lets_in`). What then runs at the
-        fragment's end goes on in the next one, with all its rows.
+        Step requests are answered in the threads that submit them, one at a time. In complete_episodes mode new
+        episodes wait while the fragment is closing, but where running ones cannot end before (`_admits_waiting`). What
+        then runs at the fragment's end continues in the next one, with all its rows.
         """
         settings = self.settings
         self._add_environments()
@@ -196,39 +196,41 @@ class ExternalWorker(MultiAgentWorker):
         clock, made = stopwatch("step", "act"), 0
         begun = clock()
 
-        def answer(turns: list[Turn]) -> bool:
+        def answer(requests: list[StepRequest]) -> bool:
             nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            ends = not turns and self._is_over(wanted, made >= most)
-            while (turns or self._lets_begin) and not ends:
-                begins, self._lets_begin = self._lets_begin or not self._is_closing, False
+            ends = not requests and self._is_over(wanted, made >= most)
+            while (requests or self._admits_now) and not ends:
+                begins, self._admits_now = self._admits_now or not self._is_closing, False
                 if begins and self._waiting:
-                    turns, self._waiting = turns + self._waiting, []
-                self._taken, num_waiting = turns, len(self._waiting)
+                    requests, self._waiting = requests + self._waiting, []
+                self._accepted, num_waiting = requests, len(self._waiting)
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
                 left = min(steps_at_once - step, most - made)
                 if not is_complete:
-                    left = min(left, -(-(wanted - self._num_sampled) // len(turns)))
-                count = self._take_runs(turns, left - 1)  # the turns after them are answered, and may be the last
+                    left = min(left, -(-(wanted - self._num_sampled) // len(requests)))
+                count = self._accept_runs(requests, left - 1)  # those after them are answered, and may be the last
                 made, step = made + count, step + count
-                goes_on = not self._is_closing or any(self._env_of.get(t.episode_id) in self._awaited for t in turns)
-                made += self._answer(turns, step, report, begins)
-                if goes_on and len(self._waiting) - num_waiting < len(turns):  # not all wait to begin
+                continues = not self._is_closing or any(
+                    self._env_of.get(request.episode_id) in self._awaited for request in requests
+                )
+                made += self._answer(requests, step, report, begins)
+                if continues and len(self._waiting) - num_waiting < len(requests):  # not all wait to begin
                     self._answered_at = time.monotonic()
                 ends = self._is_over(wanted, made >= most)
-                turns, self._later = self._later, []
-                if turns and not ends:
-                    turns += self.stream.arrived()
-            self._later = turns
+                requests, self._later = self._later, []
+                if requests and not ends:
+                    requests += self.stream.arrived()
+            self._later = requests
             report.inference_time_s += clock() - taken
             begun = clock()
             return ends
 
-        turns, self._waiting, self._later = self._waiting + self._later, [], []
-        if not answer(turns):
+        requests, self._waiting, self._later = self._waiting + self._later, [], []
+        if not answer(requests):
             self._serve(answer, report)
         self._advance(made)
         if is_complete:
@@ -246,7 +248,7 @@ class ExternalWorker(MultiAgentWorker):
         for each in self._episodes:
             each.begin_fragment()
         self._answered_at = self._let_in_at = time.monotonic()
-        self._awaited, self._is_closing, self._lets_begin = self._trained(), False, False
+        self._awaited, self._is_closing, self._admits_now = self._trained(), False, False
 
     def _trained(self) -> set[int]:
         """Environments of the running episodes that are learned from."""
@@ -263,13 +265,13 @@ class ExternalWorker(MultiAgentWorker):
         if self._num_closed != self._num_rows:
             self._num_rows, self._row_at = self._num_closed, time.monotonic()
         self._is_closing = is_complete and is_enough
-        may_begin = not self._is_closing or self._lets_in()
+        may_begin = not self._is_closing or self._admits_waiting()
         if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more environments
             return True
         if self._is_closing:
-            self._lets_begin = may_begin
-            return not self._awaited or self._is_silent()
-        self._lets_begin = bool(self._waiting and self._free)  # one was freed in the pass in which they had to wait
+            self._admits_now = may_begin
+            return not self._awaited or self._is_idle()
+        self._admits_now = bool(self._waiting and self._free)  # one was freed in the pass in which they had to wait
         return is_enough or (is_full and not is_complete) or self._lacks_rows()
 
     def _lacks_rows(self) -> bool:
@@ -288,9 +290,9 @@ class ExternalWorker(MultiAgentWorker):
     def _num_steps(self) -> int:
         return sum(each.num_steps for each in self._episodes)
 
-    def _lets_in(self) -> bool:
+    def _admits_waiting(self) -> bool:
         """Whether episodes may begin while the fragment is closing: those that it waits for seem to wait for them."""
-        waiting = [turn.episode_id for turn in self._waiting if not turn.is_withdrawn]
+        waiting = [request.episode_id for request in self._waiting if not request.is_withdrawn]
         if not waiting or not self._awaited:
             return False
         env, now = self.stream.environments[0], time.monotonic()
@@ -301,7 +303,7 @@ class ExternalWorker(MultiAgentWorker):
             return True
         return False
 
-    def _is_silent(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether the loops of all episodes that the fragment waits for have been silent for too long."""
         limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
         are_others_there = self._waiting or self._awaited < self._trained()
@@ -311,7 +313,7 @@ class ExternalWorker(MultiAgentWorker):
 
     def _carry_episodes(self) -> None:
         """Leaves running episodes to the next fragment: whole, but for silent ones, whose rows would grow old."""
-        is_cut = self._is_closing and self._is_silent()
+        is_cut = self._is_closing and self._is_idle()
         if is_cut and self._awaited:
             logger.info("the ends of %d silent episodes are left to the next fragment", len(self._awaited))
         for index in self._env_of.values():
@@ -324,11 +326,11 @@ class ExternalWorker(MultiAgentWorker):
         traffic.policy_versions = {i: lane.policy_version for i, lane in self.lanes.items()}
         report.traffic = traffic if report.traffic is None else report.traffic.then(traffic)
 
-    def _serve(self, answer: Callable[[list[Turn]], bool], report: SampleReport) -> None:
-        """Has turns answered until the fragment is over.
+    def _serve(self, answer: Callable[[list[StepRequest]], bool], report: SampleReport) -> None:
+        """Has step requests answered until the fragment is over.
 
         Args:
-            answer: function of turns; returns whether the fragment is over.
+            answer: function of step requests; returns whether the fragment is over.
             report: counts the episodes of an environment that was replaced.
 
         Raises:
@@ -386,42 +388,42 @@ class ExternalWorker(MultiAgentWorker):
                 name: np.concatenate([each[name] for each in deltas]) for name in deltas[0]
             }
 
-    def _take_runs(self, turns: list[Turn], most: int) -> int:
-        """Takes in, as arrays, turns of clients that have acted themselves, up to the first that needs to be looked at.
+    def _accept_runs(self, requests: list[StepRequest], most: int) -> int:
+        """Accepts, as arrays, step requests of clients that act themselves, up to the first that needs a look.
 
-        The rows are those of `_answer` for one turn after the other.
+        The rows are those of `_answer` for one step request after the other.
 
         Args:
-            turns: those that follow replace them.
+            requests: those that follow replace them.
             most: number of passes.
 
         Returns:
             number of passes that `_answer` would have made.
         """
-        count = min(most, *[turn.run_length for turn in turns])
+        count = min(most, *[request.run_length for request in requests])
         if count < 1 or not self._is_lone or self._hooks.follows_episodes:
             return 0
         (lane,) = self.lanes.values()
         # One step after the other: a memory, and a filter whose statistics each observation changes.
         if lane.remembers or lane.policy.filters_observations:
             return 0
-        indices = {self._env_of.get(turn.episode_id) for turn in turns}
-        if len(indices) < len(turns) or None in indices:
+        indices = {self._env_of.get(request.episode_id) for request in requests}
+        if len(indices) < len(requests) or None in indices:
             return 0
-        running = [(turn, self._episodes[self._env_of[turn.episode_id]]) for turn in turns]
-        if not all(episode.can_run and not self._is_too_old(turn.acted.version) for turn, episode in running):
+        running = [(request, self._episodes[self._env_of[request.episode_id]]) for request in requests]
+        if not all(episode.can_run and not self._is_too_old(request.acted.version) for request, episode in running):
             return 0
         rows = lane.open_run(count)
-        for turn, episode in running:
-            run = turn.run(count)
+        for request, episode in running:
+            run = request.run(count)
             lane.put_run(episode.run(run.rewards).index, rows, **run._asdict())
         return count
 
-    def _answer(self, turns: list[Turn], step: int, report: SampleReport, begins: bool) -> bool:
-        """Takes these turns in, and gives the actions of all of them.
+    def _answer(self, requests: list[StepRequest], step: int, report: SampleReport, begins: bool) -> bool:
+        """Accepts these step requests, and gives the actions of all of them.
 
         Args:
-            turns: in the order in which they came.
+            requests: in the order in which they came.
             step: number of the step since the lanes were prepared.
             report: gets the episodes that have ended.
             begins: whether new episodes may begin.
@@ -429,73 +431,73 @@ class ExternalWorker(MultiAgentWorker):
         Returns:
             whether the policies have acted.
         """
-        acting: list[tuple[Turn, ExternalEpisode]] = []
-        behind: list[Turn] = []
-        held = {turn.episode_id for turn in self._waiting}
-        for turn in turns:
-            if turn.is_withdrawn:
+        acting: list[tuple[StepRequest, ExternalEpisode]] = []
+        behind: list[StepRequest] = []
+        held = {request.episode_id for request in self._waiting}
+        for request in requests:
+            if request.is_withdrawn:
                 continue
-            if turn.episode_id in held:  # its turn before is not over yet
-                (self._waiting if turn.episode_id not in self._env_of else behind).append(turn)
+            if request.episode_id in held:  # its step request before is not over yet
+                (self._waiting if request.episode_id not in self._env_of else behind).append(request)
                 continue
-            held.add(turn.episode_id)
+            held.add(request.episode_id)
             try:
-                index = self._take(turn, begins, report)
+                index = self._accept(request, begins, report)
             except AgentRefused as error:
-                self._refuse(turn, error, report)
+                self._refuse(request, error, report)
                 continue
             except OutOfSlotsError as error:
                 self._crowded.update(error.args)
-                turn.put_back()
-                behind.append(turn)
+                request.put_back()
+                behind.append(request)
                 continue
             if index is not None:
-                acting.append((turn, self._episodes[index]))
+                acting.append((request, self._episodes[index]))
         self._lane_set.receive()
         if acting:
             self._act(acting, step)
-        for turn, episode in acting:
+        for request, episode in acting:
             actions, drops = episode.actions(), False
-            if turn.logged is not None:
-                actions, drops = turn.logged, self._drops_logged_rows()
+            if request.logged is not None:
+                actions, drops = request.logged, self._drops_logged_rows()
                 self._log(episode, actions)
-            elif turn.acted is not None:
-                drops = self._drops(turn.acted, episode, report)
+            elif request.acted is not None:
+                drops = self._drops(request.acted, episode, report)
             episode.acted(actions, drops)
-            turn.answer(actions)
-            self._go_on(turn)
-        self._later += behind  # the rest of a part comes before the turn that gives its episode up
+            request.answer(actions)
+            self._continue(request)
+        self._later += behind  # the rest of a part comes before the step request that gives its episode up
         return bool(acting)
 
-    def _take(self, turn: Turn, begins: bool, report: SampleReport) -> int | None:
-        """Takes a turn in; returns the environment of its episode where it acts next, and None elsewhere.
+    def _accept(self, request: StepRequest, begins: bool, report: SampleReport) -> int | None:
+        """Accepts a step request; returns the environment of its episode where it acts next, and None elsewhere.
 
         Raises:
             AgentRefused: if an agent has no policy.
-            OutOfSlotsError: if a policy has too few slots; the turn is to be taken in with the next fragment.
+            OutOfSlotsError: if a policy has too few slots; the step request is to be accepted with the next fragment.
         """
-        index = self._env_of.get(turn.episode_id)
+        index = self._env_of.get(request.episode_id)
         if index is None:
-            return self._begin(turn, begins)
-        if not turn.claim():
+            return self._begin(request, begins)
+        if not request.claim():
             return None
         episode = self._episodes[index]
-        if turn.is_first:  # its agents had to wait for slots
-            return self._begin_late(turn, index)
-        if episode.follow(turn.step, turn.is_void):
-            self._end(turn, index, report)
+        if request.is_first:  # its agents had to wait for slots
+            return self._begin_late(request, index)
+        if episode.follow(request.step, request.is_void):
+            self._end(request, index, report)
             return None
         return index
 
-    def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
-        """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
+    def _refuse(self, request: StepRequest, error: AgentRefused, report: SampleReport) -> None:
+        """Ends the episode of a step request that cannot be accepted, and lets all others go on."""
         if not self._has_refused:  # clients cause it; all are counted in num_faulty_episodes
-            logger.warning("episode %s is void; further ones are not logged", turn.episode_id, exc_info=error)
+            logger.warning("episode %s is void; further ones are not logged", request.episode_id, exc_info=error)
         self._has_refused = True
-        self._void(turn.episode_id)
+        self._void(request.episode_id)
         report.num_faulty_episodes += 1
-        turn.fail(error)
-        self._go_on(turn)
+        request.fail(error)
+        self._continue(request)
 
     def _void(self, episode_id: str) -> None:
         self._episodes[self._env_of[episode_id]].void()
@@ -507,14 +509,14 @@ class ExternalWorker(MultiAgentWorker):
         self._awaited.discard(index)
         self._free.append(index)
 
-    def _go_on(self, turn: Turn) -> None:
-        """Takes the turn that follows, where it is there already, in the next pass."""
-        if (following := turn.following()) is not None:
+    def _continue(self, request: StepRequest) -> None:
+        """Takes the step request that follows, where it is there already, in the next pass."""
+        if (following := request.following()) is not None:
             self._later.append(following)
 
-    def _act(self, acting: list[tuple[Turn, ExternalEpisode]], step: int) -> None:
-        """Chooses the actions of these turns; those of clients that have acted themselves are written down."""
-        acted = [(turn.acted, episode) for turn, episode in acting if turn.acted is not None]
+    def _act(self, acting: list[tuple[StepRequest, ExternalEpisode]], step: int) -> None:
+        """Chooses the actions of these step requests; those of clients that have acted themselves are written down."""
+        acted = [(request.acted, episode) for request, episode in acting if request.acted is not None]
         if not acted:
             self._lane_set.act(step)
             return
@@ -541,50 +543,50 @@ class ExternalWorker(MultiAgentWorker):
         # Weights of a version that is still to come are of the run before it was restored.
         return limit is not None and not 0 <= lane.policy_version - version <= limit
 
-    def _begin(self, turn: Turn, begins: bool) -> int | None:
-        """Gives the episode of its first turn an environment; None if it has none, or has to wait."""
-        if not turn.is_first:
-            turn.fail(_lost(turn))
-            self._go_on(turn)
-        elif turn.step.is_over:  # nobody has acted in it
-            turn.answer({})
-            self._go_on(turn)
+    def _begin(self, request: StepRequest, begins: bool) -> int | None:
+        """Gives the episode of its first step request an environment; None if it has none, or has to wait."""
+        if not request.is_first:
+            request.fail(_lost(request))
+            self._continue(request)
+        elif request.step.is_over:  # nobody has acted in it
+            request.answer({})
+            self._continue(request)
         elif not begins or not self._free:
-            self._waiting.append(turn)
-        elif turn.claim():
+            self._waiting.append(request)
+        elif request.claim():
             index = self._free.pop()
-            self._env_of[turn.episode_id] = index
-            if turn.trains and not self._is_closing:
+            self._env_of[request.episode_id] = index
+            if request.trains and not self._is_closing:
                 self._awaited.add(index)
-            self.stream.begin(index, turn)
-            self._episodes[index].begin(turn.trains, turn.step.rewards)
+            self.stream.begin(index, request)
+            self._episodes[index].begin(request.trains, request.step.rewards)
             return index
         return None
 
-    def _begin_late(self, turn: Turn, index: int) -> int | None:
-        """Gives slots to the first agents of an episode that has its environment already; returns as `_take`."""
-        if not turn.step.is_over:
-            self._episodes[index].begin_late(turn.step)
+    def _begin_late(self, request: StepRequest, index: int) -> int | None:
+        """Gives slots to the first agents of an episode that has its environment already; returns as `_accept`."""
+        if not request.step.is_over:
+            self._episodes[index].begin_late(request.step)
             return index
-        self._void(turn.episode_id)  # nobody has acted in it
-        turn.answer({})
-        self._go_on(turn)
+        self._void(request.episode_id)  # nobody has acted in it
+        request.answer({})
+        self._continue(request)
         return None
 
-    def _end(self, turn: Turn, index: int, report: SampleReport) -> None:
-        """Reports the episode that a turn has ended."""
+    def _end(self, request: StepRequest, index: int, report: SampleReport) -> None:
+        """Reports the episode that a step request has ended."""
         episode = self._episodes[index]
         result = episode.result
         if self._is_lone:
             result = replace(result, agent_returns={}, agent_lengths={})
-        if turn.is_void:
+        if request.is_void:
             report.num_faulty_episodes += 1
         else:
             (report.episodes if episode.trains else report.untrained_episodes).append(result)
         self.stream.episode_ended()
-        self._leave(turn.episode_id)
-        turn.answer({})
-        self._go_on(turn)
+        self._leave(request.episode_id)
+        request.answer({})
+        self._continue(request)
 
     def _log(self, episode: ExternalEpisode, actions: Mapping[AgentID, Any]) -> None:
         for slot in episode.acting:
@@ -592,8 +594,8 @@ class ExternalWorker(MultiAgentWorker):
                 slot.lane.log(slot.index, actions[slot.agent])
 
     def _drops_logged_rows(self) -> bool:
-        if self.settings.drops_logged_rows and not self._told_of_dropped_rows:
-            self._told_of_dropped_rows = True
+        if self.settings.drops_logged_rows and not self._warned_of_dropped_rows:
+            self._warned_of_dropped_rows = True
             logger.warning(
                 "log_action: steps with actions that the policy has not chosen are not learned from, since this "
                 "algorithm learns from its own actions alone. DQN, SAC, IMPALA and their kin learn from them."
@@ -611,8 +613,8 @@ class ExternalWorker(MultiAgentWorker):
         return batches[DEFAULT_POLICY] if self._is_lone else super()._joined(batches, report)
 
 
-def _lost(turn: Turn) -> EpisodeLost:
+def _lost(request: StepRequest) -> EpisodeLost:
     return EpisodeLost(
-        f"episode {turn.episode_id} is not known here: the run was restored, or has started over, as where a policy "
+        f"episode {request.episode_id} is not known here: the run was restored, or has started over, as where a policy "
         "begins or ends to learn. Start a new one."
     )

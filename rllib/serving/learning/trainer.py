@@ -1,6 +1,6 @@
 """The algorithm of a checkpoint, which learns from episodes that served policies have acted in.
 
-The episodes go the way of all environments that drive their own loop (env/external): they are handed over turn by turn,
+The episodes go the way of all environments that drive their own loop (env/external): they are submitted step by step,
 with the actions as logged ones, so rows, filters, returns of n steps and counts are made as in training.
 """
 
@@ -18,7 +18,7 @@ from rllib.algorithms.base.config import alone
 from rllib.algorithms.base.from_checkpoint import read_state, settings_of_world
 from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.env.external.checks import AGENT
-from rllib.env.external.exchange import Turn
+from rllib.env.external.exchange import StepRequest
 from rllib.env.external.external_env import ExternalEnv
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.multi_agent.agent_spaces import ALL
@@ -41,7 +41,7 @@ _REPLACED: dict[str, Any] = {
 
 
 class ServedEpisodes(ExternalEnv):
-    """The environment of episodes that have been served, which are handed over when they are over."""
+    """The environment of episodes that have been served, which are submitted when they are over."""
 
     def __init__(self, action_space: Space, observation_space: Space):
         super().__init__(action_space, observation_space)
@@ -49,31 +49,31 @@ class ServedEpisodes(ExternalEnv):
         self._number = 0
 
     def run(self) -> None:
-        """Waits for the end: the trainer hands the turns over."""
+        """Waits for the end: the trainer submits the step requests."""
         self._is_closed.wait()
 
     def close(self) -> None:
         self._is_closed.set()
 
-    def turns(self, episode: Episode) -> Iterator[Turn]:
-        """The turns of an episode; each but the first closes the row of a step."""
+    def requests(self, episode: Episode) -> Iterator[StepRequest]:
+        """The step requests of an episode; each but the first closes the row of a step."""
         self._number += 1
         final = episode.steps[-1].observation if episode.final is None else episode.final
         following = [step.observation for step in episode.steps[1:]] + [final]
-        yield self._turn(episode.steps[0].observation, {}, None, episode.steps[0].action, is_first=True)
+        yield self._request(episode.steps[0].observation, {}, None, episode.steps[0].action, is_first=True)
         for index, step in enumerate(episode.steps):
             is_last = index == len(episode.steps) - 1
             end = (episode.terminated, not episode.terminated) if is_last else None
             action = None if is_last else episode.steps[index + 1].action
-            yield self._turn(following[index], {AGENT: step.reward}, end, action)
+            yield self._request(following[index], {AGENT: step.reward}, end, action)
 
-    def _turn(self, observation: bytes, rewards, end, action: bytes | None, is_first: bool = False) -> Turn:
+    def _request(self, observation: bytes, rewards, end, action: bytes | None, is_first: bool = False) -> StepRequest:
         terminated, truncated = end or (False, False)
         observations = {AGENT: array_of(self.observation_space, observation)}
         flags = {ALL: terminated}, {ALL: truncated}
         step = AgentStep(observations, rewards, *flags, {}, end is not None, end is not None)
         logged = None if action is None else {AGENT: array_of(self.action_space, action)}
-        return Turn(str(self._number), step, logged, is_first=is_first)
+        return StepRequest(str(self._number), step, logged, is_first=is_first)
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,9 @@ class Trainer:
     def learn(self, episode: Episode) -> None:
         """Makes the training steps that an episode of at least one step asks for."""
         env = self._env
-        for turn in env.turns(episode):
-            env.exchange.hand_over(turn)
-            self._handed += not turn.is_first
+        for request in env.requests(episode):
+            env.exchange.submit(request)
+            self._handed += not request.is_first
             # Whole fragments alone: a worker waits for the steps that are missing.
             while self._handed - self.algorithm.timesteps >= self._fragment:
                 self.algorithm.training_step()
@@ -177,7 +177,7 @@ class Trainer:
             "metrics": self.algorithm.metrics.get_state(),
             "state": self.algorithm.numbers(),
         }
-        self._env.exchange.arrived()  # drops the turns of a fragment that is not full
+        self._env.exchange.arrived()  # drops the step requests of a fragment that is not full
         self.algorithm.set_state(state)
         self._handed = self.algorithm.timesteps
 

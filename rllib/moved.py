@@ -18,7 +18,7 @@ MOVED = {
     "rllib.algorithms.apex_dqn": "rllib.algorithms.apex",
     "rllib.algorithms.base.exploration_config": "rllib.algorithms.base.settings.exploration",
     "rllib.algorithms.callbacks": "rllib.evaluation.callbacks",
-    "rllib.algorithms.departures": "rllib.cli.departures",
+    "rllib.algorithms.departures": "rllib.cli.default_differences",
     "rllib.algorithms.distributed_replay": "rllib.algorithms.families.distributed_replay",
     "rllib.algorithms.evolution": "rllib.algorithms.families.evolution",
     "rllib.algorithms.exploration_config": "rllib.algorithms.base.settings.exploration",

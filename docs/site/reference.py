@@ -14,7 +14,7 @@ from rllib import cli, tune
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algorithm_class
 from rllib.algorithms.base.settings.exploration import KINDS
-from rllib.cli.departures import departures
+from rllib.cli.default_differences import default_differences
 from rllib.compat.names import aliases
 from rllib.config.conflicts import RuleRow
 from rllib.config.sections import SettingRow
@@ -153,11 +153,11 @@ def _algorithm(name: str) -> str:
     own_rules = [row for row in config.describe_rules() if row not in common_rules]
     if own_rules:
         lines += ["", "## What excludes what", "", *_rules(own_rules)]
-    return "\n".join([*lines, *_departures(name)])
+    return "\n".join([*lines, *_differences(name)])
 
 
-def _departures(name: str) -> Iterator[str]:
-    found = departures(name)
+def _differences(name: str) -> Iterator[str]:
+    found = default_differences(name)
     if not found:
         return
     yield from ("", "## Defaults that are not RLlib's", "", "| setting | here | RLlib 2.6 | why |", "|---|---|---|---|")

@@ -26,7 +26,7 @@ from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
 class A2CConfig(IntrinsicConfig, ActorCriticConfig):
-    """Settings of A2C; the defaults are RLlib's, except those in departures.py."""
+    """Settings of A2C; the defaults are RLlib's, except those in default_differences.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 

@@ -26,7 +26,7 @@ from rllib.evaluation.rollout_worker import Gradient
 
 
 class A3CConfig(A2CConfig):
-    """Settings of A3C; the defaults are RLlib's, except those in departures.py.
+    """Settings of A3C; the defaults are RLlib's, except those in default_differences.py.
 
     train_batch_size is used by "auto" fragments alone.
     """

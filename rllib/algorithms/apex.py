@@ -25,7 +25,7 @@ from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics, ErrorsOfValu
 
 
 class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
-    """Settings of Ape-X DQN; the defaults are RLlib's, except those in departures.py."""
+    """Settings of Ape-X DQN; the defaults are RLlib's, except those in default_differences.py."""
 
     default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
 
@@ -52,7 +52,7 @@ class ApexDQN(DistributedReplay, QLearning):
 
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
-    """Settings of Ape-X DDPG; the defaults are RLlib's, except those in departures.py."""
+    """Settings of Ape-X DDPG; the defaults are RLlib's, except those in default_differences.py."""
 
     not_custom: ClassVar[dict] = dict.fromkeys(
         ("policy_model_config", "q_model_config"),

@@ -26,7 +26,7 @@ from rllib.sample_batch import OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatc
 
 
 class APPOConfig(IMPALAConfig):
-    """Settings of APPO; the defaults are RLlib's, except those in departures.py."""
+    """Settings of APPO; the defaults are RLlib's, except those in default_differences.py."""
 
     @section
     def training(

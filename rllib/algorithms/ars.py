@@ -20,7 +20,7 @@ _LINEAR = {"fcnet_hiddens": [], "output_layer_use_bias": False}
 
 
 class ARSConfig(EvolutionConfig):
-    """Settings of ARS; the defaults are RLlib's, except those in departures.py."""
+    """Settings of ARS; the defaults are RLlib's, except those in default_differences.py."""
 
     refuses: ClassVar[dict[str, str]] = {"train_batch_size": "an update is of num_rollouts pairs of episodes"}
 

@@ -31,7 +31,7 @@ from rllib.replay.replay_settings import ReplaySettings
 
 
 class DQNConfig(QLearningConfig):
-    """Settings of DQN; the defaults are RLlib's, except those in departures.py."""
+    """Settings of DQN; the defaults are RLlib's, except those in default_differences.py."""
 
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,

@@ -24,7 +24,7 @@ from rllib.losses.evolution import centred_ranks, es_coefficients
 
 
 class ESConfig(EvolutionConfig):
-    """Settings of ES; the defaults are RLlib's, except those in departures.py."""
+    """Settings of ES; the defaults are RLlib's, except those in default_differences.py."""
 
     @section
     def rollouts(self, *, num_rollout_workers=10) -> Self: ...

@@ -43,7 +43,7 @@ from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 
 class IMPALAConfig(PolicyGradientConfig):
-    """Settings of IMPALA; the defaults are RLlib's, except those in departures.py."""
+    """Settings of IMPALA; the defaults are RLlib's, except those in default_differences.py."""
 
     on_policy = False
 

@@ -23,7 +23,7 @@ from rllib.losses.returns import standardized
 
 
 class PGConfig(PolicyGradientConfig):
-    """Settings of PG; the defaults are RLlib's, except those in departures.py."""
+    """Settings of PG; the defaults are RLlib's, except those in default_differences.py."""
 
     @section
     def training(

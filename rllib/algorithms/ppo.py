@@ -36,7 +36,7 @@ _MODEL = {"vf_share_layers": False}
 
 
 class PPOConfig(ConstrainedActorCriticConfig):
-    """Settings of PPO; the defaults are RLlib's, except those in departures.py."""
+    """Settings of PPO; the defaults are RLlib's, except those in default_differences.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 

@@ -40,7 +40,7 @@ from rllib.sample_batch import SampleBatch
 
 
 class QMixConfig(OffPolicyConfig):
-    """Settings of QMIX; the defaults are RLlib's, except those in departures.py."""
+    """Settings of QMIX; the defaults are RLlib's, except those in default_differences.py."""
 
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "learns from steps of groups, which recorded data does not have"

@@ -86,7 +86,7 @@ SDE_MEAN_LIMIT = 2.0
 
 
 class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
-    """Settings of SAC; the defaults are RLlib's, except those in departures.py."""
+    """Settings of SAC; the defaults are RLlib's, except those in default_differences.py."""
 
     learns_by_batch: ClassVar[bool] = True
     reads_images: ClassVar[bool] = True

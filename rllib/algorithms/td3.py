@@ -39,7 +39,7 @@ def _of_network(part: str, key: str):
 
 
 class DDPGConfig(OffPolicyActorCriticConfig):
-    """Settings of DDPG; the defaults are RLlib's, except those in departures.py."""
+    """Settings of DDPG; the defaults are RLlib's, except those in default_differences.py."""
 
     reads_images: ClassVar[bool] = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_ACTIONS
@@ -138,7 +138,7 @@ class DDPG(OffPolicyActorCritic):
 
 
 class TD3Config(DDPGConfig):
-    """Settings of TD3; the defaults are RLlib's, except those in departures.py."""
+    """Settings of TD3; the defaults are RLlib's, except those in default_differences.py."""
 
     default_exploration: ClassVar[dict] = {
         "type": "GaussianNoise", "random_timesteps": 10_000, "stddev": 0.1, "initial_scale": 1.0, "final_scale": 1.0,

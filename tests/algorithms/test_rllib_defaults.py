@@ -1,9 +1,9 @@
-"""Every default is that of RLlib 2.6.3, or stands in departures.py with the reason."""
+"""Every default is that of RLlib 2.6.3, or stands in default_differences.py with the reason."""
 
 import pytest
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
-from rllib.cli.departures import DEPARTURES, NOT_IN_RLLIB, departures
+from rllib.cli.default_differences import DEFAULT_DIFFERENCES, NOT_IN_RLLIB, default_differences
 from rllib.models.model_settings import ModelSettings
 
 # What the __init__ of RLlib 2.6.3's AlgorithmConfig sets, of what has a setting here.
@@ -193,18 +193,20 @@ def test_all_algorithms_are_compared():
 @pytest.mark.parametrize("algorithm", RLLIB)
 def test_defaults_are_rllibs_or_declared_with_a_reason(algorithm):
     config = get_algorithm_config(algorithm)
-    declared = {departure.setting: (departure.rllib, departure.ours) for departure in departures(algorithm)}
+    declared = {
+        difference.setting: (difference.rllib, difference.ours) for difference in default_differences(algorithm)
+    }
     assert declared.keys() <= RLLIB[algorithm].keys()
     for name, default in RLLIB[algorithm].items():
         assert (default, ours(config, name)) == declared.get(name, (default, default)), name
 
 
 def test_what_is_declared_differs_and_has_a_reason():
-    for departure in DEPARTURES:
-        assert departure.rllib != departure.ours and departure.reason.endswith(".")
-        assert set(departure.algorithms) <= set(RLLIB)
+    for difference in DEFAULT_DIFFERENCES:
+        assert difference.rllib != difference.ours and difference.reason.endswith(".")
+        assert set(difference.algorithms) <= set(RLLIB)
 
 
 @pytest.mark.parametrize("algorithm", NOT_IN_RLLIB)
 def test_what_rllib_does_not_have_departs_from_nothing(algorithm):
-    assert departures(algorithm) == []
+    assert default_differences(algorithm) == []

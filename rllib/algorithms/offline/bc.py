@@ -15,7 +15,7 @@ from rllib.models.distributions.standard import DiagGaussian
 
 
 class BCConfig(MARWILConfig):
-    """Settings of BC; the defaults are RLlib's, except those in departures.py."""
+    """Settings of BC; the defaults are RLlib's, except those in default_differences.py."""
 
     # Of MARWIL's advantages, which there are none of.
     unused: ClassVar[dict[str, str]] = dict.fromkeys(

@@ -26,7 +26,7 @@ MOST_MULTIPLIER = 1e6
 
 
 class CQLConfig(SACConfig):
-    """Settings of CQL; the defaults are RLlib's, except those in departures.py."""
+    """Settings of CQL; the defaults are RLlib's, except those in default_differences.py."""
 
     needs_data: ClassVar[bool] = True
     reads_images: ClassVar[bool] = False

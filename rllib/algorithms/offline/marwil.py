@@ -35,7 +35,7 @@ _MODEL = {"vf_share_layers": False}
 
 
 class MARWILConfig(AlgorithmConfig):
-    """Settings of MARWIL; the defaults are RLlib's, except those in departures.py."""
+    """Settings of MARWIL; the defaults are RLlib's, except those in default_differences.py."""
 
     learns_from_data: ClassVar[bool] = True
     needs_data: ClassVar[bool] = True

@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.cli.departures import departures
+from rllib.cli.default_differences import default_differences
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.user_code import typed
 from rllib.compat.names.aliases import other_names
@@ -46,7 +46,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
                 told = f"[{key.name!r}]: {key.type} = {key.default!r}. {key.meaning}"
                 click.echo(textwrap.fill(told, width, initial_indent="    ", subsequent_indent=" " * _INDENT * 2))
     _show_rules(type(config), {row.name for row in rows}, width)
-    _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
+    _show_differences(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
 
 
 def _matches(row: SettingRow, words: tuple[str, ...]) -> bool:
@@ -71,14 +71,16 @@ def _show_rules(config_class: type[ConfigObject], names: set[str], width: int) -
         click.echo(textwrap.fill(told, width, initial_indent="  ", subsequent_indent="    "))
 
 
-def _show_departures(algorithm: str, names: set[str], width: int) -> None:
+def _show_differences(algorithm: str, names: set[str], width: int) -> None:
     """Prints the defaults of these settings that differ from RLlib's."""
-    shown = [departure for departure in departures(algorithm) if departure.setting.partition(".")[0] in names]
+    shown = [
+        difference for difference in default_differences(algorithm) if difference.setting.partition(".")[0] in names
+    ]
     if shown:
         click.echo("Defaults that are not RLlib 2.6's")
-    for departure in shown:
-        click.echo(f"  {departure.setting}: {departure.ours!r}, RLlib's is {departure.rllib!r}")
-        click.echo(_indented(departure.reason, width))
+    for difference in shown:
+        click.echo(f"  {difference.setting}: {difference.ours!r}, RLlib's is {difference.rllib!r}")
+        click.echo(_indented(difference.reason, width))
 
 
 def _indented(text: str, width: int) -> str:

@@ -15,7 +15,7 @@ from rllib.did_you_mean import did_you_mean
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.serving.endpoint import Endpoint
-from rllib.serving.learner_line import LearnerLine
+from rllib.serving.learner_channel import LearnerChannel
 from rllib.serving.learning_endpoint import LearningEndpoint
 from rllib.serving.model import Model, Served
 from rllib.serving.tasks import ServingSettings
@@ -37,7 +37,7 @@ class App:
         counts: of the server.
         settings: of the server.
         on_change: called after a change of the checkpoint.
-        line: to the learner; None: the server does not learn.
+        channel: to the learner; None: the server does not learn.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class App:
         counts: Counts,
         settings: ServingSettings,
         on_change: Callable[[], None] = lambda: None,
-        line: LearnerLine | None = None,
+        channel: LearnerChannel | None = None,
     ):
         self._model, self._counts, self._settings, self._on_change = model, counts, settings, on_change
         self._guard = Guard(settings.token)
@@ -60,15 +60,17 @@ class App:
         }
         self._learning: LearningEndpoint | None = None
         for policy_id, served in model.served.items():
-            endpoint = Endpoint(served, counts, settings) if line is None else self._learning_endpoint(served, line)
+            endpoint = (
+                Endpoint(served, counts, settings) if channel is None else self._learning_endpoint(served, channel)
+            )
             for place in (f"/{policy_id}", "") if served is model.default else (f"/{policy_id}",):
                 self._routes["/act" + place] = "POST", endpoint.act
                 self._routes["/spec" + place] = "GET", endpoint.spec
 
-    def _learning_endpoint(self, served: Served, line: LearnerLine) -> LearningEndpoint:
+    def _learning_endpoint(self, served: Served, channel: LearnerChannel) -> LearningEndpoint:
         settings = self._settings
         candidate = Candidate(settings.learning.candidate, self._model, settings.load_user_code)
-        endpoint = self._learning = LearningEndpoint(served, candidate, line, self._counts, settings)
+        endpoint = self._learning = LearningEndpoint(served, candidate, channel, self._counts, settings)
         self._routes |= {
             "/reward": ("POST", endpoint.reward),
             "/stats": ("GET", endpoint.stats),

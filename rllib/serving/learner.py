@@ -17,11 +17,11 @@ import msgspec
 
 from rllib.errors import RLlibError
 from rllib.serving.learning.canary import Verdict
-from rllib.serving.learning.course import Course
-from rllib.serving.learning.hub import Hub
+from rllib.serving.learning.dispatcher import Dispatcher
 from rllib.serving.learning.progress import Progress
 from rllib.serving.learning.results import LearnerResults
 from rllib.serving.learning.trainer import Trainer
+from rllib.serving.learning.training_loop import TrainingLoop
 from rllib.serving.loaded_policy import load_policy
 from rllib.serving.tasks import Report, Task, send_report
 
@@ -31,55 +31,56 @@ _LOOK_S = 0.5
 _SWITCH_S = 0.0005
 
 
-def main(control: int, *lines: int) -> int:
+def main(control: int, *channels: int) -> int:
     """Learns until the supervisor has ended, or ends it.
 
     Args:
-        control, lines: descriptors of the sockets.
+        control, channels: descriptors of the sockets.
 
     Returns:
         the exit status.
     """
     logging.basicConfig(level=logging.WARNING, format="rllib serve: %(message)s")
-    line = socket.socket(fileno=control)
-    task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
-    threading.Thread(target=_await_end, args=(line,), daemon=True).start()
+    channel = socket.socket(fileno=control)
+    task = msgspec.json.decode(channel.makefile("rb").readline(), type=Task)
+    threading.Thread(target=_await_end, args=(channel,), daemon=True).start()
     sys.setswitchinterval(_SWITCH_S)
     try:
-        learner = Learner(task, [socket.socket(fileno=each) for each in lines], line)
+        learner = Learner(task, [socket.socket(fileno=each) for each in channels], channel)
     except (ValueError, RLlibError) as error:
-        send_report(line, Report(error=str(error)))
+        send_report(channel, Report(error=str(error)))
         return 1
     except Exception as error:
-        send_report(line, Report(error=f"the learner cannot start: {type(error).__name__}: {error}"))
+        send_report(channel, Report(error=f"the learner cannot start: {type(error).__name__}: {error}"))
         raise
     gc.freeze()
-    send_report(line, Report(event=f"Learning into {learner.directory}, from version {learner.course.served}"))
+    version = learner.training_loop.served
+    send_report(channel, Report(event=f"Learning into {learner.directory}, from version {version}"))
     learner.run()
     return 0
 
 
-def _await_end(line: socket.socket) -> None:
+def _await_end(channel: socket.socket) -> None:
     """Ends the process when the supervisor has ended: everything that is kept is written in one step."""
-    while line.recv(1024):
+    while channel.recv(1024):
         pass
     os._exit(0)
 
 
 class Learner:
-    """Learns from the episodes that the course releases, and carries out what it decides.
+    """Learns from the episodes that the training loop releases, and carries out what it decides.
 
     Args:
         task: of the server.
-        lines: sockets to the processes that answer.
+        channels: sockets to the processes that answer.
         control: socket to the supervisor.
 
     Attributes:
-        course: its decisions.
+        training_loop: its decisions.
         directory: of its checkpoints.
     """
 
-    def __init__(self, task: Task, lines: list[socket.socket], control: socket.socket):
+    def __init__(self, task: Task, channels: list[socket.socket], control: socket.socket):
         self._settings, self._control = task.settings.learning, control
         self.directory = self._settings.directory
         self._files = Progress(self._settings)
@@ -87,48 +88,49 @@ class Learner:
         policy = load_policy(self._files.served, load_user_code=load_user_code)
         self._trainer = Trainer(policy, self._settings.overrides, load_user_code)
         version = self._trainer.version
-        self.course = Course(self._settings, version, self._files.history(version))
-        self._hub = Hub(lines, self.course, self._stats)
-        self._written = self.course.vetting.history
+        self.training_loop = TrainingLoop(self._settings, version, self._files.history(version))
+        self._dispatcher = Dispatcher(channels, self.training_loop, self._stats)
+        self._written = self.training_loop.vetting.history
         self._results = LearnerResults(self._settings.path, self._trainer.params())
 
     def run(self) -> None:
         """Learns for ever."""
-        self._hub.start()
+        self._dispatcher.start()
         while True:
-            self._hub.news.wait(_LOOK_S)
-            self._hub.news.clear()
+            self._dispatcher.news.wait(_LOOK_S)
+            self._dispatcher.news.clear()
             self._follow()
             while True:
-                with self._hub.lock:
-                    episode = self.course.next_episode()
+                with self._dispatcher.lock:
+                    episode = self.training_loop.next_episode()
                 if episode is None:
                     break
                 self._trainer.learn(episode)
                 self._follow()
 
     def _follow(self) -> None:
-        """Carries out what the course has decided."""
-        verdict = self.course.verdict
+        """Carries out what the training loop has decided."""
+        verdict = self.training_loop.verdict
         if verdict is Verdict.PROMOTE:
             self._files.promote()
-            with self._hub.lock:
-                self.course.promoted()
+            with self._dispatcher.lock:
+                self.training_loop.promoted()
         elif verdict is Verdict.DROP:
             self._files.drop_candidate()
             self._trainer.go_back(self._files.served)
-            with self._hub.lock:
-                self.course.dropped()
-        elif self.course.wants_candidate and self._trainer.version > self.course.served:
+            with self._dispatcher.lock:
+                self.training_loop.dropped()
+        elif self.training_loop.wants_candidate and self._trainer.version > self.training_loop.served:
             self._trainer.save(self._settings.candidate)
-            with self._hub.lock:
-                self.course.offered(self._trainer.version, time.monotonic())
+            with self._dispatcher.lock:
+                self.training_loop.offered(self._trainer.version, time.monotonic())
         self._report()
 
     def _report(self) -> None:
-        with self._hub.lock:
-            events, history, served = self.course.events(), self.course.vetting.history, self.course.served
-            stats = {**self.course.stats(), **self._stats()}
+        with self._dispatcher.lock:
+            loop = self.training_loop
+            events, history, served = loop.events(), loop.vetting.history, loop.served
+            stats = {**loop.stats(), **self._stats()}
         for event in events:
             send_report(self._control, Report(event=event))
         if history != self._written:

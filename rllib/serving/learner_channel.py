@@ -1,4 +1,4 @@
-"""The line from a process that answers requests to the learner."""
+"""The channel from a process that answers requests to the learner."""
 
 import asyncio
 import secrets
@@ -18,23 +18,23 @@ _MOST_GAPS = 10_000
 _NOT_THERE = "the learner is not running, so it takes no rewards; actions are answered. Try again in a while"
 
 
-class LearnerLine:
+class LearnerChannel:
     """Sends decisions and rewards to the learner, and waits for its answers.
 
     Args:
-        line: the socket.
+        channel: the socket.
         counts: of the server.
     """
 
-    def __init__(self, line: socket.socket, counts: Counts):
-        self._line, self._counts = line, counts
+    def __init__(self, channel: socket.socket, counts: Counts):
+        self._channel, self._counts = channel, counts
         # Random, since answers to a process that has ended may come to the one in its place.
         self._number = secrets.randbits(48)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         # Episodes with a decision that could not be sent, and its time; the learner hears of it when it can.
         self._gaps: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(line.fileno(), self._read)
+        self._loop.add_reader(channel.fileno(), self._read)
 
     @property
     def is_there(self) -> bool:
@@ -99,7 +99,7 @@ class LearnerLine:
 
     def _send(self, packet: Decision | Gap | Reward | Ask) -> bool:
         try:
-            self._line.send(encode(packet))
+            self._channel.send(encode(packet))
         except OSError:  # the buffer is full
             return False
         return True
@@ -107,7 +107,7 @@ class LearnerLine:
     def _read(self) -> None:
         while True:
             try:
-                answer = decode_answer(self._line.recv(1 << 20))
+                answer = decode_answer(self._channel.recv(1 << 20))
             except (BlockingIOError, msgspec.DecodeError):
                 return
             waiting = self._waiting.get(answer.request)

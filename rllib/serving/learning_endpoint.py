@@ -12,7 +12,7 @@ from rllib.serving.batching import Batcher
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.serving.endpoint import Endpoint, answer_of
-from rllib.serving.learner_line import LearnerLine
+from rllib.serving.learner_channel import LearnerChannel
 from rllib.serving.learning.arms import is_canary
 from rllib.serving.learning.packets import Answer, Decision, array_bytes
 from rllib.serving.messages import Question
@@ -60,16 +60,16 @@ class LearningEndpoint(Endpoint):
     Args:
         served: the policy.
         candidate: the policy on trial.
-        line: to the learner.
+        channel: to the learner.
         counts: of the server.
         settings: of the server.
     """
 
     def __init__(
-        self, served: Served, candidate: Candidate, line: LearnerLine, counts: Counts, settings: ServingSettings
+        self, served: Served, candidate: Candidate, channel: LearnerChannel, counts: Counts, settings: ServingSettings
     ):
         super().__init__(served, counts, settings)
-        self._candidate, self._line, self._counts, self._settings = candidate, line, counts, settings
+        self._candidate, self._channel, self._counts, self._settings = candidate, channel, counts, settings
         self._canary: Batcher | None = None
         self._learning = settings.learning
         policy = served.policy
@@ -136,7 +136,7 @@ class LearningEndpoint(Endpoint):
     def _record(self, observation, action, action_id: str, episode_id: str | None, version: int) -> bool:
         observed, acted = self._spaces
         contents = array_bytes(observed, observation), array_bytes(acted, action)
-        return self._line.record(Decision(action_id, episode_id, time.monotonic(), version, *contents))
+        return self._channel.record(Decision(action_id, episode_id, time.monotonic(), version, *contents))
 
     # ------------------------------------------------------------------ rewards
 
@@ -150,7 +150,7 @@ class LearningEndpoint(Endpoint):
         body = await read_body(scope, receive, _BODY_LIMIT)
         items, is_alone = _rewards(body, kind)
         fields = [self._fields(item, "" if is_alone else f"rewards[{index}]: ") for index, item in enumerate(items)]
-        answers = await asyncio.gather(*(self._line.reward(**each) for each in fields))
+        answers = await asyncio.gather(*(self._channel.reward(**each) for each in fields))
         if is_alone:
             if answers[0].status != 200:
                 raise BadRequest(answers[0].status, answers[0].content)
@@ -191,17 +191,17 @@ class LearningEndpoint(Endpoint):
 
     async def stats(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         """Answers with the statistics of the learner."""
-        if not self._line.is_there:
+        if not self._channel.is_there:
             policy = self._served.policy
             served = {"version": policy.policy_version, "checkpoint": str(policy.checkpoint)}
             return 200, msgspec.json.encode({"learner": None, "served": served}), _IN_JSON
-        return 200, msgspec.json.encode((await self._line.stats()).content), _IN_JSON
+        return 200, msgspec.json.encode((await self._channel.stats()).content), _IN_JSON
 
     async def resume(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         """Ends a pause: what the served policy gets now is taken as usual."""
         if (kind := header(scope, b"content-type")) is not None:
             content_kind(kind)
-        return 200, msgspec.json.encode((await self._line.stats(resume=True)).content), _IN_JSON
+        return 200, msgspec.json.encode((await self._channel.stats(resume=True)).content), _IN_JSON
 
 
 def _rewards(body: bytes, kind: str) -> tuple[list[RewardItem], bool]:

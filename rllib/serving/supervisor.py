@@ -45,7 +45,7 @@ class _Worker:
 
     def __init__(self, task: Task, module: str, before: Sequence[int], behind: Sequence[int]):
         self.index, self.started, self.rest = task.index, time.monotonic(), b""
-        self.line, theirs = socket.socketpair()
+        self.channel, theirs = socket.socketpair()
         descriptors = *before, theirs.fileno(), *behind
         with theirs:
             self.process = subprocess.Popen(
@@ -55,12 +55,12 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is handled by the supervisor
             )
-        self.line.sendall(msgspec.json.encode(task) + b"\n")
+        self.channel.sendall(msgspec.json.encode(task) + b"\n")
 
     def reports(self) -> list[Report] | None:
         """Reports that have arrived from the process; None if it has ended."""
         try:
-            received = self.line.recv(65536)
+            received = self.channel.recv(65536)
         except OSError:
             received = b""
         if not received:
@@ -70,7 +70,7 @@ class _Worker:
 
     def end(self) -> int:
         """Ends the process, and returns its exit status."""
-        self.line.close()
+        self.channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(1.0)
         self.process.kill()
@@ -158,7 +158,7 @@ class Supervisor:
         else:
             started = _Worker(task, "rllib.serving.learner", [], [pair[0].fileno() for pair in self._to_workers])
         worker = self._workers[index] = started
-        self._selector.register(worker.line, selectors.EVENT_READ, worker)
+        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
 
     def _step(self) -> None:
         """Waits for the next report, end of a process, restart or signal."""
@@ -213,7 +213,7 @@ class Supervisor:
 
     def _ended(self, worker: _Worker) -> None:
         """Schedules the replacement of a process that has ended: at once if it had lived for STEADY_S."""
-        self._selector.unregister(worker.line)
+        self._selector.unregister(worker.channel)
         status = worker.end()
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
         if self._is_learner(worker):

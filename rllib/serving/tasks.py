@@ -78,7 +78,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str = ""
 
 
-def send_report(line: socket.socket, report: Report) -> None:
+def send_report(channel: socket.socket, report: Report) -> None:
     """Sends a report over the socket to the supervisor."""
     with contextlib.suppress(OSError):  # the supervisor has ended
-        line.sendall(msgspec.json.encode(report) + b"\n")
+        channel.sendall(msgspec.json.encode(report) + b"\n")

@@ -22,7 +22,7 @@ import uvicorn
 
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
-from rllib.serving.learner_line import LearnerLine
+from rllib.serving.learner_channel import LearnerChannel
 from rllib.serving.model import Model
 from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task, send_report
 from rllib.storage.checkpoint import CheckpointError
@@ -46,33 +46,33 @@ def main(listening: int, control: int, counts: int, learner: int | None = None) 
     """
     logging.basicConfig(level=logging.WARNING, format="rllib serve: %(message)s")
     _allow_many_connections()
-    line = socket.socket(fileno=control)
-    task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
+    channel = socket.socket(fileno=control)
+    task = msgspec.json.decode(channel.makefile("rb").readline(), type=Task)
     own = Counts(counts, task.workers + 1, task.index)
     own.set("queue_length", 0)
     asked = own.of_all("reload_requests")  # later requests concern later checkpoints
     try:
         model = Model(task.settings, own, None if task.before is None else Path(task.before))
     except ValueError as error:  # a CheckpointError, or settings of a network that cannot be made
-        send_report(line, Report(error=str(error)))
+        send_report(channel, Report(error=str(error)))
         return 1
     except Exception as error:
-        send_report(line, Report(error=f"{type(error).__name__}: {error}"))
+        send_report(channel, Report(error=f"{type(error).__name__}: {error}"))
         raise
     gc.collect()
     gc.freeze()  # permanent objects are not examined again
     config = http_config()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         to_learner = None if learner is None else socket.socket(fileno=learner)
-        sockets = socket.socket(fileno=listening), line, to_learner
+        sockets = socket.socket(fileno=listening), channel, to_learner
         runner.run(_serve(config, sockets, model, own, task.settings, asked))
     return 0
 
 
 async def _serve(config, sockets, model: Model, counts: Counts, settings: ServingSettings, asked: float) -> None:
-    listening, line, to_learner = sockets
-    learner = None if to_learner is None else LearnerLine(to_learner, counts)
-    app = config.app = App(model, counts, settings, partial(_say_version, line, model), learner)
+    listening, channel, to_learner = sockets
+    learner = None if to_learner is None else LearnerChannel(to_learner, counts)
+    app = config.app = App(model, counts, settings, partial(_say_version, channel, model), learner)
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
 
@@ -80,8 +80,8 @@ async def _serve(config, sockets, model: Model, counts: Counts, settings: Servin
         server.should_exit = True
 
     # In a thread, since the loop may be busy for longer.
-    threading.Thread(target=_await_end, args=(line, loop, end), daemon=True).start()
-    _say_version(line, model)
+    threading.Thread(target=_await_end, args=(channel, loop, end), daemon=True).start()
+    _say_version(channel, model)
     watching = asyncio.create_task(_watch(app, counts, settings.watch, asked))
     try:
         await server.serve(sockets=[listening])
@@ -91,10 +91,10 @@ async def _serve(config, sockets, model: Model, counts: Counts, settings: Servin
             await watching
 
 
-def _await_end(line: socket.socket, loop, end) -> None:
+def _await_end(channel: socket.socket, loop, end) -> None:
     """Ends the server when the supervisor has ended, and the process if that takes too long."""
     with contextlib.suppress(OSError):
-        while line.recv(1024):
+        while channel.recv(1024):
             pass
     with contextlib.suppress(RuntimeError):  # the loop has been closed
         loop.call_soon_threadsafe(end)
@@ -115,9 +115,9 @@ async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
         await app.take_up_candidate()
 
 
-def _say_version(line: socket.socket, model: Model) -> None:
+def _say_version(channel: socket.socket, model: Model) -> None:
     policy = model.policy
-    send_report(line, Report(checkpoint=str(policy.checkpoint), version=policy.policy_version, of=policy.of))
+    send_report(channel, Report(checkpoint=str(policy.checkpoint), version=policy.policy_version, of=policy.of))
 
 
 def http_config(app=None) -> uvicorn.Config:

@@ -37,7 +37,12 @@ def learner(tmp_path):
 
 
 def test_the_learner_goes_back_and_learns_on(learner, monkeypatch):
-    world, numbers, course, trainer = gymnasium.make("CartPole-v1"), itertools.count(), learner.course, learner._trainer
+    world, numbers, training_loop, trainer = (
+        gymnasium.make("CartPole-v1"),
+        itertools.count(),
+        learner.training_loop,
+        learner._trainer,
+    )
     first, go_back, gone_back = trainer.algorithm.get_weights(), trainer.go_back, []
 
     def noted(path):
@@ -52,33 +57,33 @@ def test_the_learner_goes_back_and_learns_on(learner, monkeypatch):
         for at, reward in enumerate(rewards):
             action_id, seen = f"{name}, {at}", array_bytes(world.observation_space, observation)
             now, action = time.monotonic(), array_bytes(world.action_space, ACTION)
-            course.decide(Decision(action_id, name, now, version, seen, action))
+            training_loop.decide(Decision(action_id, name, now, version, seen, action))
             is_last = at == len(rewards) - 1
-            assert course.reward(Reward(0, action_id, reward, terminated=is_last), now) == (200, "")
-        while (episode := course.next_episode()) is not None:
+            assert training_loop.reward(Reward(0, action_id, reward, terminated=is_last), now) == (200, "")
+        while (episode := training_loop.next_episode()) is not None:
             trainer.learn(episode)
             learner._follow()
         learner._follow()
 
     def offered():
         for number in range(100):
-            if course.trial is not None:
-                return course.trial.version
-            play(course.served, [1.0] * (6 + number % 2))
+            if training_loop.trial is not None:
+                return training_loop.trial.version
+            play(training_loop.served, [1.0] * (6 + number % 2))
         raise AssertionError("no candidate was offered")
 
     candidate = offered()
     assert not _same(trainer.algorithm.get_weights(), first)
     for number in range(100):
-        if course.num_dropped:
+        if training_loop.num_dropped:
             break
         play(candidate, [0.1] * (2 + number % 2))
-        play(course.served, [1.0] * (6 + number % 2))
-    assert course.num_dropped == 1 and course.served == 0 and course.newest[2] == "dropped"
+        play(training_loop.served, [1.0] * (6 + number % 2))
+    assert training_loop.num_dropped == 1 and training_loop.served == 0 and training_loop.newest[2] == "dropped"
     ((weights, num_waiting),) = gone_back
     assert _same(weights, first) and num_waiting == 0 and not learner._settings.candidate.exists()
     again = offered()
-    assert again > candidate and course.num_learned > 0
+    assert again > candidate and training_loop.num_learned > 0
 
 
 def _same(first, second) -> bool:

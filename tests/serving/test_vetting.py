@@ -5,10 +5,10 @@ import pytest
 
 from rllib.serving.learning import vetting
 from rllib.serving.learning.canary import Verdict
-from rllib.serving.learning.course import Course
 from rllib.serving.learning.decisions import Episode, Step
 from rllib.serving.learning.packets import Decision, Reward
 from rllib.serving.learning.settings import LearningSettings
+from rllib.serving.learning.training_loop import TrainingLoop
 from rllib.serving.learning.vetting import Vetting
 
 
@@ -105,7 +105,7 @@ PER_SECOND = 20
 
 
 class Bandit:
-    """A course whose learner estimates the reward of each arm, and whose users come 20 times a second.
+    """A training loop whose learner estimates the reward of each arm, and whose users come 20 times a second.
 
     A version acts by the arm that was best when it was made, and in a tenth of the cases by chance.
     """
@@ -113,7 +113,7 @@ class Bandit:
     def __init__(self, served_arm, poison=(), seed=0):
         settings = LearningSettings(directory="", offer_every=200)
         self.rng = np.random.default_rng(seed)
-        self.course, self.arms, self.poison = Course(settings, 0), {0: served_arm}, poison
+        self.training_loop, self.arms, self.poison = TrainingLoop(settings, 0), {0: served_arm}, poison
         self.sums, self.counts, self.now, self.served_arms = np.zeros(3), np.zeros(3), 0.0, [served_arm]
 
     def run(self, seconds):
@@ -123,39 +123,41 @@ class Bandit:
             self._learn()
 
     def _ask(self, action_id):
-        course = self.course
-        version = course.trial.version if course.trial and self.rng.random() < 0.1 else course.served
+        training_loop = self.training_loop
+        version = (
+            training_loop.trial.version if training_loop.trial and self.rng.random() < 0.1 else training_loop.served
+        )
         arm = self.arms[version] if self.rng.random() < 0.9 else int(self.rng.integers(3))
         reward = float(self.rng.random() < ARMS[arm])
         if any(begin <= self.now < end for begin, end in self.poison):
             reward = -reward
-        course.decide(Decision(action_id, None, self.now, version, b"", bytes([arm])))
-        assert course.reward(Reward(0, action_id, reward), self.now) == (200, "")
+        training_loop.decide(Decision(action_id, None, self.now, version, b"", bytes([arm])))
+        assert training_loop.reward(Reward(0, action_id, reward), self.now) == (200, "")
 
     def _learn(self):
-        course = self.course
-        while (episode := course.next_episode()) is not None:
+        training_loop = self.training_loop
+        while (episode := training_loop.next_episode()) is not None:
             for step in episode.steps:
                 arm = step.action[0]
                 # The newest hundred or so count, as in a replay of bounded size.
                 self.sums[arm] = 0.99 * self.sums[arm] + step.reward
                 self.counts[arm] = 0.99 * self.counts[arm] + 1
-        if course.verdict is Verdict.PROMOTE:
-            course.promoted()
-            self.served_arms.append(self.arms[course.served])
-        elif course.verdict is Verdict.DROP:
-            course.dropped()
-        elif course.wants_candidate:
+        if training_loop.verdict is Verdict.PROMOTE:
+            training_loop.promoted()
+            self.served_arms.append(self.arms[training_loop.served])
+        elif training_loop.verdict is Verdict.DROP:
+            training_loop.dropped()
+        elif training_loop.wants_candidate:
             version = len(self.arms)
             self.arms[version] = int(np.argmax(self.sums / np.maximum(self.counts, 1)))
-            course.offered(version, self.now)
+            training_loop.offered(version, self.now)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_bandit_finds_the_best_arm(seed):
     bandit = Bandit(served_arm=0, seed=seed)
     bandit.run(300)
-    assert bandit.arms[bandit.course.served] == 2 and not bandit.course.vetting.num_quarantined
+    assert bandit.arms[bandit.training_loop.served] == 2 and not bandit.training_loop.vetting.num_quarantined
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -165,8 +167,8 @@ def test_a_minute_of_inverted_rewards_does_not_get_past_the_canary(seed, begin):
     bandit.run(400)
     best = [ARMS[arm] for arm in bandit.served_arms]
     assert best == sorted(best) and best[-1] == 0.8  # never a worse one, and it goes on learning afterwards
-    assert bandit.course.vetting.num_quarantined >= 60 * PER_SECOND
-    assert any("Learning pauses" in each for each in bandit.course.events())
+    assert bandit.training_loop.vetting.num_quarantined >= 60 * PER_SECOND
+    assert any("Learning pauses" in each for each in bandit.training_loop.events())
     assert (bandit.sums >= 0).all()
 
 
@@ -174,4 +176,4 @@ def test_without_the_vetting_it_would(monkeypatch):
     monkeypatch.setattr(vetting, "ALARM_P", -1.0)
     bandit = Bandit(served_arm=2, poison=[(90, 150)])
     bandit.run(151)
-    assert ARMS[bandit.arms[bandit.course.served]] < 0.8
+    assert ARMS[bandit.arms[bandit.training_loop.served]] < 0.8

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from rllib.serving.learning.course import Course
 from rllib.serving.learning.packets import MOST_BYTES, Answer, Ask, Decision, Gap, Reward, decode_of_worker, encode
+from rllib.serving.learning.training_loop import TrainingLoop
 
 logger = logging.getLogger("rllib.serving")
 # Seconds between looks for what has expired.
@@ -22,35 +22,37 @@ _EXPIRE_S = 1.0
 _Question = tuple[socket.socket, Reward | Ask]
 
 
-class Hub:
-    """A thread that takes packets in, and answers them.
+class Dispatcher:
+    """A thread that accepts packets and answers them.
 
-    A decision is sent before its action is answered, so before anybody can give a reward for it. But the two may come
-    through different sockets: rewards are looked at when all sockets were read once more.
+    A decision is sent before its action is answered, so before any client can give a reward for it. But the two may
+    come through different sockets: rewards are looked at when all sockets were read once more.
 
     Args:
-        lines: the sockets.
-        course: takes the packets; under `lock`.
+        channels: the sockets.
+        training_loop: takes the packets; under `lock`.
         stats: gives further statistics.
 
     Attributes:
-        lock: held by a thread that uses the course.
-        news: set when packets were taken in.
+        lock: held by a thread that uses the training loop.
+        news: set when packets were accepted.
     """
 
-    def __init__(self, lines: Sequence[socket.socket], course: Course, stats: Callable[[], dict[str, Any]]):
-        self._lines, self._course, self._stats = lines, course, stats
+    def __init__(
+        self, channels: Sequence[socket.socket], training_loop: TrainingLoop, stats: Callable[[], dict[str, Any]]
+    ):
+        self._channels, self._training_loop, self._stats = channels, training_loop, stats
         self.lock, self.news = threading.Lock(), threading.Event()
         self._selector = selectors.DefaultSelector()
-        for line in lines:
-            self._selector.register(line, selectors.EVENT_READ)
+        for channel in channels:
+            self._selector.register(channel, selectors.EVENT_READ)
         self._expired_at = 0.0
         # Questions to answer when all sockets were read once more.
         self._later: list[_Question] = []
 
     def start(self) -> None:
         """Starts the thread, which lives as long as the process."""
-        threading.Thread(target=self._run, name="hub", daemon=True).start()
+        threading.Thread(target=self._run, name="dispatcher", daemon=True).start()
 
     def _run(self) -> None:
         try:
@@ -62,7 +64,7 @@ class Hub:
             os._exit(1)  # the supervisor starts another one
 
     def step(self, now: float) -> None:
-        """Takes in what has arrived.
+        """Processes the packets that have arrived.
 
         Args:
             now: time on the machine's monotonic clock (seconds).
@@ -75,22 +77,22 @@ class Hub:
             decisions += more
         with self.lock:
             for packet in sorted(decisions, key=attrgetter("at")):
-                take = self._course.lose if isinstance(packet, Gap) else self._course.decide
+                take = self._training_loop.lose if isinstance(packet, Gap) else self._training_loop.decide
                 take(packet)
-            answers = [(line, self._answer(packet, now)) for line, packet in others]
+            answers = [(channel, self._answer(packet, now)) for channel, packet in others]
             if now - self._expired_at >= _EXPIRE_S:
                 self._expired_at = now
-                self._course.expire(now)
-        for line, answer in answers:
+                self._training_loop.expire(now)
+        for channel, answer in answers:
             with contextlib.suppress(OSError):  # it does not read; its client gets 503
-                line.send(encode(answer))
+                channel.send(encode(answer))
         self.news.set()
 
     def _read(self) -> tuple[list[Decision | Gap], list[_Question]]:
         decisions: list[Decision | Gap] = []
         others: list[_Question] = []
-        for line in self._lines:
-            while (packet := _received(line)) is not None:
+        for channel in self._channels:
+            while (packet := _received(channel)) is not None:
                 try:
                     message = decode_of_worker(packet)
                 except msgspec.DecodeError:  # of a process of another version
@@ -98,20 +100,20 @@ class Hub:
                 if isinstance(message, Decision | Gap):
                     decisions.append(message)
                 else:
-                    others.append((line, message))
+                    others.append((channel, message))
         return decisions, others
 
     def _answer(self, packet: Reward | Ask, now: float) -> Answer:
         if isinstance(packet, Reward):
-            return Answer(packet.request, *self._course.reward(packet, now))
+            return Answer(packet.request, *self._training_loop.reward(packet, now))
         if packet.resume:
-            self._course.resume()
-        return Answer(packet.request, 200, {**self._course.stats(), **self._stats()})
+            self._training_loop.resume()
+        return Answer(packet.request, 200, {**self._training_loop.stats(), **self._stats()})
 
 
-def _received(line: socket.socket) -> bytes | None:
+def _received(channel: socket.socket) -> bytes | None:
     """The next packet of a socket; None if there is none."""
     try:
-        return line.recv(2 * MOST_BYTES) or None
+        return channel.recv(2 * MOST_BYTES) or None
     except BlockingIOError:
         return None

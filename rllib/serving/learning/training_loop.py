@@ -1,4 +1,4 @@
-"""The course of online learning: which episodes are learned from, when a candidate is offered, and what becomes of it.
+"""Training loop of online learning: selects the episodes to learn from, offers candidates, promotes or drops them.
 
 A pure state machine: packets, times and the trainer's progress go in, episodes and verdicts come out.
 """
@@ -17,7 +17,7 @@ from rllib.serving.learning.vetting import Vetting
 MOST_WAITING_STEPS = 100_000
 
 
-class Course:
+class TrainingLoop:
     """Decides on episodes and candidates.
 
     Args:
@@ -53,7 +53,7 @@ class Course:
     # ------------------------------------------------------------------ from the clients
 
     def decide(self, decision: Decision) -> None:
-        """Takes a decision."""
+        """Records a decision."""
         self.ledger.decide(decision)
         self._advance()
 
@@ -63,18 +63,18 @@ class Course:
         self._advance()
 
     def reward(self, given: Reward, now: float) -> tuple[int, str]:
-        """Takes a reward; as for Ledger.reward."""
+        """Records a reward; arguments, result and errors as for Ledger.reward."""
         answer = self.ledger.reward(given, now)
         self._advance()
         return answer
 
     def expire(self, now: float) -> None:
-        """Ends what has waited for too long."""
+        """Expires decisions and episodes whose time limit is over."""
         self.ledger.expire(now)
         self._advance()
 
     def resume(self) -> None:
-        """Takes the present level of returns as the usual one."""
+        """Resumes learning: the present returns are the new baseline."""
         self.vetting.resume()
         self._was_paused = False
         self._events.append("Learning goes on: the next returns are taken as the usual ones")
@@ -162,7 +162,7 @@ class Course:
     # ------------------------------------------------------------------ reports
 
     def events(self) -> list[str]:
-        """Sentences on what has happened since the last call."""
+        """Returns the events since the last call, a sentence each."""
         events = list(self._events)
         self._events.clear()
         return events

@@ -156,7 +156,7 @@ def check_gpus(claims: Sequence[GpuClaim]) -> None:
     )
 
 
-def tell_crowd(what: str, count: int, cpus_each: float) -> None:
+def log_crowd(what: str, count: int, cpus_each: float) -> None:
     """Logs that processes of one kind claim more CPUs than there are, and thus take turns.
 
     Args:

@@ -70,7 +70,7 @@ def user_input() -> Iterator[None]:
     except (ValueError, TypeError) as error:
         if getattr(error, "__notes__", None):
             raise
-        raise Mistake(told(error)) from error
+        raise Mistake(message_of(error)) from error
 
 
 @contextmanager
@@ -134,10 +134,10 @@ def _show(error: Exception, verbose: bool) -> None:
         shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
         click.echo(printable(_FRAME.sub(_unless_own, "".join(shown.format()))).rstrip(), err=True)
     else:
-        click.echo(printable(as_typed(f"Error: {type(error).__name__}: {told(error)}")), err=True)
+        click.echo(printable(as_typed(f"Error: {type(error).__name__}: {message_of(error)}")), err=True)
 
 
-def told(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """The message of an error; what ends mistakes in settings is in the words of the command that runs."""
     form = _form_of_command()
     if form is None or not isinstance(error, SettingsError):
@@ -172,10 +172,10 @@ def _form_of_command() -> Callable[[Mapping[str, str]], str] | None:
 
 def as_typed(message: str) -> str:
     """A text of the library whose advice is in the words of the command that runs: `.training(lr=1e-3)` as lr=1e-3,
-    `load_user_code=True` as --load-user-code. What the command cannot be told is left as it is.
+    `load_user_code=True` as --load-user-code. What the command has no option for is left as it is.
 
     It is for advice that is part of a text, such as that of environments, networks and logs; mistakes in settings are
-    data (`told`).
+    data (`message_of`).
     """
     context = click.get_current_context(silent=True)
     if context is None:

@@ -27,7 +27,7 @@ _REFUSED_SWITCHES = {"--eager": "there is no TensorFlow", "--trace": "there is n
 def rays_options(command: Callable) -> Callable:
     """Adds these options to a command, which does not get their values."""
     for option, why in _WITHOUT_EFFECT.items():
-        command = _hidden(option, partial(_tell, f"{option} has no effect here: {why}."))(command)
+        command = _hidden(option, partial(_print, f"{option} has no effect here: {why}."))(command)
     for option, why in _INSTEAD.items():
         command = _hidden(option, partial(_refuse, f"{option} cannot be used: {why}."))(command)
     for option, why in _REFUSED_SWITCHES.items():
@@ -43,7 +43,7 @@ def _hidden(option: str, action: Callable[[], None], is_flag: bool = False) -> C
     return click.option(option, is_flag=is_flag, expose_value=False, hidden=True, callback=used)
 
 
-def _tell(message: str) -> None:
+def _print(message: str) -> None:
     click.echo(message, err=True)
 
 

@@ -60,8 +60,8 @@ class ConfigObject(Settings):
     # Settings of the bases that have no effect in this class: name -> reason, a clause.
     unused: ClassVar[Mapping[str, str]] = {}
 
-    # Settings whose lack of effect is not told (`note_as_told`).
-    _told: frozenset[str] = frozenset()
+    # Settings without a warning if they have no effect (`note_as_warned`).
+    _warned: frozenset[str] = frozenset()
 
     # The subclass whose constructor runs, which declares settings by setting attributes (`_declare_own`).
     _declares: ClassVar[type["ConfigObject"] | None] = None
@@ -157,8 +157,8 @@ class ConfigObject(Settings):
                 if mistake is None:
                     continue
                 if not isinstance(mistake, Mistake):
-                    told = f"{type(self).__name__}.{getattr(check, '__name__', check)}"
-                    raise TypeError(f"{told} is a relation, which returns a Mistake or None, not {mistake!r:.80}")
+                    source = f"{type(self).__name__}.{getattr(check, '__name__', check)}"
+                    raise TypeError(f"{source} is a relation, which returns a Mistake or None, not {mistake!r:.80}")
                 yield mistake
 
     @classmethod
@@ -171,10 +171,10 @@ class ConfigObject(Settings):
 
         Args:
             parts: part of the run, as "policy 'p0'" -> its settings, which are these but for some of its own. A setting
-                acts if it does so in one of them; one that a part alone has is told with the part.
+                acts if it does so in one of them; one that a part alone has is reported with the part.
         """
         for name, value in self.changes().items():
-            reason = None if name in self._told else self.why_without_effect(name)
+            reason = None if name in self._warned else self.why_without_effect(name)
             acts_in_a_part = (
                 _is_same(part[name], value) and not part.why_without_effect(name) for part in parts.values()
             )
@@ -182,7 +182,7 @@ class ConfigObject(Settings):
                 yield self._has_no_effect(name, value, "here", reason)
         for which, part in parts.items():
             for name, value in part.changes().items():
-                own = name not in self._told and not _is_same(value, self[name])
+                own = name not in self._warned and not _is_same(value, self[name])
                 if own and (reason := part.why_without_effect(name)):
                     yield self._has_no_effect(name, value, f"for {which}", reason)
 
@@ -200,11 +200,11 @@ class ConfigObject(Settings):
         algorithm = cls.__name__.removesuffix("Config")
         return f"{name}={shortened(value)} has no effect {where}, in {algorithm}: {reason}."
 
-    def note_as_told(self, names: Iterable[str]) -> None:
-        """Says no more of settings of these names: who gave them was told, before others changed around them."""
-        self.__dict__["_told"] = self._told.union(names)
+    def note_as_warned(self, names: Iterable[str]) -> None:
+        """Suppresses further warnings about these settings: they were given before others changed around them."""
+        self.__dict__["_warned"] = self._warned.union(names)
 
-    def tell_without_effect(self, parts: Mapping[str, Self] = {}) -> None:
+    def log_without_effect(self, parts: Mapping[str, Self] = {}) -> None:
         """Logs the lines of `without_effect` as warnings, each once in a process."""
         for line in self.without_effect(parts):
             notices.log_once(line, line, logging.WARNING)
@@ -218,8 +218,8 @@ class ConfigObject(Settings):
         ways = itertools.chain(*mistake.remedies, *mistake.examples)
         shown = f"{mistake.problem} {mistake.advice} {' '.join(ways)}"
         others = {name: self._given_names[name] for name in mistake.names if name in self._given_names}
-        told = [f"{given} is called {name} here." for name, given in others.items() if name in shown]
-        return replace(mistake, note=" ".join(filter(None, (mistake.note, *told))))
+        notes = [f"{given} is called {name} here." for name, given in others.items() if name in shown]
+        return replace(mistake, note=" ".join(filter(None, (mistake.note, *notes))))
 
     @classmethod
     def describe_rules(cls) -> list[RuleRow]:

@@ -187,10 +187,10 @@ class SettingsError(ValueError):
         defaults = {name: place.default for name, place in self._places.items()}
         lines = [mistake.text(in_words, defaults) for mistake in self.mistakes]
         if len(lines) == 1:
-            told = f"{self._owner}: {lines[0]}"
+            text = f"{self._owner}: {lines[0]}"
         else:
-            told = f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
-        return f"{self._before}{told}" + (f" {self._after}" if self._after else "")
+            text = f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
+        return f"{self._before}{text}" + (f" {self._after}" if self._after else "")
 
     def surrounded(self, before: str, after: str) -> "SettingsError":
         """The same error with more text around its message."""

@@ -87,7 +87,7 @@ class NotYet:
 class OnlyWith:
     """The setting acts only where one of other settings, or properties of the config, asks for something.
 
-    Given without any of them it has no effect, which is told once (`ConfigObject.without_effect`).
+    Given without any of them it has no effect, which is logged once (`ConfigObject.without_effect`).
 
     Args:
         names: of these settings or properties.

@@ -169,7 +169,7 @@ def pop_logged(callbacks: DefaultCallbacks) -> "list[Call] | None":
     return None if later is None else later.pop_calls()
 
 
-def tell_recreated_workers(algorithm, worker_set, is_evaluation: bool) -> None:
+def call_recreated_hooks(algorithm, worker_set, is_evaluation: bool) -> None:
     """Calls `on_workers_recreated` if workers of the set, which may be None, were replaced since the last call."""
     if worker_set is not None and (recreated := worker_set.pop_replaced()):
         algorithm.callbacks.on_workers_recreated(

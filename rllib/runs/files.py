@@ -37,7 +37,7 @@ PROFILE = "profile.json"
 UNREADABLE = (DamagedFileError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # Warnings of lines that hold no result. Taking up a run reads its file several times, and one is enough.
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def read_params(directory: Path) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def _result_in(line: bytes) -> dict:
 
 
 def _warn_once(message: str) -> None:
-    if message not in _told:
-        _told.add(message)
+    if message not in _warned:
+        _warned.add(message)
         logger.warning("%s", message)
 
 

@@ -156,13 +156,13 @@ def close_and_kill(actors: Mapping[str, Closable], within_s: float = CLOSE_S, lo
                     within_s,
                 )
             else:
-                _tell_failure(name, reference, logger)
+                _log_failure(name, reference, logger)
     finally:
         for actor in actors.values():
             kill(actor.handle)
 
 
-def _tell_failure(name, reference, logger):
+def _log_failure(name, reference, logger):
     try:
         get(reference)
     except (ActorError, ObjectLostError):  # it has died before, which is known

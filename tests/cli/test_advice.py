@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rllib import BCConfig, PPOConfig
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.cli.failures import as_typed, told, typed_settings
+from rllib.cli.failures import as_typed, message_of, typed_settings
 from rllib.cli.values import parse_assignments, parse_mapping
 from rllib.config.conflicts import Mistake, SettingsError, asks
 from rllib.offline.dataset import Dataset
@@ -88,14 +88,14 @@ def test_what_ends_a_mistake_in_settings_is_said_as_it_is_typed(command, config)
     ways = (*mistake.remedies, *mistake.examples)
     remedy = next(each for each in ways if any(asks(value) for value in each.values()))
     with click.Context(click.Command(command)):
-        shown = told(raised.value)
+        shown = message_of(raised.value)
     typed = shlex.split(re.search(r"(?<=se )(--set [^\s,]+|--config '[^']*'|[^\s,]+)", shown)[0].rstrip("."))
     if command == "evaluate":
         given = parse_mapping(typed[1], "--config")
     else:
         given = parse_assignments([word for word in typed if word != "--set"], "")
     assert AlgorithmConfig().update_from_dict(given)[next(iter(remedy))] == next(iter(remedy.values()))
-    assert told(raised.value) == str(raised.value)  # outside of a command
+    assert message_of(raised.value) == str(raised.value)  # outside of a command
     assert "." + AlgorithmConfig.settings[next(iter(remedy))].section not in shown
 
 
@@ -103,7 +103,7 @@ def test_objects_in_a_remedy_are_said_as_a_program_writes_them():
     config = AlgorithmConfig()
     error = config.error(Mistake("a=1 is wrong.", ("callbacks_class",), ({"callbacks_class": int},)))
     with click.Context(click.Command("train")):
-        assert told(error) == "AlgorithmConfig: a=1 is wrong. Use .callbacks(<class 'int'>)."
+        assert message_of(error) == "AlgorithmConfig: a=1 is wrong. Use .callbacks(<class 'int'>)."
 
 
 PLAIN = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats(allow_nan=False) | st.text(max_size=6)

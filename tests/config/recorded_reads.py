@@ -64,7 +64,7 @@ def recorded_reads() -> Iterator[Reads]:
         self.__dict__["_frozen"] = True  # its attributes go on through __getattr__
         return self
 
-    unread = ("validate", "mistakes", "tell_without_effect")
+    unread = ("validate", "mistakes", "log_without_effect")
     kept = {name: vars(ConfigObject)[name] for name in ("__getattr__", "__getitem__", "get", "freeze", *unread)}
     changed = {name: noting(kept[name]) for name in ("__getattr__", "__getitem__", "get")}
     changed |= {name: unrecorded(kept[name]) for name in unread} | {"freeze": freeze}

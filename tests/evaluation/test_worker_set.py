@@ -14,7 +14,7 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.base.wiring import tell_crowds
+from rllib.algorithms.base.wiring import log_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.policy import Snapshot
@@ -469,6 +469,6 @@ def test_a_function_for_remote_workers_alone_leaves_the_local_one_out():
 )
 def test_more_workers_than_cpus_are_worth_a_line(workers, cpus, evaluation, told, caplog):
     asked = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=workers)
-    tell_crowds(asked.resources(num_cpus_per_worker=cpus).evaluation(evaluation_num_workers=evaluation))
+    log_crowds(asked.resources(num_cpus_per_worker=cpus).evaluation(evaluation_num_workers=evaluation))
     lines = [record.getMessage() for record in caplog.records if "claim" in record.getMessage()]
     assert [told in line for line in lines] == [True] * bool(told)

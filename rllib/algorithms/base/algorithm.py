@@ -54,7 +54,7 @@ from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.settable_tasks import set_next_task, summary_of, task_of
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
+from rllib.evaluation.callbacks import call_recreated_hooks, hears, make_callbacks
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.postprocess.base import Postprocess
@@ -182,7 +182,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
-        self.config.tell_without_effect(by_message(self._policy_configs))
+        self.config.log_without_effect(by_message(self._policy_configs))
         specs = self._described(self.policy_spaces(), self.policy_overrides())
         self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
         if self.config.normalizes_by_data:
@@ -258,8 +258,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = local_path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
-        self._told_no_episode = self._told_filters_stay = False
-        self._told_claimed_cores = False
+        self._logged_no_episode = self._warned_filters_stay = False
+        self._logged_claimed_cores = False
         self.goal: Mapping[str, float] = {}
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -267,7 +267,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 type(self).__name__,
             )
         self.setup()
-        wiring.tell_crowds(self.config)  # may start a session: after all that refuses the settings
+        wiring.log_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
         # Tasks of each worker's environments, of which checkpoints and results tell; [] without env_task_fn.
         self._env_tasks: list[list] = []
@@ -779,7 +779,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             if self.config.env_task_fn is not None:
                 result[ENV_TASK] = summary_of(self._env_tasks)
             self._log_no_episode_yet(result)
-            tell_recreated_workers(self, self.workers, is_evaluation=False)
+            call_recreated_hooks(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
             if self.config.env_task_fn is not None:
                 # The settings are most of a result, and the environments' processes have them.
@@ -938,15 +938,15 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if not math.isnan(result["episode_reward_mean"]):
             return
         if self.config.is_offline:
-            if not (self._told_no_episode or self.config.evaluation_interval):
-                self._told_no_episode = True
+            if not (self._logged_no_episode or self.config.evaluation_interval):
+                self._logged_no_episode = True
                 logger.info(
                     "this run learns from recorded steps and plays no episodes, so the reward keys stay NaN. "
                     ".evaluation(evaluation_interval=10) plays some, in the environment, after every tenth iteration."
                 )
             return
-        if not self._told_no_episode:
-            self._told_no_episode = True
+        if not self._logged_no_episode:
+            self._logged_no_episode = True
             logger.info(
                 "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
                 result["longest_running_episode"],
@@ -954,8 +954,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def _log_claimed_cores(self, choices: dict[str, dict]) -> None:
         workers = self.config.num_rollout_workers
-        if not self._told_claimed_cores and workers and any(each["reason"] == CLAIMED for each in choices.values()):
-            self._told_claimed_cores = True
+        if not self._logged_claimed_cores and workers and any(each["reason"] == CLAIMED for each in choices.values()):
+            self._logged_claimed_cores = True
             logger.info(
                 "updates take one core: num_rollout_workers=%d have claimed the others, and sample meanwhile. Where "
                 "updates take most of the time, .rollouts(num_rollout_workers=0, sample_async=False) is faster: they "
@@ -1019,7 +1019,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets weights of some or all policies, by id; workers get them with their next request.
 
-        Statistics of observation filters stay as they are, which is told once: `Policy.set_state` takes both.
+        Statistics of observation filters stay as they are, which is logged once: `Policy.set_state` takes both.
 
         Raises:
             ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
@@ -1033,8 +1033,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
         filtering = [policy_id for policy_id, policy in policies.items() if policy.filters_observations]
-        if filtering and not self._told_filters_stay:
-            self._told_filters_stay = True
+        if filtering and not self._warned_filters_stay:
+            self._warned_filters_stay = True
             logger.warning(
                 "set_weights() leaves the observation filter as it is, and weights of another run go with its "
                 "statistics. get_policy(%r).set_state(other.get_policy(...).get_state()) takes both.",

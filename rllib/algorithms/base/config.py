@@ -338,7 +338,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             as `build`.
         """
         config = self.copy(copy_frozen=False)
-        config.note_as_told(name for name in self.changes() if not self.why_without_effect(name))
+        config.note_as_warned(name for name in self.changes() if not self.why_without_effect(name))
         config.update_from_dict(alone(self.to_dict())).reporting(log_dir=None)
         with config.build(env) as algorithm:
             # The algorithm has no workers; those that are made of the settings may have a GPU.

@@ -11,7 +11,7 @@ from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
 from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
-from rllib.evaluation.callbacks import tell_recreated_workers
+from rllib.evaluation.callbacks import call_recreated_hooks
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
@@ -219,7 +219,7 @@ class Evaluations:
 
         def finish() -> Result:
             episodes = self.episodes = collect()
-            tell_recreated_workers(algorithm, self.workers, is_evaluation=True)
+            call_recreated_hooks(algorithm, self.workers, is_evaluation=True)
             result = Result(episode_statistics(episodes))
             result["episodes_this_iter"] = len(episodes)
             result.update(estimates)

@@ -216,7 +216,7 @@ def saved_config(
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
-    config.note_as_told(config.keys() - config.places(overrides))
+    config.note_as_warned(config.keys() - config.places(overrides))
     config.update_from_dict({**_without_saved_world(config, state, overrides), **overrides})
     if not load_user_code:
         run = Path(path).absolute().parent

@@ -54,7 +54,7 @@ def _in_run(
         own: the settings in which the policy differs.
     """
     defaults = {name: setting.default for name, setting in changed.settings.items()}
-    told = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
+    text = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
     remedies: list[Remedy] = []
     for remedy in mistake.remedies:  # a setting that no policy can have of its own stays the run's
         of_policy = {name: value for name, value in remedy.items() if changed.settings[name].of_policy}
@@ -65,7 +65,7 @@ def _in_run(
         mistake.problem,
         ("policies", *mistake.names),
         tuple(remedies),
-        advice=told.removeprefix(mistake.problem).strip(),
+        advice=text.removeprefix(mistake.problem).strip(),
         note=f"These are settings of the policy {policy_id!r}.",
     )
 

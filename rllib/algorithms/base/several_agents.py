@@ -149,7 +149,7 @@ class SeveralAgents(Acting):
         """Makes a policy of these agents that is a network, with new weights or those that are given."""
         own = {policy_id: agents.overrides[policy_id]} if policy_id in agents.overrides else {}
         configs = policy_configs(self.config, own)
-        self.config.tell_without_effect(by_message(configs))
+        self.config.log_without_effect(by_message(configs))
         self._policy_configs.update(configs)
         spaces = agents.spaces[policy_id]
         if given is None:

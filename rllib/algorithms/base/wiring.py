@@ -27,7 +27,7 @@ from rllib.learners.updates.core_choice import CoreChoice, FreeCores
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import ModelSettings
 from rllib.notices import log_once, shortened
-from rllib.processes import GpuClaim, check_cores, num_cores, num_free_cores, tell_crowd
+from rllib.processes import GpuClaim, check_cores, log_crowd, num_cores, num_free_cores
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.agents import Agents
@@ -505,11 +505,11 @@ def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
     ]
 
 
-def tell_crowds(config: AlgorithmConfig) -> None:
+def log_crowds(config: AlgorithmConfig) -> None:
     """Logs where more workers are asked for than there are CPUs."""
     evaluation = config.get_evaluation_config_object()
-    tell_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
-    tell_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
+    log_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
+    log_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:

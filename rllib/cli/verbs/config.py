@@ -43,8 +43,8 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
             others = other_names(row.name)
             click.echo(_indented(row.meaning + (f" (also: {', '.join(others)})" if others else ""), width))
             for key in _keys(config, row, words):
-                told = f"[{key.name!r}]: {key.type} = {key.default!r}. {key.meaning}"
-                click.echo(textwrap.fill(told, width, initial_indent="    ", subsequent_indent=" " * _INDENT * 2))
+                text = f"[{key.name!r}]: {key.type} = {key.default!r}. {key.meaning}"
+                click.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent=" " * _INDENT * 2))
     _show_rules(type(config), {row.name for row in rows}, width)
     _show_differences(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
 
@@ -67,8 +67,8 @@ def _show_rules(config_class: type[ConfigObject], names: set[str], width: int) -
     if shown:
         click.echo("What excludes what")
     for rule in shown:
-        told = ": ".join(filter(None, (rule.rule, rule.why))).replace("`", "")
-        click.echo(textwrap.fill(told, width, initial_indent="  ", subsequent_indent="    "))
+        text = ": ".join(filter(None, (rule.rule, rule.why))).replace("`", "")
+        click.echo(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    "))
 
 
 def _show_differences(algorithm: str, names: set[str], width: int) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from rllib.cli.checkpoints import PLACE, latest
-from rllib.cli.failures import Mistake, reported, told
+from rllib.cli.failures import Mistake, message_of, reported
 from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath, Number, parse_assignments
@@ -125,7 +125,7 @@ def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: fl
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
         prepare_directory(directory, checkpoint)
     except ValueError as error:  # a CheckpointError as well
-        raise Mistake(told(error)) from error
+        raise Mistake(message_of(error)) from error
     learning = LearningSettings(
         directory=os.fspath(directory),
         overrides=overrides,

@@ -88,9 +88,9 @@ def add_rllib_example_script_args(
         The parser.
     """
     parser = argparse.ArgumentParser() if parser is None else parser
-    for option, told in _OPTIONS.items():
-        is_switch = "default" not in told
-        parser.add_argument(option, **told, **({"action": "store_true"} if is_switch else {}))
+    for option, settings in _OPTIONS.items():
+        is_switch = "default" not in settings
+        parser.add_argument(option, **settings, **({"action": "store_true"} if is_switch else {}))
     parser.add_argument("--stop-reward", type=float, default=default_reward, help="mean return that ends the run")
     parser.add_argument("--stop-iters", type=int, default=default_iters, help="iterations that end it")
     parser.add_argument("--stop-timesteps", type=int, default=default_timesteps, help="steps that end it")

@@ -85,7 +85,7 @@ class CheckedAgents:
         self._steps_left, self._warns = num_steps, warns
         self._name = environment or env_name(env)
         self.seen: set[AgentID] = set()
-        self._has_reset = self._is_told = False
+        self._has_reset = self._has_warned = False
 
     def reset(self, seed: int | None = None) -> tuple[dict, dict]:
         """Starts an episode: (observations, infos) by agent. No observation is one too: agents may come later.
@@ -163,8 +163,8 @@ class CheckedAgents:
                 'Return {"__all__": False, ...} while agents are left.',
             )  # fmt: skip
         lacking = "terminateds" if ALL not in terminateds else "truncateds"
-        if self._warns and not self._is_told:
-            self._is_told = True
+        if self._warns and not self._has_warned:
+            self._has_warned = True
             logger.warning('%s: %s lacks the key "__all__", which is taken as False. %s', self._name, lacking, ALL_RULE)
         return {ALL: False, **terminateds}, {ALL: False, **truncateds}
 

@@ -56,7 +56,7 @@ def make_vec_env(
     count(1).check("n_envs", n_envs)
     arguments, around = dict(env_kwargs or {}), dict(wrapper_kwargs or {})
     other_class = None if vec_env_cls is DummyVecEnv else vec_env_cls
-    _tell_ignored(
+    _log_ignored(
         {
             "monitor_dir": monitor_dir,
             "monitor_kwargs": monitor_kwargs,
@@ -87,7 +87,7 @@ def _made(env_id: str | Callable[..., gymnasium.Env], arguments: Mapping[str, An
     return factory.make(EnvContext(arguments))
 
 
-def _tell_ignored(given: Mapping[str, Any]) -> None:
+def _log_ignored(given: Mapping[str, Any]) -> None:
     """Warns once of each argument that was given and has no effect."""
     for name, value in given.items():
         if value:

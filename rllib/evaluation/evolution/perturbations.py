@@ -156,7 +156,7 @@ class PerturbationWorker(Worker):
                 totals[slot] = 0.0
                 self._begin(slot, slots[slot].position, slots[slot].trial, weights, step)
             if step % SUSPICIOUS_LENGTH == 0:
-                self._tell_endless(step)
+                self._warn_of_endless(step)
 
     def _begin(self, slot: int, position: int, trial: Trial, weights: np.ndarray, step: int = 0) -> None:
         row = self._weights[slot]
@@ -180,7 +180,7 @@ class PerturbationWorker(Worker):
         moments.add(rows.reshape(len(rows), -1))
         return Outcome(running.trial, episode, moments.get_state())
 
-    def _tell_endless(self, step: int) -> None:
+    def _warn_of_endless(self, step: int) -> None:
         longest = max(step - running.start for running in self._slots if running is not None)
         if longest >= SUSPICIOUS_LENGTH:
             logger.warning(

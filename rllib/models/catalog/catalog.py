@@ -254,7 +254,7 @@ def _own_model_spec(
     kind = getattr(own, "policy_description", None) or (ModelV2Spec if hasattr(own, "value_function") else OwnModelSpec)
     is_v2, is_rl_module = kind is ModelV2Spec, hasattr(own, "policy_description")
     if not (is_v2 or is_rl_module):
-        _tell_unread(model, own)
+        _log_unread(model, own)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
@@ -287,7 +287,7 @@ def _refuse_filtered_choices(observation_space: spaces.Space, filtered: bool) ->
         )
 
 
-def _tell_unread(model: Mapping, own) -> None:
+def _log_unread(model: Mapping, own) -> None:
     unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
     if unread:
         logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
@@ -325,7 +325,7 @@ def own_critics(
             {"q_model_config": {"custom_model": None}},
         )
     _refuse_filtered_choices(observation_space, filtered)
-    _tell_unread(settings, own)
+    _log_unread(settings, own)
     critics = OwnCritics(
         own,
         dict(settings.get("custom_model_config", {})),

@@ -160,11 +160,11 @@ def _refuse_other_parts(config: OfflineDataConfig, space: Space) -> None:
                 advice="Leave these columns out of the data and of observation_space, or name the environment.",
             )
         )
-    told = PreviousStep.of_config(config)
-    if told is not None and (missing := told.missing_in(space)):
+    previous = PreviousStep.of_config(config)
+    if previous is not None and (missing := previous.missing_in(space)):
         raise config.error(
             Mistake(
-                f"{told.setting} needs observations with {' and '.join(missing)}, but those of the recorded data are "
+                f"{previous.setting} needs observations with {' and '.join(missing)}, but the recorded data have those "
                 f"of {space}.",
                 ("model", "input_"),
                 ({"model": {name: MODEL_DEFAULTS[name] for name in PREVIOUS_STEP}},),

@@ -87,7 +87,7 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
     algorithm = _algorithm(config)
     if own:
         words = {"n_timesteps": _USUAL_LENGTH, **_without_memory(theirs)}
-        _tell_doubled(own, settings_from_sb3(algorithm, words, defaults=False), theirs)
+        _warn_of_doubled(own, settings_from_sb3(algorithm, words, defaults=False), theirs)
     if (space := _action_space(place)) is not None:
         theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
     settings = _with_defaults(algorithm, theirs)
@@ -129,7 +129,7 @@ def changes_from_words(
     translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved) if theirs else {}
     if (count := translated.get("num_envs_per_worker")) is not None:
         translated["num_envs_per_worker"] = _of_each_worker(count, max(workers, 1))
-    _tell_doubled(own, translated, theirs)
+    _warn_of_doubled(own, translated, theirs)
     _join_exploration(own, translated.get("exploration_config") or saved.get("exploration_config"))
     return {**translated, **_in_tensorboard_log(config, translated), **place, **own}
 
@@ -193,7 +193,7 @@ def _without_memory(words: Mapping[str, Any]) -> dict[str, Any]:
     return {word: value for word, value in words.items() if not (has_memory and word.startswith("policy"))}
 
 
-def _tell_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
+def _warn_of_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
     """Warns of a setting whose name here counts, where words beside it say something else.
 
     Args:

@@ -181,7 +181,7 @@ def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 
         reason = "discrete actions have no deviation"
         log_unused_arguments("policy_kwargs", reason, log_std_init=keywords.get("log_std_init"))
         return {}
-    _tell_noise(words)
+    _log_noise(words)
     if words["use_sde"]:
         noise = {"use_sde": True, "sde_sample_freq": words["sde_sample_freq"] or -1}
         if not words.ask("policy", "policy_kwargs", "use_sde"):  # of a checkpoint, whose deviations stay
@@ -194,7 +194,7 @@ def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 
     return {**start, "free_log_std": True} if words.has_box or start else {}
 
 
-def _tell_noise(words: Words) -> None:
+def _log_noise(words: Words) -> None:
     """Tells of words about state-dependent noise beside none."""
     if not words["use_sde"]:
         frequency, warmup = (words["sde_sample_freq"] or -1) > 0, words["use_sde_at_warmup"]
@@ -242,7 +242,7 @@ def off_policy_network(
         if not (words["use_sde"] and log_std_init is not None):
             reason = "the deviation is the network's without use_sde"
             log_unused_arguments("policy_kwargs", reason, log_std_init=words.network.get("log_std_init"))
-        _tell_noise(words)
+        _log_noise(words)
         reason = "actor and critics read the observation themselves"
         log_unused_arguments(
             "policy_kwargs", reason, share_features_extractor=words.network.get("share_features_extractor")

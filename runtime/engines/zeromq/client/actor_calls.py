@@ -102,7 +102,7 @@ class ActorCalls:
             frame, start, pins = failed
             error = frame[start : start + wire.VALUE.unpack_from(frame, start)[5]]
             self._actor_channels.bury(channel, error, pins)
-            self._mailbox.tell_node(wire.START_FAILED, serial, body=error)
+            self._mailbox.send_to_node(wire.START_FAILED, serial, body=error)
             return
         body, items = self._arguments.complete(arguments)
         max_concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if has_coroutines else 1)
@@ -278,7 +278,7 @@ class ActorCalls:
         self._enter()
         self._mailbox.drain()  # what the actor has answered so far
         with self._mailbox.lock:
-            self._mailbox.tell_node(wire.KILL, *wire.KEY.unpack(actor_id), c=not no_restart)
+            self._mailbox.send_to_node(wire.KILL, *wire.KEY.unpack(actor_id), c=not no_restart)
             channel = self._actor_channels.by_key.get(actor_id)
             if channel is None or channel.ended:
                 return
@@ -293,7 +293,7 @@ class ActorCalls:
         if serial in channel.pending and channel.process:
             frame = wire.message(wire.CANCEL, self._process, serial, self._process, flags=flags)
             self._mailbox.send(channel.process, frame)  # behind the call itself
-            self._mailbox.tell_node(wire.POKE, a=channel.process)
+            self._mailbox.send_to_node(wire.POKE, a=channel.process)
             return
         refs = channel.pending.pop(serial, None)
         if refs is None:

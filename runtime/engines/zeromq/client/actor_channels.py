@@ -114,7 +114,7 @@ class ActorChannels:
         with self._mailbox.lock:
             if key not in self.by_key:
                 self.open(key, hold)
-                self._mailbox.tell_node(wire.WATCH, *wire.KEY.unpack(key))
+                self._mailbox.send_to_node(wire.WATCH, *wire.KEY.unpack(key))
         self._mailbox.start_keeper()
 
     def owing(self, serial: int) -> ActorChannel | None:

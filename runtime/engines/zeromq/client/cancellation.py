@@ -180,7 +180,7 @@ class Canceller:
                 return
             serial = ref.serial - ref.serial % SERIAL_STEP
             if ref.owner != self._mailbox.process:
-                self._mailbox.tell_node(wire.CANCEL, serial, ref.owner, flags=flags)
+                self._mailbox.send_to_node(wire.CANCEL, serial, ref.owner, flags=flags)
             elif force and self._channels.owing(serial) is not None:
                 raise ValueError(
                     "force=True would end the actor, with its state and all its other calls; cancel a call without it, "

@@ -300,7 +300,7 @@ class Client:
     def remove_placement_group(self, group_id):
         self.enter()
         with self.mailbox.lock:
-            self.mailbox.tell_node(wire.REMOVE_GROUP, *wire.KEY.unpack(group_id))
+            self.mailbox.send_to_node(wire.REMOVE_GROUP, *wire.KEY.unpack(group_id))
 
     def placement_groups(self):
         self.enter()

@@ -77,7 +77,7 @@ class Driver(Client):
             closing.callback(self.mailbox.close, linger_ms=0)  # no process is left to read
             closing.callback(self._node.wait_end, END_S)
             with self.mailbox.lock:
-                self.mailbox.tell_node(self._last_word)
+                self.mailbox.send_to_node(self._last_word)
             self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
             self._unseen_errors.report()
 
@@ -135,7 +135,7 @@ class Guest(Driver):
         self.mailbox.watch_node(self._node.pidfd)
         self.mailbox.start_keeper()
         with self.mailbox.lock:
-            self.mailbox.tell_node(wire.JOIN, c=os.getpid())
+            self.mailbox.send_to_node(wire.JOIN, c=os.getpid())
         self.mailbox.wait(self._joined, START_S)
         if self._joined.frame is None:
             raise ConnectionError(f"the session at {self.session} ended, or did not answer within {START_S:g} s")

@@ -130,7 +130,7 @@ class Tasks:
     def cancel(self, serial: int, flags: int) -> None:
         """Cancels a task: here, if it was not sent, else by the node. Lock held."""
         if serial not in self.unsent:
-            self._mailbox.tell_node(wire.CANCEL, serial, self._mailbox.process, flags=flags)
+            self._mailbox.send_to_node(wire.CANCEL, serial, self._mailbox.process, flags=flags)
             return
         self.unsent.discard(serial)
         error = errors.TaskCancelledError("the task was cancelled before its arguments were there")

@@ -37,7 +37,7 @@ class ActorTable:
         self._table, self._processes, self._shared = table, table.by_number, shared
         self._resources, self._groups = resources, groups
         self.by_key: dict[bytes, Actor] = {}
-        self.names = ActorNames(shared.hold, table.tell)
+        self.names = ActorNames(shared.hold, table.send)
         self.waiting: deque[Actor] = deque()
         self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
         self._oversubscribed = False
@@ -151,12 +151,12 @@ class ActorTable:
         if actor is None:
             body = b"the actor has ended, and so has the process that made it"
             frame = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, body=body, flags=wire.ACTOR_DEAD)
-            self._table.tell(source, frame)
+            self._table.send(source, frame)
             return
         actor.watchers.add(source)
         if actor.last:
             self._introduce(actor, source)
-            self._table.tell(source, actor.last)
+            self._table.send(source, actor.last)
 
     def _announce(self, actor, state, process=0, body=b""):
         serial, creator = wire.KEY.unpack(actor.key)
@@ -164,7 +164,7 @@ class ActorTable:
         actor.last = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, process, calls, body=body, flags=state)
         for watcher in sorted(actor.watchers):
             self._introduce(actor, watcher)
-            self._table.tell(watcher, actor.last)
+            self._table.send(watcher, actor.last)
 
     def _introduce(self, actor, watcher):
         """An actor and a process that knows it may have sockets to one another from now on."""
@@ -288,11 +288,11 @@ class ActorNames:
 
     Args:
         hold: (key, process) says that a process holds an actor from now on.
-        tell: sends a frame to a process, if it lives.
+        send: sends a frame to a process, if it lives.
     """
 
-    def __init__(self, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):
-        self._hold, self._tell = hold, tell
+    def __init__(self, hold: Callable[[bytes, int], None], send: Callable[[int, bytes], None]):
+        self._hold, self._send = hold, send
         self._keys: dict[tuple[str, str], bytes] = {}
         self._entries: dict[bytes, tuple[tuple[str, str], bytes]] = {}  # key -> (namespace, name), description
 
@@ -325,7 +325,7 @@ class ActorNames:
     def list(self, source: int, serial: int) -> None:
         """A process wants all names."""
         body = structs.encode(structs.Names(sorted(self._keys)))
-        self._tell(source, wire.message(wire.LIST_NAMES, wire.NODE, serial, body=body))
+        self._send(source, wire.message(wire.LIST_NAMES, wire.NODE, serial, body=body))
 
     def release(self, key: bytes) -> None:
         """An actor has ended."""
@@ -343,4 +343,4 @@ class ActorNames:
         self._answer(source, serial, wire.NAME_HELD, key + self._entries[key][1])
 
     def _answer(self, source, serial, flag, body=b""):
-        self._tell(source, wire.message(wire.NAMED, wire.NODE, serial, body=body, flags=flag))
+        self._send(source, wire.message(wire.NAMED, wire.NODE, serial, body=body, flags=flag))

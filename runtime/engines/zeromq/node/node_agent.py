@@ -198,7 +198,7 @@ class Node:
             wire.START_FAILED: self._start_failed,
             wire.WATCH: lambda f, source, serial, a, c: state.watch(source, key(serial, a)),
             wire.CANCEL: lambda f, source, serial, a, c: state.cancel(source, serial, a, f[wire.KIND_AT + 1]),
-            wire.CREDIT: lambda f, source, serial, a, c: state.tell(a, f),
+            wire.CREDIT: lambda f, source, serial, a, c: state.send(a, f),
             wire.POKE: lambda f, source, serial, a, c: self._poke(a),
             wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a), restart=bool(c)),
             wire.CLAIM_NAME: lambda f, source, serial, *_: names.claim(source, serial, decode(structs.Claim, f)),
@@ -219,7 +219,7 @@ class Node:
                 wire.HOLDERS, source, serial, session_reports.memory_report(state).encode()
             ),
             wire.INSPECT: lambda f, source, serial, a, c: self._inspect(source, serial, c),
-            wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
+            wire.RESOURCES: lambda f, source, serial, *_: self._send_resources(source, serial),
             wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
         }
 
@@ -233,7 +233,7 @@ class Node:
         else:
             self._state.start_failed(source, frame[wire.HEADER_BYTES :])
 
-    def _tell_resources(self, source, serial):
+    def _send_resources(self, source, serial):
         state = self._state
         body = structs.encode(structs.Free(state.resources.free, len(state.refcounts.items), self.malformed))
         self._answer(wire.RESOURCES, source, serial, body)

@@ -54,7 +54,7 @@ class ProcessTable:
         self._instructions.clear()
         return taken
 
-    def tell(self, process: int, frame: bytes) -> None:
+    def send(self, process: int, frame: bytes) -> None:
         """Sends a frame to a process, if it lives."""
         if process in self.by_number:
             self.instruct(Send(process, frame))
@@ -65,7 +65,7 @@ class ProcessTable:
         Args:
             level: of `logging`.
         """
-        self.tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
+        self.send(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
 
     # -- births and ends ----------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class Scheduler:
         What a running task has called, its worker cancels.
         """
         if source != owner:
-            self._table.tell(owner, wire.message(wire.CANCEL, wire.NODE, serial, owner, flags=flags))
+            self._table.send(owner, wire.message(wire.CANCEL, wire.NODE, serial, owner, flags=flags))
             return
         worker, task = self._find(wire.key(serial, owner))
         if task is None or task.cancelled:
@@ -256,7 +256,7 @@ class Scheduler:
     def _fail(self, task, error, text):
         self._shared.drop_holder(task.holder)
         body = structs.encode(structs.Failed(error, text))
-        self._table.tell(task.owner, wire.message(wire.FAILED, wire.NODE, task.serial, body=body))
+        self._table.send(task.owner, wire.message(wire.FAILED, wire.NODE, task.serial, body=body))
 
     def process_ended(self, worker: Process, reason: str) -> None:
         """The process of a task has ended: the task runs again, or has failed."""

@@ -38,7 +38,7 @@ class SharedItems:
         self._table, self._processes, self._memory, self._handles_gone = table, table.by_number, memory, handles_gone
         self.refcounts = RefCounts()
         self._accounts: dict[int, set[int]] = {}  # caller -> processes whose replies it has got
-        self._objects = ObjectDirectory(self.refcounts, self.hold, table.tell)
+        self._objects = ObjectDirectory(self.refcounts, self.hold, table.send)
         self.definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}
 
     def define(self, source: int, define: structs.Define, frame: bytes) -> None:
@@ -120,7 +120,7 @@ class SharedItems:
         """Asks who has an account with a process that has ended what has arrived."""
         for caller, repliers in self._accounts.items():
             if process in repliers:
-                self._table.tell(caller, wire.message(wire.SETTLE, wire.NODE, a=process))
+                self._table.send(caller, wire.message(wire.SETTLE, wire.NODE, a=process))
 
     def settled(self, source: int, process: int, keys: list[bytes]) -> None:
         """A caller reports the replies that it has from an ended process, whose account is closed."""
@@ -148,9 +148,9 @@ class SharedItems:
                 else:
                     self._objects.forget(key)
         for process, keys in freed.items():
-            self._table.tell(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
+            self._table.send(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
             if self._memory.is_short:
-                self._table.tell(process, wire.message(wire.CLOSED, wire.NODE))
+                self._table.send(process, wire.message(wire.CLOSED, wire.NODE))
 
     def _block_freed(self, item, freed, key):
         left = self._memory.block_freed(item.segment)
@@ -168,11 +168,11 @@ class ObjectDirectory:
     Args:
         refcounts: the table in which they stand.
         hold: (key, process) says that a process holds an item from now on.
-        tell: sends a frame to a process, if it lives.
+        send: sends a frame to a process, if it lives.
     """
 
-    def __init__(self, refcounts: RefCounts, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):
-        self._refcounts, self._hold, self._tell = refcounts, hold, tell
+    def __init__(self, refcounts: RefCounts, hold: Callable[[bytes, int], None], send: Callable[[int, bytes], None]):
+        self._refcounts, self._hold, self._send = refcounts, hold, send
         self._subscribers: dict[bytes, set[int]] = {}
 
     def publish(self, source: int, key: bytes, value: bytes | None, items: list[bytes]) -> None:
@@ -222,8 +222,8 @@ class ObjectDirectory:
         for inner in wire.items_at(item.value, 0):
             self._hold(inner, process)
         serial, owner = wire.KEY.unpack(key)
-        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))
+        self._send(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))
 
     def _answer_lost(self, process, key, text):
         serial, owner = wire.KEY.unpack(key)
-        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=text.encode(), flags=wire.LOST))
+        self._send(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=text.encode(), flags=wire.LOST))

@@ -33,7 +33,7 @@ class SharedMemory:
         quota: bytes that there may be at once in memory.
         disk_quota: bytes that there may be at once on the disk.
         instruct: takes an instruction.
-        tell: sends a frame to a process, if it lives.
+        send: sends a frame to a process, if it lives.
         files: the node's budget of open files, of which each segment takes one.
 
     Attributes:
@@ -43,12 +43,12 @@ class SharedMemory:
     """
 
     def __init__(
-        self, quota: int, disk_quota: int, instruct: Callable, tell: Callable[[int, bytes], None], files: FileBudget
+        self, quota: int, disk_quota: int, instruct: Callable, send: Callable[[int, bytes], None], files: FileBudget
     ):
         self.quota, self.disk_quota = quota, disk_quota
         self.size_bytes = self.disk_bytes = 0
         self.refusal = ""
-        self._instruct, self._tell, self._files = instruct, tell, files
+        self._instruct, self._send, self._files = instruct, send, files
         self._segments: dict[int, Segment] = {}
         self._next_segment = 1
         self._grants: deque[Grow] = deque()  # that wait for memory
@@ -68,7 +68,7 @@ class SharedMemory:
             text = f"more than the {self.quota / 2**20:.1f} MB that the session may use"
             if self.disk_quota:
                 text += f", and the {self.disk_quota / 2**20:.1f} MB on the disk"
-            self._tell(process, wire.message(wire.GRANTED, wire.NODE, serial, body=text.encode()))
+            self._send(process, wire.message(wire.GRANTED, wire.NODE, serial, body=text.encode()))
             return
         grow = Grow(process, serial, 0, size)
         self._grants.append(grow)
@@ -117,7 +117,7 @@ class SharedMemory:
         self._uncount(segment)
         self._files.segments -= 1
         for reader in sorted(segment.readers - {segment.creator}):
-            self._tell(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
+            self._send(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
         self._instruct(Close(number))
         self._serve_grants()
 
@@ -140,7 +140,7 @@ class SharedMemory:
     def _ask_for_idle(self):
         """Memory that processes keep for their next objects is to come back."""
         for creator in sorted({s.creator for s in self._segments.values()}):
-            self._tell(creator, wire.message(wire.CLOSED, wire.NODE))
+            self._send(creator, wire.message(wire.CLOSED, wire.NODE))
 
     def made(self) -> dict[int, list[int]]:
         """Creator -> number of its segments, their bytes in memory, those on the disk."""

@@ -31,7 +31,7 @@ class NodeState:
 
     `submit`, `done`, `cancel`, `blocked`, `unblocked` and `task` come from Scheduler; `not_created`, `alive`,
     `start_failed`, `kill` and `watch` from ActorTable; `define`, `references`, `settled` and `subscribe` from
-    SharedItems; `returned` and `disk_refused` from SharedMemory; `take`, `tell`, `driver_joined`, `driver_of` and
+    SharedItems; `returned` and `disk_refused` from SharedMemory; `take`, `send`, `driver_joined`, `driver_of` and
     `name_of` from ProcessTable.
 
     Args:
@@ -59,7 +59,7 @@ class NodeState:
         self.groups = PlacementGroups(self.resources)
         files = FileBudget(files)
         self.table = table = ProcessTable(self.resources, files, self._owns_something, is_plain)
-        self.memory = SharedMemory(quota, disk_quota, table.instruct, table.tell, files)
+        self.memory = SharedMemory(quota, disk_quota, table.instruct, table.send, files)
         self._shared = shared = SharedItems(table, self.memory, lambda key: self._actors.handles_gone(key))
         self._actors = actors = ActorTable(table, shared, self.resources, self.groups)
         self._scheduler = scheduler = Scheduler(table, shared, actors, self.resources, self.groups)
@@ -73,7 +73,7 @@ class NodeState:
         self.define, self.references, self.subscribe = shared.define, shared.references, shared.subscribe
         self.settled = shared.settled
         self.returned, self.disk_refused = self.memory.returned, self.memory.disk_refused
-        self.take, self.tell, self.driver_joined = table.take, table.tell, table.driver_joined
+        self.take, self.send, self.driver_joined = table.take, table.send, table.driver_joined
         self.driver_of, self.name_of = table.driver_of, table.name_of
         self.memory_room = sys.maxsize
         self._said_stuck: set[tuple[str, Request]] = set()
@@ -112,7 +112,7 @@ class NodeState:
             raise wire.Malformed("placement group with the key of another one")
         refusal = self.groups.create(group)
         self._scheduler.dispatch()
-        self.tell(source, wire.message(wire.NEW_GROUP, wire.NODE, serial, body=refusal.encode()))
+        self.send(source, wire.message(wire.NEW_GROUP, wire.NODE, serial, body=refusal.encode()))
 
     def remove_group(self, group_id: bytes) -> None:
         """Removes a placement group: kills its running work, and fails its pending work."""
@@ -177,7 +177,7 @@ class NodeState:
         self._shared.owner_ended(process)
         self._shared.ended(process)
         for other in sorted(worker.contacts):
-            self.tell(other, wire.message(wire.GONE, wire.NODE, a=process))
+            self.send(other, wire.message(wire.GONE, wire.NODE, a=process))
         self.memory.process_ended(process)
         self._scheduler.dispatch()
 
@@ -261,7 +261,7 @@ class NodeState:
             self.memory.try_disk()
             if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
                 for process in self.processes:
-                    self.tell(process, wire.message(wire.COLLECT, wire.NODE))
+                    self.send(process, wire.message(wire.COLLECT, wire.NODE))
         self.table.tick()
 
     def _owns_something(self, process):

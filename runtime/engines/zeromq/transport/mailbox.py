@@ -204,7 +204,9 @@ class Mailbox:
             send = self._add_peer(process, socket)
         send(frame, zmq.DONTWAIT)
 
-    def tell_node(self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"", flags: int = 0) -> None:
+    def send_to_node(
+        self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"", flags: int = 0
+    ) -> None:
         """Queues a message for the node (see wire.py); `lock` is held."""
         self.send(wire.NODE, wire.message(kind, self.process, serial, a, c=c, body=body, flags=flags))
 

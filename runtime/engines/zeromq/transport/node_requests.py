@@ -38,7 +38,7 @@ class NodeRequests:
         waiter = Waiter()
         entry = self._open[serial] = [waiter, None]
         with self._mailbox.lock:
-            self._mailbox.tell_node(kind, serial, c=c, body=body)
+            self._mailbox.send_to_node(kind, serial, c=c, body=body)
         try:
             self._wait_for(waiter, timeout_s, (), raising=False)
         finally:
@@ -62,7 +62,7 @@ class NodeRequests:
             self.growing -= 1
             if answer is None:  # also if Ctrl-C ended the wait
                 with self._mailbox.lock:
-                    self._mailbox.tell_node(wire.GRANT, serial)
+                    self._mailbox.send_to_node(wire.GRANT, serial)
         if answer is not None:
             _, _, flags, _, _, segment, fd, _ = wire.header(answer)
             if segment:
@@ -80,7 +80,7 @@ class NodeRequests:
     def give_back(self, segment: int) -> None:
         """Returns a segment to the node."""
         with self._mailbox.lock:
-            self._mailbox.tell_node(wire.RETURN, a=segment)
+            self._mailbox.send_to_node(wire.RETURN, a=segment)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

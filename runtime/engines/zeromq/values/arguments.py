@@ -80,7 +80,7 @@ class Arguments:
         self.defined[digest] = captured.pins
         self._local_refs.escape(captured.items, captured.pins, None)
         define = structs.Define(digest, data, list(captured.items), list(sys.path), worker_imports.names())
-        self._mailbox.tell_node(wire.DEFINE, body=structs.encode(define))
+        self._mailbox.send_to_node(wire.DEFINE, body=structs.encode(define))
 
     # -- the pairs Call.arguments -------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class LocalRefs:
         while self.store.ended:
             segment = self.store.ended.pop()
             segment.close()
-            self._mailbox.tell_node(wire.RETURN, a=segment.number)
+            self._mailbox.send_to_node(wire.RETURN, a=segment.number)
 
     # -- sharing ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class LocalRefs:
 
     def _send(self, blocks=(), objects=(), hold=(), release=(), reply=(), release_replied=()):
         body = structs.encode(structs.References(blocks, objects, hold, release, reply, release_replied))
-        self._mailbox.tell_node(wire.REFERENCES, body=body)
+        self._mailbox.send_to_node(wire.REFERENCES, body=body)
 
     # -- values that come ---------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class LocalRefs:
     def subscribe(self, ref):
         """Asks the node, once, for the value of a reference that another process owns. Lock held."""
         ref.subscribed = True
-        self._mailbox.tell_node(wire.SUBSCRIBE, ref.serial, ref.owner)
+        self._mailbox.send_to_node(wire.SUBSCRIBE, ref.serial, ref.owner)
 
     def pins(self, frame, start):
         """The shares that came with a value."""
@@ -247,7 +247,7 @@ class LocalRefs:
         with self._mailbox.lock:
             self._settled.add(head[5])
             shares = self._shares.pop(head[5], {})
-            self._mailbox.tell_node(wire.SETTLED, a=head[5], body=b"".join(shares.values()))
+            self._mailbox.send_to_node(wire.SETTLED, a=head[5], body=b"".join(shares.values()))
 
     def on_freed(self, frame, head):
         for key in wire.keys(frame, wire.HEADER_BYTES):

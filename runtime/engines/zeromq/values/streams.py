@@ -75,7 +75,7 @@ class Stream:
 
     def _give_credit(self):
         if self._limit and not self.ended:
-            self._streams.mailbox.tell_node(wire.CREDIT, self.completed.serial, a=self._producer, c=self._taken)
+            self._streams.mailbox.send_to_node(wire.CREDIT, self.completed.serial, a=self._producer, c=self._taken)
 
 
 class Streams:

@@ -104,11 +104,11 @@ class ServedActor:
             running.end_if_forked(error)
             failure = describe_exception(error, f"the constructor of actor {create.name} in process {os.getpid()}")
             with self._mailbox.lock:
-                self._mailbox.tell_node(wire.START_FAILED, body=error_value(failure.error(ActorStartError)))
+                self._mailbox.send_to_node(wire.START_FAILED, body=error_value(failure.error(ActorStartError)))
             raise Leave(1, "could not start") from None
         self._allow_concurrency(create)
         with self._mailbox.lock:
-            self._mailbox.tell_node(wire.ALIVE)
+            self._mailbox.send_to_node(wire.ALIVE)
 
     def describe(self) -> tuple[str, dict[str, Method]]:
         """The name of the class, and its methods as the makers of handles know them."""

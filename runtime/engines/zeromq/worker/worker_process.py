@@ -143,7 +143,7 @@ class Worker(Client):
     @runs_no_user_code
     def serve(self) -> int:
         """Works until the process is to end; its exit code."""
-        self._tell_node(wire.READY)
+        self._send_to_node(wire.READY)
         inbox, queue, wait, run = self._inbox, self._inbox.queue, self.mailbox.wait, self._run
         reap_at = 0.0
         while True:
@@ -197,9 +197,9 @@ class Worker(Client):
         with self.mailbox.lock:
             self.mailbox.send(self.process, b"")
 
-    def _tell_node(self, kind, body=b""):
+    def _send_to_node(self, kind, body=b""):
         with self.mailbox.lock:
-            self.mailbox.tell_node(kind, body=body)
+            self.mailbox.send_to_node(kind, body=body)
 
     def _make_round(self):
         if self._held.replies:
@@ -280,7 +280,7 @@ class Worker(Client):
     def _lend_cpus(self, target):
         if any(name == "CPU" for name, _ in self._running.request):
             self._blocked = True
-            self._tell_node(wire.BLOCKED)
+            self._send_to_node(wire.BLOCKED)
         return REPORT_WAIT_S, self._report_wait
 
     def _report_wait(self, target):
@@ -288,7 +288,7 @@ class Worker(Client):
             keys = self._keys_of(target)
         if keys and self._running.work is not None:
             self._waiting = True
-            self._tell_node(wire.WAITING, body=structs.encode(structs.Waits(self._running.call_name(), keys)))
+            self._send_to_node(wire.WAITING, body=structs.encode(structs.Waits(self._running.call_name(), keys)))
 
     def _keys_of(self, target):
         """Keys of the actors and tasks of this process that are needed for the end of a wait. Lock held."""
@@ -302,10 +302,10 @@ class Worker(Client):
     def _go_on(self):
         if self._blocked:
             self._blocked = False
-            self._tell_node(wire.UNBLOCKED)
+            self._send_to_node(wire.UNBLOCKED)
         if self._waiting:
             self._waiting = False
-            self._tell_node(wire.WAITING, body=structs.encode(structs.Waits("", [])))
+            self._send_to_node(wire.WAITING, body=structs.encode(structs.Waits("", [])))
 
     # -- information --------------------------------------------------------------------------------------------------
 
@@ -344,7 +344,7 @@ class Worker(Client):
             self._unseen_errors.report()
             with self.mailbox.lock:
                 self._held.send()
-                self.mailbox.tell_node(wire.LEAVING, a=leave.code, body=leave.text.encode())
+                self.mailbox.send_to_node(wire.LEAVING, a=leave.code, body=leave.text.encode())
             self.mailbox.wait(self._goodbye, GOODBYE_S)
         self._actor.drop()
         return leave.code

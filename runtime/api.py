@@ -1,4 +1,4 @@
-"""The verbs of the runtime, as the user calls them: arguments are checked here, the work is the engine's."""
+"""The API functions of the runtime: they check arguments and call the engine."""
 
 from __future__ import annotations
 
@@ -331,19 +331,19 @@ def check_timeout(timeout) -> None:
         raise ValueError(f"timeout must be >= 0 seconds, or None to wait as long as it takes; got {timeout!r}")
 
 
-def _check_types(refs, verb, allowed=ObjectRef):
+def _check_types(refs, function, allowed=ObjectRef):
     """Whether there are generators among them; raises if something else is."""
     kinds = set(map(type, refs))  # lists may be long: no loop over them here
     if all(issubclass(kind, allowed) for kind in kinds):
         return ObjectRefGenerator in kinds
     index, wrong = next((i, ref) for i, ref in enumerate(refs) if not isinstance(ref, allowed))
-    raise TypeError(f"{verb}() takes a list of references, but element {index} is {_what(wrong)}")
+    raise TypeError(f"{function}() takes a list of references, but element {index} is {_what(wrong)}")
 
 
-def _check_references(refs, verb, allowed=ObjectRef):
-    has_generators = _check_types(refs, verb, allowed)
+def _check_references(refs, function, allowed=ObjectRef):
+    has_generators = _check_types(refs, function, allowed)
     if len(set(refs)) != len(refs):
-        raise ValueError(f"{verb}() takes different references, but some of the {len(refs)} given are the same")
+        raise ValueError(f"{function}() takes different references, but some of the {len(refs)} given are the same")
     return has_generators
 
 

@@ -1,4 +1,4 @@
-"""The engine of this process, for everything that acts without being handed one (references, handles, the verbs)."""
+"""The engine of this process, for references, handles and API functions, which are not given one."""
 
 import os
 from typing import Any

@@ -1,1 +1,1 @@
-"""The engines: each does the verbs of `base.Engine`."""
+"""The engines: each implements the API functions of `base.Engine`."""

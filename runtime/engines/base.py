@@ -153,7 +153,7 @@ class Stream(Protocol):
 
 
 class Engine(Protocol):
-    """The verbs; see the module's docstring for what holds for all of them. Thread-safe.
+    """The API functions; see the module's docstring for what holds for all of them. Thread-safe.
 
     An engine's module has `start(config: EngineConfig) -> Engine`; when it raises, nothing is left running.
     """
@@ -166,7 +166,7 @@ class Engine(Protocol):
         """Ends the session and everything in it; harmless when called twice. No process or memory remains."""
 
     def forked(self) -> None:
-        """Called in a child that user code forked: from now on every verb raises ForkedProcessError here."""
+        """Called in a child that user code forked: from now on every API function raises ForkedProcessError here."""
 
     def submit(self, function: Definition, args: tuple, kwargs: dict, options: TaskOptions) -> list[ObjectRef]:
         """Runs a task; one reference per return value. How many, `options.returns` says: see options.return_code.
@@ -235,7 +235,8 @@ class Engine(Protocol):
     def when_done(self, ref: ObjectRef, callback: Callable[[], None]) -> None:
         """Has `callback()` called once, when a `get` of the reference would not wait: it is done, or the session ended.
 
-        It is called in any thread, perhaps before this returns, and must neither take long, raise, nor use a verb.
+        It is called in any thread, perhaps before this returns, and must neither take long, raise, nor call an API
+        function.
         """
 
     def kill(self, actor_id: bytes, no_restart: bool = True) -> None:

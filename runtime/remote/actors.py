@@ -297,7 +297,7 @@ class ForeignSession:
     handle_dropped = handle_added
 
     def call(self, *args, **options):
-        """Refuses, as every verb does."""
+        """Raises, as every API function does on such a handle."""
         raise SessionClosedError("this handle was unpickled outside the session of its actor")
 
     kill = call

@@ -1,4 +1,4 @@
-"""Helpers on top of the verbs."""
+"""Helpers built on the API functions."""
 
 from ..host.machine import node_ip_address as get_node_ip_address
 from ..remote.actors import list_named_actors

@@ -1,4 +1,4 @@
-"""The verbs of the local engine."""
+"""The API functions of the local engine."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def _entered(self):
-        """Every verb: one thread at a time, on an open session, with the handles that went away accounted for."""
+        """Entered by every API function: one thread at a time, in an open session, dropped handles accounted for."""
         with self._lock:
             if self._closed is not None:
                 raise refusal(self._closed)

@@ -1,6 +1,6 @@
 """The engine of a cluster: Ray runs the tasks and actors, stores the objects, and places them on its nodes.
 
-connection   joining a cluster, or starting one        engine       the verbs
+connection   joining a cluster, or starting one        engine       the API functions
 worker       what runs in Ray's worker processes       options      options of tasks, actors and calls as Ray's
 cluster      its resources, and which node to take     placement    groups and strategies
 streams      the values of generators                  failures     errors of Ray as our own

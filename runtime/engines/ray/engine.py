@@ -1,4 +1,4 @@
-"""The verbs on Ray, in the driver and in its worker processes: `RayEngine` is a `base.Engine`."""
+"""The API functions on Ray, in the driver and in its worker processes: `RayEngine` is a `base.Engine`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RayEngine:
 
     @property
     def is_open(self) -> bool:
-        """Whether the verbs may be used."""
+        """Whether API functions may be called."""
         return self._closed is None
 
     def forked(self) -> None:
@@ -472,10 +472,10 @@ def _wait_for_submissions() -> None:
     begun.wait(SUBMISSIONS_S)
 
 
-def _asked(verb, *args, **kwargs):
-    """Returns the result of a verb of Ray; raises its error as ours."""
+def _asked(function, *args, **kwargs):
+    """Returns the result of a function of Ray; raises its error as ours."""
     try:
-        return verb(*args, **kwargs)
+        return function(*args, **kwargs)
     except RayError as error:
         failure = error_of(error)
         error.__traceback__ = None  # a frame there holds the error: both would keep all that the callers hold

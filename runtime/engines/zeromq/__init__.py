@@ -4,7 +4,7 @@
 |------------|-----------------------------------------------------------------------------------------------------|
 | transport/ | messages: their bytes, the sockets and threads that carry them, requests to the node                |
 | values/    | Python values as bytes and shared memory, references, arguments of calls, streams of results        |
-| client/    | the verbs, in drivers and workers: tasks, actor calls, cancelling                                   |
+| client/    | the API functions, in drivers and workers: tasks, actor calls, cancelling                           |
 | node/      | the process that schedules, supervises and accounts; its decisions are pure (state.py)              |
 | worker/    | a worker process: its loop, the tasks that it runs, the actor that it serves                        |
 | session/   | starting a session, joining one, the process that workers are forked from                           |

@@ -170,7 +170,7 @@ class Canceller:
         self._tasks, self._channels, self._cancel_call = tasks, actor_channels, cancel_call
 
     def cancel(self, ref, force: bool, recursive: bool) -> None:
-        """The verb; see base.Engine."""
+        """Cancels a task or call; see base.Engine."""
         self._enter()
         self._local_refs.check_own(ref)
         self._mailbox.drain()  # what has been answered so far

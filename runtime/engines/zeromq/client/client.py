@@ -1,8 +1,8 @@
-"""The verbs of the engine, in the driver and in workers alike: `Client` is a `base.Engine`.
+"""The API functions of the engine, in the driver and in workers alike: `Client` is a `base.Engine`.
 
 One lock, the mailbox's, guards everything that messages change, here and in what a client is made of. Values are
-pickled and unpickled without it. `__del__` methods and finalizers only append to queues, which every verb looks into
-first (`enter`).
+pickled and unpickled without it. `__del__` methods and finalizers only append to queues, which every API function looks
+into first (`enter`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Client:
         self.status, self.memory = inspector.status, inspector.memory
         self.logs, self.timeline = inspector.logs, inspector.timeline
         self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
-        # What every verb and every reply needs, one lookup away.
+        # What every API call and every reply needs, one lookup away.
         self._bare_lock = mailbox.lock.bare
         self._dropped, self._dropped_handles = local_refs.dropped, self.actor_channels.dropped
         self._by_process, self._advance = self.actor_channels.by_process, actors.advance
@@ -345,7 +345,7 @@ class Client:
     # -- what the parts of a client ask of it -------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """Every verb: refuses when the session is over, and does what finalizers have left to do."""
+        """Called first by every API function: raises if the session is over, and does the work that finalizers left."""
         if self._refusal is not None:
             raise refusal(self._refusal)
         if self._dropped or self._dropped_handles:
@@ -417,7 +417,7 @@ class Client:
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_collect(self, frame, head):
-        """Collects garbage in another thread: user code in finalizers may use the verbs, which wait for this one."""
+        """Collects garbage in another thread: finalizers may call API functions, which wait for this thread."""
         threading.Thread(target=self._collect, name="runtime collects garbage", daemon=True).start()
 
     def _collect(self):

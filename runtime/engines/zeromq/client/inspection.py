@@ -13,7 +13,7 @@ STATUS, MEMORY, LOGS, FOLLOW = 1, 2, 3, 4  # what may be asked for: see wire.INS
 
 
 class Inspector:
-    """The verbs of a driver that show its session: asks the node, and reads the files of the session.
+    """The API functions of a driver that show its session: asks the node, and reads the files of the session.
 
     Args:
         session: the session's directory.

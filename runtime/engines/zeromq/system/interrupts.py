@@ -1,9 +1,9 @@
 """Signal handlers, kept out of the runtime's bookkeeping.
 
-There, an exception would lose a message or leave a process behind, and a verb would wait for a lock that its own thread
-holds. So a handler runs where the runtime waits or user code runs; elsewhere the signal comes again a little later. In
-workers, what a handler raises reaches user code alone; while the worker waits for work it is printed. A task that is
-cancelled gets KeyboardInterrupt, too, and no other task does.
+There, an exception would lose a message or leave a process behind, and an API function would wait for a lock that its
+own thread holds. So a handler runs where the runtime waits or user code runs; elsewhere the signal comes again a little
+later. In workers, what a handler raises reaches user code alone; while the worker waits for work it is printed. A task
+that is cancelled gets KeyboardInterrupt, too, and no other task does.
 """
 
 from __future__ import annotations

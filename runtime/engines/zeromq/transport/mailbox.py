@@ -87,8 +87,8 @@ def _wait(event, seconds):
 class Lock:
     """The lock of the runtime's bookkeeping; while a thread holds it, the garbage collector waits.
 
-    Finalizers are user code, which may use any verb. One that the collector ran here would wait for the lock that its
-    own thread holds. Signal handlers are kept away by interrupts.py.
+    Finalizers are user code, which may call any API function. One that the collector ran here would wait for the lock
+    that its own thread holds. Signal handlers are kept away by interrupts.py.
 
     Attributes:
         bare: the lock alone, for code on the path of every call that allocates nothing that the collector counts (in
@@ -389,7 +389,7 @@ class Mailbox:
                     self.node_died = True
                     self.end_waits()
             if self._wake in ready:
-                sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
+                sleep(KEEPER_PAUSE_S)  # most often the next API call does it, and more comes
                 os.eventfd_read(self._wake)
             if self._closed or (self._over and not self.node_died):
                 return

@@ -137,7 +137,7 @@ class UnseenErrors:
     """The errors of calls whose references are all gone before anybody got the error: each is logged once.
 
     Args:
-        mailbox: its keeper logs them, unless a verb does it before.
+        mailbox: its keeper logs them, unless an API call does it before.
         decode: (frame, start, pins) -> the error.
     """
 
@@ -156,7 +156,7 @@ class UnseenErrors:
         self._mailbox.wake()
 
     def report(self) -> None:
-        """Logs the errors that were lost. Without the lock: the user's logging handlers may call any verb."""
+        """Logs the errors that were lost. Without the lock: the user's logging handlers may call any API function."""
         while self._lost:
             try:
                 frame, start = self._lost.popleft()

@@ -131,20 +131,20 @@ class _HandWrittenPlayer:
         return action
 
 
-class SeatedPlayers:
+class SlotPlayers:
     """Players that share the agents of an episode: AgentPlayers of several algorithms, people, and the like.
 
     Args:
-        seats: name of an agent, str(agent) -> its player.
+        slots: name of an agent, str(agent) -> its player.
         others: the player of all other agents.
     """
 
-    def __init__(self, seats: Mapping[str, Any], others: Any):
-        self._seats, self._others = dict(seats), others
+    def __init__(self, slots: Mapping[str, Any], others: Any):
+        self._slots, self._others = dict(slots), others
 
     def reset(self) -> None:
         """Begins a new episode."""
-        for player in {id(player): player for player in (*self._seats.values(), self._others)}.values():
+        for player in {id(player): player for player in (*self._slots.values(), self._others)}.values():
             player.reset()
 
     def policy_for(self, agent: AgentID) -> str:
@@ -164,4 +164,4 @@ class SeatedPlayers:
         return actions
 
     def _player_of(self, agent: AgentID) -> Any:
-        return self._seats.get(str(agent), self._others)
+        return self._slots.get(str(agent), self._others)

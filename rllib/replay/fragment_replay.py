@@ -49,42 +49,42 @@ class FragmentReplay(Generic[T]):
 class BatchRing(Generic[T]):
     """A ring of train batches, each used several times in turn with the others.
 
-    With one place, a batch is used as often as it may be, then the next one comes. With more, the uses of a batch are
-    as many updates apart as there are places. The first batches are used less often, one time more each, so that later
+    With one slot, a batch is used as often as it may be, then the next one comes. With more, the uses of a batch are
+    as many updates apart as there are slots. The first batches are used less often, one time more each, so that later
     on they are not all replaced at once (as in RLlib's learner thread).
 
     Args:
-        num_places: batches in the ring.
+        num_slots: batches in the ring.
         num_uses: how often each of them is used.
     """
 
-    def __init__(self, num_places: int = 1, num_uses: int = 1):
+    def __init__(self, num_slots: int = 1, num_uses: int = 1):
         self._num_uses = num_uses
-        self._batches: list[T | None] = [None] * num_places
-        self._uses_left = [0] * num_places
-        self._uses_of_next = num_uses if num_places == 1 else 1
-        self._place = 0
+        self._batches: list[T | None] = [None] * num_slots
+        self._uses_left = [0] * num_slots
+        self._uses_of_next = num_uses if num_slots == 1 else 1
+        self._slot = 0
 
     @property
     def is_used_up(self) -> bool:
         """Whether the next call fetches a batch."""
-        return not self._uses_left[self._place]
+        return not self._uses_left[self._slot]
 
     def next(self, fetch: Callable[[], T]) -> tuple[T, int]:
         """The next batch to learn from, and the number of times to use it before the next call.
 
         Args:
-            fetch: returns a new batch; called if the next place is used up.
+            fetch: returns a new batch; called if the next slot is used up.
         """
-        place = self._place
-        if not self._uses_left[place]:
-            self._batches[place] = None  # its memory is free for the one that is fetched
-            self._batches[place], self._uses_left[place] = fetch(), self._uses_of_next
+        slot = self._slot
+        if not self._uses_left[slot]:
+            self._batches[slot] = None  # its memory is free for the one that is fetched
+            self._batches[slot], self._uses_left[slot] = fetch(), self._uses_of_next
             self._uses_of_next = min(self._uses_of_next + 1, self._num_uses)
-        uses = self._uses_left[place] if len(self._batches) == 1 else 1
-        self._uses_left[place] -= uses
-        self._place = (place + 1) % len(self._batches)
-        return self._batches[place], uses
+        uses = self._uses_left[slot] if len(self._batches) == 1 else 1
+        self._uses_left[slot] -= uses
+        self._slot = (slot + 1) % len(self._batches)
+        return self._batches[slot], uses
 
     def clear(self) -> None:
         """Forgets all batches; the next ones are new."""

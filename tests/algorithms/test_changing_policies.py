@@ -284,7 +284,7 @@ def test_what_is_asked_of_policies_that_learn_is_asked_of_no_others(workers):
     ("given", "message"),
     [({"0": "main"}, "the agent '0', but there are 0, 1"), ({2: "main"}, "2"), ({0: "mian"}, "Did you mean 'main'")],
 )
-def test_seats_of_a_player_that_there_are_not_are_refused(given, message):
+def test_slots_of_a_player_that_there_are_not_are_refused(given, message):
     with poles(policies=["main", "x"], policy_mapping_fn={"0": "x", "1": "main"}).build() as algo:
         with pytest.raises(ValueError, match=message):
             algo.make_player(policies=given)

@@ -154,10 +154,10 @@ class TestPairing:
     def players(self, environment, number):
         return [self.pairing(agent, episode(environment, number)) for agent in AGENTS]
 
-    def test_main_changes_its_seat_with_each_episode(self):
+    def test_main_changes_its_slot_with_each_episode(self):
         for environment in range(3):
-            seats = [self.players(environment, number).index("main") for number in range(6)]
-            assert seats == [(environment + number) % 2 for number in range(6)]
+            slots = [self.players(environment, number).index("main") for number in range(6)]
+            assert slots == [(environment + number) % 2 for number in range(6)]
 
     def test_opponents_are_drawn_with_their_probabilities(self):
         drawn = Counter(player for number in range(1000) for env in range(4) for player in self.players(env, number))
@@ -182,7 +182,7 @@ class TestPairing:
         other = Pairing("main", ("a", "b", "c"), (0.7, 0.0, 0.3), AGENTS, seed=4)
         assert [self.pairing.opponent(i) for i in range(50)] != [other.opponent(i) for i in range(50)]
 
-    def test_more_than_two_seats(self):
+    def test_more_than_two_slots(self):
         pairing = Pairing("main", ("a", "b"), (0.5, 0.5), ("x", "y", "z"))
         for number in range(9):
             players = [pairing(agent, episode(0, number)) for agent in "xyz"]
@@ -197,8 +197,8 @@ class TestPairing:
         pairing = Pairing("main", ("a", "b"), (0.5, 0.5))
         assert {pairing("whoever", episode(0, number)) for number in range(32)} == {"main", "a", "b"}
 
-    def test_an_agent_without_a_seat(self):
-        with pytest.raises(ValueError, match=r"agent 'player_2' has no seat.*'player_0', 'player_1'"):
+    def test_an_agent_without_a_slot(self):
+        with pytest.raises(ValueError, match=r"agent 'player_2' has no slot.*'player_0', 'player_1'"):
             self.pairing("player_2", episode(0, 0))
 
 
@@ -492,7 +492,7 @@ class TestRefusals:
             (SimpleNamespace(possible_agents=["only"]), "has only 'only'"),
         ],
     )
-    def test_an_environment_without_opponents_seats(self, env, message):
+    def test_an_environment_without_opponents_slots(self, env, message):
         algo = stub()
         algo.workers.foreach_worker = lambda function: [function(SimpleNamespace(env=env))]
         with pytest.raises(ValueError, match=message):
@@ -505,12 +505,12 @@ def test_games_of_a_worker_are_counted():
     spaces = env.observation_space, env.action_space
     ids = {"main": ConnectFourOneAhead, "random": RandomPolicy}
     league = League(opponents=["random"], agents=env.possible_agents)
-    seats_of_main = []
+    slots_of_main = []
 
     def policy_of(agent, episode, worker):
         policy_id = league.mapping(agent, episode, worker)
         if policy_id == "main":
-            seats_of_main.append(agent)
+            slots_of_main.append(agent)
         return policy_id
 
     agents = AgentSettings(
@@ -534,4 +534,4 @@ def test_games_of_a_worker_are_counted():
     assert record.games == len(report.episodes) > 40
     assert record.wins > 0.8 * record.games
     assert league.ratings["main"] > 1100 > 1000 > league.ratings["random"]
-    assert abs(seats_of_main.count("player_0") - seats_of_main.count("player_1")) <= 2
+    assert abs(slots_of_main.count("player_0") - slots_of_main.count("player_1")) <= 2

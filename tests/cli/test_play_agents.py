@@ -73,7 +73,7 @@ def test_without_a_board_observations_are_printed(play):
     assert "player_0 observes 3\nplayer_0, a number from 0 to 2: " in result.output
 
 
-def test_another_checkpoint_takes_the_other_seat(play):
+def test_another_checkpoint_takes_the_other_slot(play):
     result = play("shared", "--episodes", "1", "--against", "game:best", "--load-user-code")
     assert result.exit_code == 0, result.output
     assert "  player_1  default_policy  " in result.output and "  player_2  game:best  " in result.output
@@ -118,7 +118,7 @@ def test_a_video_of_several_agents(play, runs, tmp_path):
     assert "episode 1  return 0  length 3" in result.output
 
 
-def test_seats_are_for_several_agents(play, tmp_path):
+def test_slots_are_for_several_agents(play, tmp_path):
     config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
     with config.training(train_batch_size=20, sgd_minibatch_size=20, model={"fcnet_hiddens": [4]}).build() as algo:
         algo.save(tmp_path / "checkpoint_000001")

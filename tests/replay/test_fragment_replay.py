@@ -26,14 +26,14 @@ def test_uses_are_as_far_apart_as_there_are_places():
     assert walked(BatchRing(2, 2), 9) == [0, 1, 2, 1, 2, 3, 4, 3, 4]
 
 
-@pytest.mark.parametrize(("num_places", "num_uses"), [(1, 1), (2, 2), (4, 2), (3, 5)])
-def test_each_batch_is_used_so_often(num_places, num_uses):
-    ring, numbers, uses = BatchRing(num_places, num_uses), count(), Counter()
+@pytest.mark.parametrize(("num_slots", "num_uses"), [(1, 1), (2, 2), (4, 2), (3, 5)])
+def test_each_batch_is_used_so_often(num_slots, num_uses):
+    ring, numbers, uses = BatchRing(num_slots, num_uses), count(), Counter()
     for _ in range(300):
         batch, times = ring.next(lambda: next(numbers))
         uses[batch] += times
-        assert max(uses) - batch < num_places * num_uses
-    settled = [uses[batch] for batch in range(num_uses, max(uses) - num_places * num_uses)]
+        assert max(uses) - batch < num_slots * num_uses
+    settled = [uses[batch] for batch in range(num_uses, max(uses) - num_slots * num_uses)]
     assert set(settled) == {num_uses}
 
 

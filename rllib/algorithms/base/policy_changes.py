@@ -79,7 +79,7 @@ def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any
     return _changed(agents, config, agents.specs, agents.mapping, policies_to_train)
 
 
-def check_seats(agents: Agents, policies: Mapping[AgentID, str]) -> None:
+def check_slots(agents: Agents, policies: Mapping[AgentID, str]) -> None:
     """Checks who is to act by which policy outside of the mapping.
 
     Args:

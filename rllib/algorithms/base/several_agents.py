@@ -235,7 +235,7 @@ class SeveralAgents(Acting):
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)
         agents = self.agents
         if policies:
-            self._policy_changes.check_seats(agents, policies)
+            self._policy_changes.check_slots(agents, policies)
         return AgentPlayer(
             self,
             agents.mapping,

@@ -44,12 +44,12 @@ class League(DefaultCallbacks, ByArguments):
         snapshot_when: condition under which a copy is added, by default WinRate(0.9).
         matchmaking: choice of the opponents: "uniform", "latest", a PFSP, or an object of your own.
         self_play: share of the episodes in which the policy plays against itself, from 0 to below 1. An opponent of
-            equal strength punishes mistakes that older copies let pass, and both seats are learned from. AlphaStar's
+            equal strength punishes mistakes that older copies let pass, and both slots are learned from. AlphaStar's
             main agents have 0.35.
         max_size: largest number of copies; then one leaves when another is added.
         rating: "elo", or None for no ratings. A copy begins with the rating of the policy that it is a copy of.
         leaving: the copy that leaves: "oldest", or "weakest", the one with the lowest rating.
-        agents: the environment's agents in the order of their seats; by default those that it says are possible.
+        agents: the environment's agents in the order of their slots; by default those that it says are possible.
         policies_to_train: ids of all policies that learn; by default `main` alone.
 
     Attributes:
@@ -116,7 +116,7 @@ class League(DefaultCallbacks, ByArguments):
         if self._main not in self._trained:
             raise ValueError(f"policies_to_train={self._trained!r} must contain {self._main!r}, the policy that learns")
         if self._agents and len(set(self._agents)) < 2:
-            raise ValueError(f"agents={list(self._agents)!r} must be two or more: opponents need a seat")
+            raise ValueError(f"agents={list(self._agents)!r} must be two or more: opponents need a slot")
 
     def arguments(self) -> dict[str, Any]:
         """Arguments by which an equal league is made, which begins anew."""
@@ -155,7 +155,7 @@ class League(DefaultCallbacks, ByArguments):
     # ------------------------------------------------------------------ hooks
 
     def on_algorithm_init(self, *, algorithm, **kwargs) -> None:
-        """Finds the seats, and gives the algorithm the mapping before the first episode."""
+        """Finds the slots, and gives the algorithm the mapping before the first episode."""
         self._algorithm = algorithm
         algorithm.metrics.keeps_episodes = True
         if not self._agents:

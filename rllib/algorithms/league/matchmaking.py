@@ -1,4 +1,4 @@
-"""Choice of opponents, and the policy mapping of a league: who plays in an episode, and in which seat."""
+"""Choice of opponents, and the policy mapping of a league: who plays in an episode, and in which slot."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -95,11 +95,11 @@ _NUMBER_BITS = 32
 
 @dataclass(frozen=True)
 class Pairing(ByArguments):
-    """A policy mapping by which one policy has one seat of an episode, and an opponent that is drawn has all others.
+    """A policy mapping by which one policy has one slot of an episode, and an opponent that is drawn has all others.
 
     In a share of the episodes the opponent is the policy itself.
 
-    It is a function of the episode's id alone: the seat changes with each episode of an environment, and the opponent
+    It is a function of the episode's id alone: the slot changes with each episode of an environment, and the opponent
     is drawn from a random stream of the episode. So it does not matter which worker plays the episode. Without
     opponents the policy plays against itself.
 
@@ -107,7 +107,7 @@ class Pairing(ByArguments):
         main: id of the policy.
         opponents: ids.
         probabilities: of the opponents; they sum to 1.
-        agents: in the order of their seats. Empty: not known yet, and all agents of an episode have the same policy.
+        agents: in the order of their slots. Empty: not known yet, and all agents of an episode have the same policy.
         seed: of the streams.
         self_play: probability of the policy itself as the opponent; the others share the rest.
     """
@@ -123,16 +123,16 @@ class Pairing(ByArguments):
         """Id of an agent's policy in an episode.
 
         Raises:
-            ValueError: for an agent that has no seat.
+            ValueError: for an agent that has no slot.
         """
         if not self.opponents:
             return self.main
         episode_id = int(episode.episode_id)
-        if self.seat_of_main(episode_id) == self._seat(agent_id):
+        if self.slot_of_main(episode_id) == self._slot(agent_id):
             return self.main
         return self.opponent(episode_id)
 
-    def seat_of_main(self, episode_id: int) -> int:
+    def slot_of_main(self, episode_id: int) -> int:
         """Position in `agents` of the agent that the policy acts for."""
         environment, number = divmod(episode_id, 1 << _NUMBER_BITS)
         return (environment + number) % max(len(self.agents), 2)
@@ -151,13 +151,13 @@ class Pairing(ByArguments):
         bounds = np.cumsum(self.probabilities)
         return (bounds / bounds[-1]).tolist()
 
-    def _seat(self, agent_id: AgentID) -> int:
+    def _slot(self, agent_id: AgentID) -> int:
         if not self.agents:
             return 0
         try:
             return self.agents.index(agent_id)
         except ValueError:
             raise ValueError(
-                f"agent {agent_id!r} has no seat in the league: there are {', '.join(map(repr, self.agents))}. Use "
+                f"agent {agent_id!r} has no slot in the league: there are {', '.join(map(repr, self.agents))}. Use "
                 "League(agents=[...]) with all agents of the environment."
             ) from None

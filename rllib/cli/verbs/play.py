@@ -17,11 +17,11 @@ from rllib.algorithms.base.videos import (
     render_modes,
     undrawn_environment,
 )
+from rllib.cli.agent_slots import SlotAlgorithms, SlotOptions, slot_options
 from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.human import Human
 from rllib.cli.policy_table import policy_table
-from rllib.cli.seats import SeatedAlgorithms, Seating, seat_options
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import SEED, Number
 from rllib.env.episodes import Episode
@@ -37,7 +37,7 @@ def acting_options(command: Callable) -> Callable:
         click.option("--fps", type=Number(min=0.1), help="Frames a second [default: the environment's]."),
         click.option("--explore/--no-explore", help="Sample actions, instead of taking the most likely ones."),
         click.option("--seed", type=SEED, default=0, show_default=True, help="Of the environment."),
-        seat_options,
+        slot_options,
     ):
         command = option(command)
     return command
@@ -57,7 +57,7 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     players.
     """
     with reported(verbose):
-        show(latest(checkpoint), None, Seating(policies, against, humans), **how)
+        show(latest(checkpoint), None, SlotOptions(policies, against, humans), **how)
 
 
 def video_of(checkpoint: Path) -> Path:
@@ -68,7 +68,7 @@ def video_of(checkpoint: Path) -> Path:
 def show(
     checkpoint: Path,
     output: Path | None,
-    seating: Seating,
+    slots: SlotOptions,
     *,
     episodes: int,
     seed: int,
@@ -81,7 +81,7 @@ def show(
     Args:
         checkpoint: of the policy.
         output: file of the video; None shows a window or text, or a video where neither can be.
-        seating: who plays which agents.
+        slots: who plays which agents.
         episodes: how many.
         seed: of the first episode's reset.
         explore: sample the actions.
@@ -95,9 +95,9 @@ def show(
     with user_input():
         algorithm = acting_algorithm(checkpoint, load_user_code)
     with algorithm, contextlib.ExitStack() as stack:
-        if seating and algorithm.agents is None:
+        if slots and algorithm.agents is None:
             raise Mistake("--human, --policy and --against are for several agents, and this run's environment has one")
-        mode = "rgb_array" if output is not None else _mode(algorithm, seating)
+        mode = "rgb_array" if output is not None else _mode(algorithm, slots)
         if mode == "rgb_array" and output is None:
             output = video_of(checkpoint)
             click.echo(f"There is no display, so a video is written: {output}", err=True)
@@ -113,14 +113,14 @@ def show(
                     click.echo(f"episode {number + 1}  return {total:g}  length {length}")
             else:
                 seated = _Agents(algorithm, env, seed, mode is None, stack)
-                seated.play(seating, episodes, draw, explore=explore, load_user_code=load_user_code)
+                seated.play(slots, episodes, draw, explore=explore, load_user_code=load_user_code)
         except gymnasium.error.DependencyNotInstalled as error:  # pygame, as a rule
             raise Mistake(f"{algorithm.config.env} cannot be drawn: {error}") from error
     if output is not None:
         click.echo(f"video  {output}")
 
 
-def _mode(algorithm: Algorithm, seating: Seating) -> str | None:
+def _mode(algorithm: Algorithm, slots: SlotOptions) -> str | None:
     """The render mode of `rllib play`; None: nothing is drawn.
 
     One agent is shown in a window, or in a video where there is no display. Of several, boards are text where a person
@@ -131,7 +131,7 @@ def _mode(algorithm: Algorithm, seating: Seating) -> str | None:
         return [*window, "rgb_array"][0]
     with user_input():
         offered = render_modes(algorithm.config)
-    wanted = ["ansi", *window] if seating.humans else [*window, "ansi", "rgb_array"]
+    wanted = ["ansi", *window] if slots.humans else [*window, "ansi", "rgb_array"]
     return next((mode for mode in wanted if mode in offered), None)
 
 
@@ -163,10 +163,10 @@ class _Agents:
         self._algorithm, self._is_unseen, self._stack = algorithm, is_unseen, stack
         self._episodes = PlayedEpisodes(env, seed, key_in_infos(algorithm.config))
 
-    def play(self, seating: Seating, episodes: int, draw: Callable[[], None], **how) -> None:
+    def play(self, slots: SlotOptions, episodes: int, draw: Callable[[], None], **how) -> None:
         human = Human(self._episodes.action_space, self._algorithm.config.action_mask_key, self._is_unseen)
-        seated = SeatedAlgorithms(self._algorithm, self._episodes.agents, stack=self._stack, **how)
-        player = seated.player(seating, human)
+        seated = SlotAlgorithms(self._algorithm, self._episodes.agents, stack=self._stack, **how)
+        player = seated.player(slots, human)
         played: list[Episode] = []
         for number in range(episodes):
             played.append(self._episodes.play(player, draw))

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from rllib.algorithms.base.recorded.acting import ActingPlan, recorded_steps
+from rllib.cli.agent_slots import SlotOptions
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.leftovers import removed_if_unused
-from rllib.cli.seats import Seating
 from rllib.cli.values import LocalPath, Number
 from rllib.cli.verbs.play import acting_options, show, video_of
 from rllib.offline.writing.minari_sets import PREFIX, check_name
@@ -55,9 +55,9 @@ def command(checkpoint, output, to, episodes, policies, against, verbose, load_u
         if to is None:
             _refuse(how, _OF_DATA, "is for data: give --to PATH")
             options = {name: how[name] for name in ("seed", "explore", "fps")}
-            seating = Seating(policies, against)
+            slots = SlotOptions(policies, against)
             path = output or video_of(checkpoint)
-            show(checkpoint, path, seating, episodes=episodes or 1, load_user_code=load_user_code, **options)
+            show(checkpoint, path, slots, episodes=episodes or 1, load_user_code=load_user_code, **options)
             return
         _refuse({**how, "output": output}, _OF_VIDEOS, "is for videos: leave out --to")
         if policies or against:

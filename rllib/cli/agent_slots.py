@@ -1,4 +1,4 @@
-"""The seats of agents in `rllib play` and `rllib record`: policies, other checkpoints, and people."""
+"""The slots of agents in `rllib play` and `rllib record`: policies, other checkpoints, and people."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rllib.acting.agent_player import SeatedPlayers
+from rllib.acting.agent_player import SlotPlayers
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, user_input
@@ -16,7 +16,7 @@ from rllib.storage.local_path import local_path
 
 
 @dataclass(frozen=True)
-class Seating:
+class SlotOptions:
     """Options of a command that say who plays which agents.
 
     Attributes:
@@ -33,7 +33,7 @@ class Seating:
         return bool(self.policies or self.against or self.humans)
 
 
-def seat_options(command: Callable) -> Callable:
+def slot_options(command: Callable) -> Callable:
     """Adds the options for agents that policies and checkpoints play."""
     for option in (
         click.option("--against", multiple=True, metavar="[AGENT=]CHECKPOINT[:ID]", help="With several agents: another "
@@ -45,8 +45,8 @@ def seat_options(command: Callable) -> Callable:
     return command
 
 
-class SeatedAlgorithms:
-    """The algorithms of the seats, and the player that they make together.
+class SlotAlgorithms:
+    """The algorithms of the slots, and the player that they make together.
 
     Args:
         algorithm: of the checkpoint; plays the agents that nobody else does.
@@ -68,42 +68,42 @@ class SeatedAlgorithms:
         self._agents = {str(agent): agent for agent in agents}
         self._opened: dict[Path, Algorithm] = {}
 
-    def player(self, seating: Seating, human: Any) -> SeatedPlayers:
+    def player(self, options: SlotOptions, human: Any) -> SlotPlayers:
         """Makes the player of all agents.
 
         Args:
-            seating: who plays which agents.
+            options: who plays which agents.
             human: the player of people's agents.
 
         Raises:
             Mistake: for an agent, a checkpoint or a policy that there is not, and an agent with two players.
         """
-        seats: dict[str, Any] = {}
-        for name in seating.humans:
-            self._take(seats, name, human, f"--human {name}")
+        slots: dict[str, Any] = {}
+        for name in options.humans:
+            self._take(slots, name, human, f"--human {name}")
         given = {}
-        for text in seating.policies:
+        for text in options.policies:
             name, is_pair, policy_id = text.rpartition("=")
             if not is_pair:
                 raise Mistake(f"--policy {text} must be AGENT=ID")
             self._check_policy(self._algorithm, policy_id, f"--policy {text}")
-            self._take(seats, name, None, f"--policy {text}")
+            self._take(slots, name, None, f"--policy {text}")
             given[self._agents.get(name, name)] = policy_id
-        for text in sorted(seating.against, key=lambda text: self._named(text)[0] is None):
+        for text in sorted(options.against, key=lambda text: self._named(text)[0] is None):
             name, rest = self._named(text)
-            names = [name] if name is not None else self._left(seats, text)
+            names = [name] if name is not None else self._left(slots, text)
             player = self._opponent(rest, names, f"--against {text}")
             for each in names:
-                self._take(seats, each, player, f"--against {text}")
+                self._take(slots, each, player, f"--against {text}")
         own = self._algorithm.make_player(explore=self._explore, policies=given)
-        return SeatedPlayers({name: player or own for name, player in seats.items()}, own)
+        return SlotPlayers({name: player or own for name, player in slots.items()}, own)
 
-    def _take(self, seats: dict[str, Any], name: str, player: Any, option: str) -> None:
+    def _take(self, slots: dict[str, Any], name: str, player: Any, option: str) -> None:
         if self._agents and name not in self._agents:
             raise Mistake(f"{option} names the agent {name!r}, but there are {', '.join(self._agents)}")
-        if name in seats:
+        if name in slots:
             raise Mistake(f"{option} gives agent {name!r} a second player")
-        seats[name] = player
+        slots[name] = player
 
     def _named(self, text: str) -> tuple[str | None, str]:
         """The agent that --against names, or None, and the checkpoint with its policy."""
@@ -111,8 +111,8 @@ class SeatedAlgorithms:
         is_agent = is_pair and (name in self._agents if self._agents else not local_path(text).exists())
         return (name, rest) if is_agent else (None, text)
 
-    def _left(self, seats: dict[str, Any], text: str) -> list[str]:
-        left = [name for name in self._agents if name not in seats][1:]
+    def _left(self, slots: dict[str, Any], text: str) -> list[str]:
+        left = [name for name in self._agents if name not in slots][1:]
         if not left:
             missing = "no agent is left for it" if self._agents else "the environment does not say which agents it has"
             raise Mistake(f"--against {text}: {missing}. Name one, --against AGENT={text}.")

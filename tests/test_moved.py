@@ -11,9 +11,10 @@ from safetensors.numpy import load_file
 
 from rllib import Algorithm
 from rllib.algorithms.base.from_checkpoint import saved_class
+from rllib.models.user.user_model import UserModelSpec
 from rllib.moved import MOVED, present_name
 from rllib.policy import Policy
-from rllib.storage.encoding import UserCode
+from rllib.storage.encoding import UserCode, import_path
 
 CHECKPOINT = Path(__file__).parent / "checkpoints" / "format_1_earlier_names"
 # Of RLlib, and of README, docs and tuned examples before the folders. Those that have not moved are among them.
@@ -121,6 +122,11 @@ def test_an_earlier_checkpoint_keeps_the_cell_that_policy_and_value_shared():
             np.testing.assert_array_equal(fetches["vf_preds"], expected["vf_preds"][0])
         algo.train()
         assert [part.shape for part in algo.get_policy().get_initial_state()] == [(4,), (4,)]
+
+
+@pytest.mark.parametrize("module", ["rllib.models.own_model", "rllib.models.user.own_model"])
+def test_the_spec_of_a_custom_model_has_its_earlier_name_in_checkpoints(module):
+    assert import_path(f"{module}:OwnModelSpec") is UserModelSpec
 
 
 @pytest.mark.parametrize("reference", ["rllib.algorithms.rainbow:Rainbow", "rllib.algorithms.apex_dqn:ApexDQN"])

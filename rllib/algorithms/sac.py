@@ -77,7 +77,7 @@ from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.sample_batch import COST_DISCOUNTS, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:
-    from rllib.models.user.own_critics import OwnCritics
+    from rllib.models.user.user_critics import UserCritics
 
 # Of the largest entropy, for discrete actions.
 DISCRETE_SHARE = 0.5
@@ -344,7 +344,7 @@ class SACTrainee(ActorCriticTrainee):
 
     # ------------------------------------------------------------------ critics and losses
 
-    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | UserCritics":
         config, policy = self.config, self.policy
         if self.is_discrete:
             return critics_of(config, policy, ("observation",), policy.distribution.num_actions)
@@ -499,7 +499,7 @@ class TQCConfig(SACConfig):
 class TQCTrainee(SACTrainee):
     """A policy that learns by TQC."""
 
-    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | UserCritics":
         return critics_of(self.config, self.policy, ("observation", "action"), self.config.n_quantiles)
 
     def critic_loss(self) -> LossOverModules:

@@ -24,7 +24,7 @@ EXIT_MISTAKE = 2
 EXIT_SIGNAL = 128  # plus the signal's number, as shells do
 
 _LIBRARY = Path(__file__).parents[1]
-_OWN = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
+_LIBRARY_FOLDERS = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
 # A frame of a traceback with its lines of code, which are indented further.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line \d+.*\n(?:    .*\n)*', re.MULTILINE)
 
@@ -132,7 +132,7 @@ def _show(error: Exception, verbose: bool) -> None:
         shown = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
         # The traceback that comes from another process ends with the notes.
         shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
-        click.echo(printable(_FRAME.sub(_unless_own, "".join(shown.format()))).rstrip(), err=True)
+        click.echo(printable(_FRAME.sub(_unless_of_library, "".join(shown.format()))).rstrip(), err=True)
     else:
         click.echo(printable(as_typed(f"Error: {type(error).__name__}: {message_of(error)}")), err=True)
 
@@ -262,13 +262,13 @@ def _is_plain(text: str) -> bool:
         return False
 
 
-def _unless_own(frame: re.Match) -> str:
+def _unless_of_library(frame: re.Match) -> str:
     """Text of a traceback's frame; empty for a frame of the library."""
-    return "" if frame["file"].startswith(_OWN) else frame[0]
+    return "" if frame["file"].startswith(_LIBRARY_FOLDERS) else frame[0]
 
 
 def _users_frames(frames):
     """Traceback from the user's first frame on; None if there is none."""
-    while frames and frames.tb_frame.f_code.co_filename.startswith(_OWN):
+    while frames and frames.tb_frame.f_code.co_filename.startswith(_LIBRARY_FOLDERS):
         frames = frames.tb_next
     return frames

@@ -56,8 +56,8 @@ def flag_for(env: str | None, algorithm: str = "") -> str:
         return ""
     here, package = os.getcwd(), module_of(env).partition(".")[0]
     elsewhere = [entry for entry in sys.path if entry != here]
-    is_own = package and (is_registered(env) or PathFinder.find_spec(package, elsewhere) is None)
-    return f" {FLAG}" if is_own else ""
+    is_user_code = package and (is_registered(env) or PathFinder.find_spec(package, elsewhere) is None)
+    return f" {FLAG}" if is_user_code else ""
 
 
 def _trusts(context: click.Context, parameter: click.Parameter, value: bool) -> bool:

@@ -191,7 +191,7 @@ def _manifest(entries: Mapping[str, Mapping[str, Any]]) -> bytes:
     return _json({**manifest, _SIGNATURE: signature(_json(manifest)).hex()})
 
 
-def _is_own(manifest: Mapping[str, Any]) -> bool:
+def _is_signed_here(manifest: Mapping[str, Any]) -> bool:
     """Whether this run has written the checkpoint with this manifest."""
     try:
         signed = bytes.fromhex(manifest[_SIGNATURE])
@@ -202,7 +202,7 @@ def _is_own(manifest: Mapping[str, Any]) -> bool:
 
 def written_by_this_run(path: str | os.PathLike) -> bool:
     """Whether the signature of a checkpoint shows that this program, or one of its trials, has written it."""
-    return _is_own(read_manifest(local_path(path)))
+    return _is_signed_here(read_manifest(local_path(path)))
 
 
 def _library_versions() -> dict[str, str]:
@@ -249,7 +249,7 @@ def read_checkpoint(
         for name, entry in manifest["files"].items()
         if name.startswith(wanted)
     }
-    tree, loads = {}, load_user_code or _is_own(manifest)
+    tree, loads = {}, load_user_code or _is_signed_here(manifest)
     for name, content in files.items():
         if name.startswith("user_code/"):
             continue

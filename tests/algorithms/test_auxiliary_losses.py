@@ -16,7 +16,7 @@ from rllib.policy import Policy
 from tests.algorithms.test_custom_networks import PPO_SETTINGS, Cell, Net, config
 from tests.algorithms.test_recall import Recall
 from tests.learners.learner_support import SETTINGS, make_batch
-from tests.models.test_own_models import policy_of
+from tests.models.test_user_models import policy_of
 
 torch.set_num_threads(1)
 

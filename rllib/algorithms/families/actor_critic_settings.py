@@ -160,7 +160,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return self.share_encoder and not any(map(self.is_custom, _NETWORKS))
 
     @relation("model", *_NETWORKS)
-    def _check_own_networks(self):
+    def _check_user_networks(self):
         """A custom_model is in `policy_model_config` or `q_model_config`, and fits to the other network."""
         if self.model.get("custom_model") is not None:
             return Mistake(
@@ -435,7 +435,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         return None
 
     @of_network("model", *_NETWORKS)
-    def _check_own_actor(self, policy: NewPolicy):
+    def _check_user_actor(self, policy: NewPolicy):
         """An actor of the user's has no memory."""
         name = policy.spec.architecture.network_name
         if self.is_custom("policy_model_config") and policy.spec.state_shapes:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.families.actor_critic_settings import OffPolicyActorCriticConfig
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
-from rllib.models.catalog.catalog import own_critics, preprocessing
+from rllib.models.catalog.catalog import preprocessing, user_critics
 from rllib.models.memory.critics import MemoryCritics
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import ModelSettings
@@ -13,7 +13,7 @@ from rllib.models.residual.spec import Residual
 from rllib.policy import Policy
 
 if TYPE_CHECKING:
-    from rllib.models.user.own_critics import OwnCritics
+    from rllib.models.user.user_critics import UserCritics
 
 # Weights of actors and critics begin as torch's layers do.
 INITIALIZER = "uniform"
@@ -21,7 +21,7 @@ INITIALIZER = "uniform"
 
 def critics_of(
     config: OffPolicyActorCriticConfig, policy: Policy, reads: tuple[str, ...], num_outputs: int | None = None
-) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+) -> "FullyConnected | ResidualNetworks | MemoryCritics | UserCritics":
     """Describes the networks of a policy's critics.
 
     Args:
@@ -36,7 +36,7 @@ def critics_of(
         return _critics_with_memory(config, policy, reads, num_outputs)
     if not config.is_custom("q_model_config"):
         return network_of_critics(config, policy, reads, num_outputs, config.num_critics)
-    return own_critics(
+    return user_critics(
         config.network_settings("q_model_config"),
         policy.observation_space,
         policy.action_space,

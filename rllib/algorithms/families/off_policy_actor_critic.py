@@ -12,7 +12,7 @@ copies of critics, and of an actor, have copies of the convolutions.
 Either of actor and critics may be a network of the user's (`custom_model` in `policy_model_config` and in
 `q_model_config`, docs/guide/networks.md). A custom actor reads observations as they are stored, and built-in critics
 beside it encode them themselves; a custom critic beside a built-in actor gets them decoded
-(models/user/own_critics.py).
+(models/user/user_critics.py).
 
 With `use_lstm` or `use_gru` the actor and each critic have a cell of their own, as in Ni et al. (arXiv:2110.05038), and
 the replay holds R2D2's sequences. The losses are those of single steps (learners/updates/sequences.py).
@@ -45,7 +45,7 @@ from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.sample_batch import LOSS_MASK, OBS, SEQ_LENS, SampleBatch
 
 if TYPE_CHECKING:
-    from rllib.models.user.own_critics import OwnCritics
+    from rllib.models.user.user_critics import UserCritics
 
 CRITICS = "critics"
 # Names of objectives that are not those of their modules.
@@ -87,7 +87,7 @@ class ActorCriticTrainee(OffPolicyTrainee):
         """Module -> its loss, in the order in which an update minimises them."""
         return {CRITICS: self.critic_loss(), POLICY: self.actor_loss()}
 
-    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
+    def critic_module(self) -> "FullyConnected | ResidualNetworks | MemoryCritics | UserCritics":
         """Describes the networks of the critics, which read an observation and an action."""
         return critics_of(self.config, self.policy, ("observation", "action"))
 

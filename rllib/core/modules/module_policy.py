@@ -17,11 +17,11 @@ from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.observations.structure import Structure
-from rllib.models.user.own_model import CalledByRows, OwnModelSpec, Probe, are_close
+from rllib.models.user.user_model import CalledByRows, Probe, UserModelSpec, are_close
 
 
 @dataclass(frozen=True)
-class ModulePolicySpec(OwnModelSpec):
+class ModulePolicySpec(UserModelSpec):
     """The architecture of a network that is a TorchRLModule; `config` is the module's model_config."""
 
     @staticmethod

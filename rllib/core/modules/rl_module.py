@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from rllib.core.modules.action_distribution import distribution_class
 from rllib.core.modules.module_policy import ModulePolicySpec, leaves
 from rllib.did_you_mean import misspelt_override
-from rllib.models.user.own_model import OwnModelSpec
+from rllib.models.user.user_model import UserModelSpec
 
 _NOT_GIVEN: Any = object()
 
@@ -56,7 +56,7 @@ class RLModule:
 
     framework: ClassVar[str | None] = None
     # How a policy is made of it (models/catalog/catalog.py).
-    policy_description: ClassVar[type[OwnModelSpec]] = ModulePolicySpec
+    policy_description: ClassVar[type[UserModelSpec]] = ModulePolicySpec
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ def policy_spec(
     if critic_keys:
         _check_critic(settings)
     if settings.custom_model is not None:
-        return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
+        return _user_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = _distribution(action_space, settings, model)
     refuse_nested(observation_space, action_mask_key, distribution)
     mask = masked_columns(observation_space, action_mask_key, distribution)
@@ -235,7 +235,7 @@ def _needs_continuous_actions(key: str, settings: ModelSettings, action_space: s
     )
 
 
-def _own_model_spec(
+def _user_model_spec(
     observation_space: spaces.Space,
     action_space: spaces.Space,
     settings: ModelSettings,
@@ -245,21 +245,23 @@ def _own_model_spec(
 ) -> NetworkSpec:
     """Describes a policy with a custom model, which reads observations as they are stored."""
     from rllib.models.user.model_v2 import ModelV2Spec
-    from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
+    from rllib.models.user.user_model import UserModelSpec, with_state_shapes
 
-    own = resolved("custom_model", settings.custom_model)
+    user_model = resolved("custom_model", settings.custom_model)
     is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
     filtered = filtered and not isinstance(observation_space, spaces.Discrete)
     _refuse_filtered_choices(observation_space, filtered)
-    kind = getattr(own, "policy_description", None) or (ModelV2Spec if hasattr(own, "value_function") else OwnModelSpec)
-    is_v2, is_rl_module = kind is ModelV2Spec, hasattr(own, "policy_description")
+    kind = getattr(user_model, "policy_description", None) or (
+        ModelV2Spec if hasattr(user_model, "value_function") else UserModelSpec
+    )
+    is_v2, is_rl_module = kind is ModelV2Spec, hasattr(user_model, "policy_description")
     if not (is_v2 or is_rl_module):
-        _log_unread(model, own)
+        _log_unread(model, user_model)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     given = {
-        "model": own,
+        "model": user_model,
         "config": {**(_own_settings(model) if is_rl_module else {}), **settings.custom_model_config},
         "observation_space": observation_space,
         "action_space": action_space,
@@ -287,13 +289,13 @@ def _refuse_filtered_choices(observation_space: spaces.Space, filtered: bool) ->
         )
 
 
-def _log_unread(model: Mapping, own) -> None:
+def _log_unread(model: Mapping, user_model) -> None:
     unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
     if unread:
-        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), user_model)
 
 
-def own_critics(
+def user_critics(
     settings: Mapping,
     observation_space: spaces.Space,
     action_space: spaces.Space,
@@ -303,31 +305,31 @@ def own_critics(
     num_outputs: int | None,
     copies: int,
 ):
-    """Describes critics that are a user's network, and tries them with made-up observations (OwnCritics).
+    """Describes critics that are a user's network, and tries them with made-up observations (UserCritics).
 
     Args:
         settings: of the critics' network, with a custom_model.
         observation_space, action_space: of the environment.
         policy: the actor's description.
-        reads, num_outputs, copies: as for OwnCritics.
+        reads, num_outputs, copies: as for UserCritics.
 
     Raises:
         ValueError: if the network breaks the contract; the message says what to do.
     """
-    from rllib.models.user.own_critics import OwnCritics
+    from rllib.models.user.user_critics import UserCritics
 
-    own, filtered = resolved("custom_model", settings["custom_model"]), policy.observation_filter != "NoFilter"
-    if hasattr(own, "value_function") or hasattr(own, "policy_description"):
+    user_model, filtered = resolved("custom_model", settings["custom_model"]), policy.observation_filter != "NoFilter"
+    if hasattr(user_model, "value_function") or hasattr(user_model, "policy_description"):
         raise Unfit(
-            f"the custom critic {own!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads no "
-            "action here.",
+            f"the custom critic {user_model!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads "
+            "no action here.",
             "Derive it from torch.nn.Module, with forward(observation, action) (docs/guide/networks.md).",
             {"q_model_config": {"custom_model": None}},
         )
     _refuse_filtered_choices(observation_space, filtered)
-    _log_unread(settings, own)
-    critics = OwnCritics(
-        own,
+    _log_unread(settings, user_model)
+    critics = UserCritics(
+        user_model,
         dict(settings.get("custom_model_config", {})),
         observation_space,
         action_space,

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.models.dense.in_torch import ACTIVATIONS
 from rllib.models.observations.structure import Structure
-from rllib.models.user.own_model import CalledByRows, OwnModelSpec
+from rllib.models.user.user_model import CalledByRows, UserModelSpec
 
 # Added by RLlib's examples to the logits of illegal actions.
 FLOAT_MIN, FLOAT_MAX = -3.4e38, 3.4e38
@@ -172,7 +172,7 @@ def _takes_nothing_further(model: Callable) -> bool:
 
 
 @dataclass(frozen=True)
-class ModelV2Spec(OwnModelSpec):
+class ModelV2Spec(UserModelSpec):
     """The architecture of a network that is a TorchModelV2.
 
     Attributes:

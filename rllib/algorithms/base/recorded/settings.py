@@ -222,14 +222,14 @@ class OfflineDataConfig(ConfigObject):
         return dict(given) if numbers and given else {}
 
     @property
-    def has_own_reader(self) -> bool:
+    def has_user_reader(self) -> bool:
         """Whether a function of the user's makes a source, which may read keys of its own in input_config."""
         sources = list(self.shares()) or [self.input_]
         return any(callable(each) or (isinstance(each, str) and each in INPUTS) for each in sources)
 
     def read_options(self) -> dict[str, Any]:
         """Options of reading, by the fields of ReadOptions."""
-        known = [field.name for field in dataclasses.fields(ReadOptions)] if self.has_own_reader else self.input_config
+        known = [field.name for field in dataclasses.fields(ReadOptions)] if self.has_user_reader else self.input_config
         options = {name: self.input_config[name] for name in known if name in self.input_config}
         options = {name: value for name, value in options.items() if name not in _OF_RLLIB}
         if self.input_read_schema:

@@ -104,7 +104,7 @@ _REASONS = {
 def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: those given, then the algorithm's defaults, then the type's."""
     kind = config.get("type", default["type"])
-    if not (isinstance(kind, str) or _is_own(kind)):
+    if not (isinstance(kind, str) or _is_user_class(kind)):
         kind = getattr(kind, "__name__", repr(kind))
     described = KINDS.get(kind, kind)
     fields = () if isinstance(described, str) else msgspec.structs.fields(described)
@@ -117,7 +117,7 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
     return settings
 
 
-def _is_own(kind) -> bool:
+def _is_user_class(kind) -> bool:
     """Whether a type is a class of the user's, derived from Exploration."""
     return isinstance(kind, type) and issubclass(kind, Exploration) and kind not in _TYPES
 
@@ -136,7 +136,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
             "Use StochasticSampling, or let the environment take all parts of an action in one array.",
             {"exploration_config": dict(default)},
         )
-    made = kind(**settings) if _is_own(kind) else KINDS[kind](**KINDS[kind].keys()(settings))
+    made = kind(**settings) if _is_user_class(kind) else KINDS[kind](**KINDS[kind].keys()(settings))
     return made.for_actions(action_space)
 
 
@@ -149,7 +149,7 @@ def exploration_mistake(config: Mapping, default: Mapping, kinds: Sequence[str])
     def wrong(problem: str) -> Mistake:
         return Mistake(problem, ("exploration_config",), (right,))
 
-    if _is_own(kind):
+    if _is_user_class(kind):
         try:
             kind(**settings)
         except (TypeError, ValueError) as error:

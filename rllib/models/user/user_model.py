@@ -34,7 +34,7 @@ from rllib.models.user.module import TorchLayout, Unrolled
 
 
 @dataclass(frozen=True)
-class OwnModelSpec(UserArchitecture):
+class UserModelSpec(UserArchitecture):
     """The architecture of a network that is a user's module.
 
     Attributes:
@@ -117,6 +117,10 @@ class OwnModelSpec(UserArchitecture):
                 {"model": {"custom_model": None}},
             )
         Probe(spec).run()
+
+
+# Its name in the checkpoints of earlier versions.
+OwnModelSpec = UserModelSpec
 
 
 def name_of(model: Callable) -> str:
@@ -233,7 +237,7 @@ class Probe:
     """Calls a module with made-up observations and checks what comes back.
 
     Args:
-        spec: the description of the policy whose network it is, of the architecture OwnModelSpec.
+        spec: the description of the policy whose network it is, of the architecture UserModelSpec.
     """
 
     # Number of made-up observations with which a module is called.

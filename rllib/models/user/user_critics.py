@@ -23,11 +23,11 @@ from rllib.models.observations.encoders import Encoder
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.models.tensors import decoded, encoded
 from rllib.models.user.module import TorchLayout
-from rllib.models.user.own_model import Probe, fixed_generator, made, name_of
+from rllib.models.user.user_model import Probe, fixed_generator, made, name_of
 
 
 @dataclass(frozen=True)
-class OwnCritics:
+class UserCritics:
     """Describes critics that are instances of a user's module (models/modules.py says what a module has).
 
     Losses call them with the inputs `reads`; results as of FullyConnected.
@@ -142,7 +142,7 @@ class CriticsProbe(Probe):
         critics: the description.
     """
 
-    def __init__(self, critics: OwnCritics):
+    def __init__(self, critics: UserCritics):
         self.name, self.num_outputs = critics.name, critics.num_outputs or 1
         self.observation_space = critics.observation_space
         self.module = self.called = critics.called_by_rows()

@@ -8,11 +8,11 @@ from torch import nn
 
 from rllib import register_model
 from rllib.env.spaces.observations import observation_column
-from rllib.models.catalog.catalog import own_critics, policy_spec
+from rllib.models.catalog.catalog import policy_spec, user_critics
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.models.tensors import decoded, encoded
 from rllib.models.user.model_v2 import TorchModelV2
-from tests.models.test_own_models import BOX, NESTED, PIXELS, leaves_of
+from tests.models.test_user_models import BOX, NESTED, PIXELS, leaves_of
 
 torch.set_num_threads(1)
 
@@ -48,7 +48,7 @@ def critics_of(model, space=BOX, actions=ACTIONS, config=None, model_filter="NoF
     )
     given = {"custom_model": model, "custom_model_config": config or {}}
     reads = ("observation",) if isinstance(actions, Discrete) else ("observation", "action")
-    return own_critics(given, space, actions, policy, reads=reads, num_outputs=num_outputs, copies=copies)
+    return user_critics(given, space, actions, policy, reads=reads, num_outputs=num_outputs, copies=copies)
 
 
 def module_of(critics):
@@ -211,5 +211,5 @@ def test_other_critics_that_cannot_be_used():
 def test_settings_that_a_critic_does_not_read_are_named(caplog):
     policy = policy_spec(BOX, ACTIONS, {})
     given = {"custom_model": Critic, "fcnet_hiddens": [32], "layer_norm": True}
-    own_critics(given, BOX, ACTIONS, policy, reads=("observation", "action"), num_outputs=None, copies=1)
+    user_critics(given, BOX, ACTIONS, policy, reads=("observation", "action"), num_outputs=None, copies=1)
     assert "model settings ['fcnet_hiddens', 'layer_norm'] have no part in the custom model" in caplog.text

@@ -9,7 +9,7 @@ from rllib.lazy_names import lazy_names
 
 moved.install()
 
-# OpenMP's threads wait at a barrier by spinning, for milliseconds by default. Beside busy processes the
+# OpenMP's threads wait at a barrier by spinning, for milliseconds by default. Next to busy processes the
 # thread that is waited for may not run meanwhile, and an update takes tens of times as long. Read by torch's loading.
 if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     os.environ["GOMP_SPINCOUNT"] = "2000"

@@ -117,11 +117,11 @@ def explains(
         def __getattr__(self, name: str):
             member = next((vars(base)[name] for base in type(self).__mro__ if name in vars(base)), None)
             if member is not None:
-                return member.__get__(self, type(self))  # again, for the AttributeError of its own that has led here
+                return member.__get__(self, type(self))  # again, for the AttributeError that it raised itself
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if advice := instead.get(name) or further(self, name):
                 raise AttributeError(f"{message}: {advice}.")
-            raise AttributeError(message, name=name, obj=self)  # Python shows a similar name beside the traceback
+            raise AttributeError(message, name=name, obj=self)  # Python shows a similar name next to the traceback
 
         def __setattr__(self, name: str, value: Any):
             is_new = name not in self.__dict__ and not hasattr(type(self), name)

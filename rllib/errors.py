@@ -74,7 +74,7 @@ class NoBestTrialError(RLlibError, RuntimeError, ValueError):
 
 
 class TuneError(RLlibError):
-    """An experiment did not succeed: trials failed, or it cannot go on. Ends with the first trial's own traceback."""
+    """An experiment did not succeed: trials failed, or it cannot continue. Ends with the first trial's traceback."""
 
 
 class NoActionError(RLlibError, ValueError):
@@ -82,7 +82,7 @@ class NoActionError(RLlibError, ValueError):
 
     Args:
         problem: what was given, and the rule.
-        advice: what a program that uses the library is to write; clients in other languages are told the problem alone.
+        advice: what a program that uses the library is to write; clients in other languages get the problem alone.
 
     Attributes:
         problem: the same.

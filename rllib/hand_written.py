@@ -26,7 +26,7 @@ class HandWrittenPolicy(ABC):
         config: settings of the policy. `seed` and `worker_index` determine `rng`; without a seed it is a fresh one.
 
     Attributes:
-        rng: for draws of its own.
+        rng: for its own draws.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ def choose(
 class RandomPolicy(HandWrittenPolicy):
     """A policy whose actions are drawn uniformly, among the legal ones where an observation has a mask.
 
-    In a worker each agent has a random stream of its own, which the run's seed determines.
+    In a worker each agent has its own random stream, which the run's seed determines.
 
     A mask is the entry `action_mask` of a Dict observation: [n] for Discrete(n), and for MultiDiscrete the masks of its
     numbers one after another.

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 # Agent ids in a result; those of agents that are made during a run have no bound.
 MOST_AGENTS = 100
-# Stands for all further agents.
+# Represents all further agents.
 _OTHERS = "..."
 # Fields of an Episode with one entry for each (agent id, policy id).
 _BY_AGENT = ("agent_returns", "agent_lengths")
@@ -322,7 +322,7 @@ class Metrics:
             result[LOGGED] = {section: values for section, values in logged.items() if values}
 
     def add_logged_here(self, result: dict) -> None:
-        """Adds values that were logged in this process to a result, beside its own entries."""
+        """Adds values that were logged in this process to a result, in addition to its own entries."""
         if self._logger is None:
             return
         for name, value in self._logger.reduce(but=(ENV_RUNNERS, LEARNERS)).items():

@@ -64,12 +64,12 @@ class PolicySpec(ByArguments):
     config: Mapping[str, Any] | None = None
 
     def __post_init__(self):
-        # A config of Ray's stands for its settings that are no defaults, as in evaluation_config.
+        # A config of Ray's represents its settings that are no defaults, as in evaluation_config.
         object.__setattr__(self, "config", overrides_of(self.config))
 
     @classmethod
     def of(cls, given: Any, policy_id: str) -> "PolicySpec":
-        """The spec that a value of `policies` stands for.
+        """The spec that a value of `policies` represents.
 
         Args:
             given: None, a PolicySpec, a dict of settings, a class or object that acts, or Ray's tuple (policy_class,

@@ -72,7 +72,7 @@ class Snapshot:
         filter_state: merged statistics of the observation filter; None without a filter.
         timesteps: environment steps sampled so far in the run; exploration schedules depend on it.
         return_state: merged statistics of the discounted returns that rewards are scaled by; None without scaling.
-        modules: weights of modules that are trained beside the policy, by name, if workers compute with them.
+        modules: weights of modules that are trained in addition to the policy, by name, if workers compute with them.
     """
 
     weights: np.ndarray
@@ -705,7 +705,7 @@ class Policy:
 
         Args:
             batch: the rows in the order of their steps: obs as stored, rewards, terminateds. Unless the last row is
-                terminated, the value of its new_obs stands for the rest of the episode.
+                terminated, the value of its new_obs represents the rest of the episode.
             gamma: discount per step.
             lambda_: GAE's lambda; 1 gives discounted returns minus the value.
 

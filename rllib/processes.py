@@ -89,7 +89,7 @@ def num_cores() -> int:
 
 
 def num_free_cores() -> int:
-    """Cores that this process may use and nobody in its session has claimed, at least 1.
+    """Cores that this process may use and no process of its session has claimed, at least 1.
 
     A trial has the CPUs that it holds; elsewhere they are those that no worker, trial or task holds.
     """

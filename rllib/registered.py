@@ -28,7 +28,7 @@ class Registry:
         return iter(self._values)
 
     def __reduce__(self):
-        # Stands for the registry of the process that unpickles it.
+        # Represents the registry of the process that unpickles it.
         return _registry_of, (self.function,)
 
     def register(self, name: str, value: "Callable | Registered") -> None:

@@ -61,7 +61,7 @@ _LEARNERS = {
     "qf_min": "min_q",
     "qf_max": "max_q",
 }
-# Ray 2.10+ name -> ours, under `learners/<policy>`, of counts beside the statistics
+# Ray 2.10+ name -> ours, under `learners/<policy>`, of counts in addition to the statistics
 _LEARNER_COUNTS = {
     "num_module_steps_trained": "num_agent_steps_trained",
     "num_module_steps_trained_lifetime": "num_agent_steps_trained_lifetime",
@@ -229,7 +229,7 @@ class Result(ByAllNames):
         return self[LOGGED].get(section, {}) if dict.__contains__(self, LOGGED) else {}
 
     def _keep(self, path: tuple[str, ...], value: Any) -> None:
-        """Keeps a value that was written into a section, which is computed anew on each access."""
+        """Keeps a value that was written into a section, which is computed again on each access."""
         inner = self.setdefault(LOGGED, {})
         for name in path[:-1]:
             inner = inner.setdefault(name, {})

@@ -180,7 +180,7 @@ class SampleBatch(dict[str, np.ndarray]):
     TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS = TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS
     ACTION_LOGP, ACTION_PROB, ACTION_DIST_INPUTS, VF_PREDS = ACTION_LOGP, ACTION_PROB, ACTION_DIST_INPUTS, VF_PREDS
     ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS = ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS
-    # Columns of RLlib's batches that ours have only where somebody adds them.
+    # Columns of RLlib's batches that ours have only where the user adds them.
     PREV_ACTIONS, PREV_REWARDS, INFOS, DONES, T = "prev_actions", "prev_rewards", "infos", "dones", "t"
     ENV_ID, AGENT_INDEX, UNROLL_ID, ACTION_DIST = "env_id", "agent_index", "unroll_id", "action_dist"
     VALUES_BOOTSTRAPPED, OBS_EMBEDS = "values_bootstrapped", "obs_embeds"

@@ -11,7 +11,7 @@ Points = Sequence[Sequence[float]]
 # Type of a setting that changes over the run.
 OverTime = Points | Mapping[str, Any] | Callable[[int], float]
 
-# The keys of each type of schedule, beside "type".
+# The keys of each type of schedule, without "type".
 TYPES = {
     "linear": ("initial", "final", "timesteps"),
     "exponential": ("initial", "decay_rate", "timesteps"),

@@ -85,7 +85,7 @@ class ObjectStoreFullError(RuntimeFailure):
 
 
 class NodeDiedError(RuntimeFailure):
-    """The supervising process of the session has died; `shutdown()` and `init()` start anew."""
+    """The supervising process of the session has died; `shutdown()` and `init()` start again."""
 
 
 class UnschedulableError(RuntimeFailure, ValueError):

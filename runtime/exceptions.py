@@ -1,4 +1,4 @@
-"""The errors under the name of Ray's module, with Ray's names beside ours, for programs that were written for it."""
+"""The errors under the name of Ray's module, with Ray's names in addition to ours, for programs for Ray."""
 
 from . import errors
 from .errors import *  # noqa: F403

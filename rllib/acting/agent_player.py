@@ -104,7 +104,8 @@ class AgentPlayer:
         Args:
             observations: agent -> observation as the environment gives it.
             rewards: agent -> the reward that came with it, for policies that read the last reward.
-            action_masks: agent -> mask of legal actions, where the environment gives them beside the observation.
+            action_masks: agent -> mask of legal actions, where the environment gives them in addition to the
+            observation.
 
         Raises:
             ValueError: for an observation that is not in the policy's space, or a missing mask; a KeyError as well for

@@ -81,7 +81,7 @@ class ActingSettings:
         return next((adapter for adapter in self.adapters if isinstance(adapter, kind)), None)
 
     def with_masks(self, observations: Sequence, action_masks: Sequence | None) -> Sequence:
-        """Observations as policies that are written by hand get them in training: with masks that stand beside them.
+        """Observations as policies that are written by hand get them in training: with masks that stand next to them.
 
         Raises:
             NoActionError: if a mask is missing.
@@ -199,7 +199,7 @@ class Acting:
                 [N, ...], or for Dict and Tuple spaces a dict or tuple of such arrays.
             state: of a policy with a memory, what the previous call returned; None with the first observation of an
                 episode.
-            episode_start: bool, or bool [N]: whether an episode begins here, and its state anew.
+            episode_start: bool, or bool [N]: whether an episode begins here, with a new state.
             deterministic: take the most likely actions instead of sampled ones.
             action_masks: the mask of the legal actions, or N of them, where the environment gives masks in the info or
                 by a method.

@@ -64,7 +64,7 @@ class LocalEpisode:
         self._seen = np.empty((1, *column.shape), np.float32 if policy.filters_observations else column.dtype)
         self._dist_inputs = np.empty((size, policy.num_dist_inputs), np.float32)
         self._actions = np.empty((size, *policy.action_shape), policy.action_dtype)
-        # Views of each row: taking them anew at each step costs as much as a layer of a small network.
+        # Views of each row: taking them again at each step costs as much as a layer of a small network.
         self._rows = [
             (self._observations[at : at + 1], self._dist_inputs[at : at + 1], self._actions[at : at + 1])
             for at in range(size)
@@ -92,7 +92,7 @@ class LocalEpisode:
         return self._copy.one_by_one(self._copy.mapper.to_env(actions))[0]
 
     def log(self, observation: Any, reward: float, info: Any, action: Any) -> None:
-        """Writes down an action that somebody else has chosen, in the environment's units."""
+        """Writes down an action that the caller has chosen, in the environment's units."""
         batch = batch_of(self._copy.sent.action_space, [action])
         self._chosen(observation, reward, info)[:] = self._copy.mapper.to_policy(batch)
         self._logged.append(self.num_steps - 1)
@@ -248,7 +248,7 @@ class LocalActing:
 
     Args:
         requests: of the client, which raise what the client raises.
-        lost: the client's exception for episodes that cannot go on.
+        lost: the client's exception for episodes that cannot continue.
         update_interval: most seconds between looks for newer weights; 0: one at each episode's start; None: none.
         fragment_length: most steps that are kept before they are sent.
         seed: of the noise.
@@ -300,7 +300,7 @@ class LocalActing:
         episode = self._free.pop() if self._free else self._new_episode()
         episode.begin(episode_id, trains)
         self._running[episode_id] = episode
-        self._lost.pop(episode_id, None)  # an earlier one with this id, of which nobody has asked
+        self._lost.pop(episode_id, None)  # an earlier one with this id, which was never queried
 
     def _new_episode(self) -> LocalEpisode:
         (seed,) = self._seeds.spawn(1)
@@ -320,7 +320,7 @@ class LocalActing:
         return episode.act(observation, reward, info)
 
     def log(self, episode_id: str, observation: Any, given: dict[str, Any], action: Any) -> None:
-        """Writes down an action that somebody else has chosen; arguments as for `act`."""
+        """Writes down an action that the caller has chosen; arguments as for `act`."""
         if self._copy is not None:
             action = logged_action(self._copy.sent.action_space, action)
         episode, reward = self._next_of(episode_id, observation, given, action)
@@ -488,7 +488,7 @@ class LocalActing:
             self._lose(episode_id, message)
 
     def _lose(self, episode_id: str, message: str) -> None:
-        """Gives an episode up: its next call raises. Of one that has ended, and was sent, nobody asks."""
+        """Gives an episode up: its next call raises. One that has ended, and was sent, is never queried."""
         episode, num_parts = self._running.pop(episode_id, None), len(self._outbox)
         self._outbox = [part for part in self._outbox if part["episode_id"] != episode_id]
         if episode is not None:
@@ -503,7 +503,7 @@ class LocalActing:
             del self._lost[next(iter(self._lost))]
 
     def close(self) -> None:
-        """Sends what is kept, and waits until it is taken in."""
+        """Sends what is kept, and waits until it is accepted."""
         try:
             self._collect()
         except self._lost_error:

@@ -38,7 +38,7 @@ class UserCodeError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class SentPolicy:
-    """A policy's parts, beside its weights.
+    """A policy's parts other than its weights.
 
     Attributes:
         spec: description of the network.

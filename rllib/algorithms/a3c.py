@@ -1,7 +1,7 @@
 """Asynchronous advantage actor-critic (Mnih et al., arXiv:1602.01783, algorithm S3).
 
 Every worker samples a short fragment, computes the gradient of the loss at its own weights and sends that; the driver
-applies the gradients in the order in which they arrive and answers each worker with the newest weights. Nobody waits
+applies the gradients in the order in which they arrive and answers each worker with the newest weights. No worker waits
 for anybody. While a worker computes, the others' gradients change the weights: how many updates a gradient is behind
 stands in the results as policy_lag_updates (mean) and policy_lag_updates_max. Among equally fast workers that is less
 than the number of requests in flight; a slow worker's gradient is older.

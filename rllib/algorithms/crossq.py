@@ -99,7 +99,7 @@ class CrossQConfig(SACConfig):
         """`q_model_config` has no layer_norm: the critics have batch renormalisation."""
         if self.network_settings("q_model_config").get("layer_norm"):
             return Mistake(
-                "q_model_config: layer_norm=True is not available beside batch renormalisation.",
+                "q_model_config: layer_norm=True is not available with batch renormalisation.",
                 ("q_model_config", "model"),
                 (self.with_defaults("layer_norm", of=("model", "q_model_config")),),
             )

@@ -5,8 +5,8 @@ averaged), and Adam ascends sum (u+ - u-) eps / (2 n sigma), less the gradient o
 
 Departures from the paper and from Ray:
 - the policy is deterministic: the most probable action, or the mean (plus `action_noise_std` in training);
-- the gradient has its 1 / sigma, which Ray leaves to Adam's scale; `l2_coeff` is the penalty's beside the ranked return
-  itself, so Ray's same number acts 1 / sigma times as strongly there;
+- the gradient has its 1 / sigma, which Ray leaves to Adam's scale; `l2_coeff` is the penalty's relative to the ranked
+  return itself, so Ray's same number acts 1 / sigma times as strongly there;
 - observations are normalised by statistics that stand still during an iteration, and a share of the episodes,
   `filter_update_prob`, adds to them (the paper's code: 0.01; Ray: all);
 - the reported rewards are of theta itself, without any noise: for each training episode `eval_prob` such episodes are

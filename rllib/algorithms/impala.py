@@ -1,15 +1,15 @@
 """IMPALA: workers act without waiting for the learner, V-trace corrects for it (Espeholt et al., arXiv:1802.01561).
 
-Beside the newest batches, old ones can be learned from: fragments that were taken in before are mixed into the train
+In addition to the newest batches, old ones can be learned from: fragments that arrived before are mixed into the train
 batches (`replay_proportion`), and a ring of train batches can be gone round several times (`minibatch_buffer_size`).
 
 Departures from the paper:
 - The queue between actors and learner is the requests themselves: each worker has a few in flight and gets a new one
-  when a fragment of its is taken in. Nothing is ever dropped, memory is bounded, and workers that are too fast for the
-  learner wait instead of sampling with weights that grow older (Ray's queue drops what does not fit).
-- The learner takes the fragments in the order in which they arrive: slow workers delay nobody.
+  when one of its fragments is accepted. Nothing is ever dropped, memory is bounded, and workers that are too fast for
+  the learner wait instead of sampling with weights that grow older (Ray's queue drops what does not fit).
+- The learner takes the fragments in the order in which they arrive: slow workers delay no other worker.
 - The loss is a mean over the steps of a train batch, not a sum (losses/impala.py), and Adam is the default optimizer.
-- With several agents each policy has a queue of its own: its rows are collected until its train batch is full.
+- With several agents each policy has its own queue: its rows are collected until its train batch is full.
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
 With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing. Checkpoints hold
@@ -196,7 +196,7 @@ class IMPALATrainee(Trainee):
     """A policy that learns from fragments as they arrive.
 
     Attributes:
-        queue: fragments that wait, with those that are replayed beside them.
+        queue: fragments that wait, with those that are replayed with them.
         ring: the newest train batches, of which each is learned from several times.
         staged: the next train batch, which is on its way to the GPU; None: there is none.
     """
@@ -256,7 +256,7 @@ class IMPALATrainee(Trainee):
             return TrainBatch.of_joined(*aggregators.take())
 
     def next_fragments(self) -> list[PolicyFragment]:
-        """Fragments of the next train batch, as they arrived; the workers go on meanwhile."""
+        """Fragments of the next train batch, as they arrived; the workers continue meanwhile."""
         self.algorithm.wait_until(lambda: self.queue.is_full)
         return self.queue.pop_batch()
 

@@ -70,7 +70,7 @@ class PPOConfig(ConstrainedActorCriticConfig):
         ] = 0.2,
         kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0), OfPolicy] = 0.01,
         recompute_advantages: Annotated[
-            bool, "compute advantages and value targets anew before each epoch, by the newest values"
+            bool, "compute advantages and value targets again before each epoch, by the newest values"
         ] = False,
         target_kl: Annotated[
             float | None,

@@ -10,7 +10,7 @@ Actions and targets then come from the weights before the last update.
 Departures from the paper:
 - a target after the end of an episode by a time limit bootstraps from the true final observation;
 - a train batch uses the epsilon of its first step throughout;
-- the loss is half the mean squared error, so its gradient is half as long beside `grad_clip`.
+- the loss is half the mean squared error, so its gradient is half as long relative to `grad_clip`.
 
 Defaults are as in the authors' and CleanRL's scripts for classic control.
 """

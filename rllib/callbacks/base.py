@@ -104,7 +104,7 @@ class BaseCallback:
     def _on_rollout_start(self) -> None: ...
 
     def _on_step(self) -> bool | None:
-        """Returns False to end the training; True, or nothing, to go on."""
+        """Returns False to end the training; True, or nothing, to continue."""
         return True
 
     def _on_rollout_end(self) -> None: ...
@@ -198,7 +198,7 @@ class EventCallback(BaseCallback):
             self.callback.on_training_start(self.locals, self.globals)
 
     def _on_event(self) -> bool:
-        """Calls the other callback. Returns whether training goes on."""
+        """Calls the other callback. Returns whether training continues."""
         return self.callback is None or not ends(self.callback.on_step())
 
     def update_child_locals(self, locals_: Mapping[str, Any]) -> None:

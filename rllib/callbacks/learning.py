@@ -18,7 +18,7 @@ _OF_STEPS = frozenset({
 
 
 class _Locals(dict[str, Any]):
-    """Variables of an iteration; the error for those that Stable-Baselines3 has beside them says where to look."""
+    """Variables of an iteration; for further ones of Stable-Baselines3 the error says where to look."""
 
     def __missing__(self, name):
         raise KeyError(
@@ -28,7 +28,7 @@ class _Locals(dict[str, Any]):
         )
 
     def get(self, name, default=None):
-        """The variable; for those of a single step the error, since a default would silently stand for all steps."""
+        """The variable; for those of a single step the error, since a default would silently count for all steps."""
         return self[name] if name in _OF_STEPS else super().get(name, default)
 
 

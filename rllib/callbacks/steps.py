@@ -18,7 +18,7 @@ class CheckpointCallback(BaseCallback):
         save_freq: calls from one checkpoint to the next; with n environments a call counts n steps.
         save_path: directory of the checkpoints.
         name_prefix: how their names begin.
-        save_replay_buffer: write the replay beside each, as NAME_PREFIX_replay_buffer_STEPS_steps.
+        save_replay_buffer: write the replay next to each, as NAME_PREFIX_replay_buffer_STEPS_steps.
         save_vecnormalize: without effect: filters are in the checkpoint.
         verbose: 2 prints each path.
 
@@ -58,7 +58,7 @@ class CheckpointCallback(BaseCallback):
 
 
 class EveryNTimesteps(EventCallback):
-    """Calls another callback every `n_steps` environment steps, at most once a call of its own.
+    """Calls another callback every `n_steps` environment steps, at most once per call.
 
     Args:
         n_steps: environment steps from one call to the next.

@@ -49,7 +49,7 @@ class SlotAlgorithms:
     """The algorithms of the slots, and the player that they make together.
 
     Args:
-        algorithm: of the checkpoint; plays the agents that nobody else does.
+        algorithm: of the checkpoint; plays the agents without another player.
         agents: that may appear; empty where the environment does not say.
         explore: sample the actions.
         load_user_code: as for Algorithm.from_checkpoint, for the other checkpoints too.

@@ -50,7 +50,7 @@ def latest(path: Path | str) -> Path:
 
 
 def beside(checkpoint: Path, name: str) -> Path:
-    """The path of a new file beside a checkpoint; in the current directory for the copy of one at a URL."""
+    """The path of a new file next to a checkpoint; in the current directory for the copy of one at a URL."""
     checkpoint = local_path(checkpoint)
     return Path.cwd() / name if is_copy(checkpoint) else checkpoint.with_name(name)
 

@@ -36,7 +36,7 @@ _LINE_INTERVAL_S = 1.0
 _LINE_FRACTION = 0.02
 _REFRESH_INTERVAL_S = 0.25
 _WIDEST = 120
-# Columns beside the values: two of the border, two of its padding, the labels and two between.
+# Columns next to the values: two of the border, two of its padding, the labels and two between.
 _FRAME_WIDTH = 4 + 7 + 2
 # Least width of a number; longer ones widen the column that all three share.
 _NUMBER_WIDTH = 9

@@ -40,7 +40,7 @@ def open_to_clients(config, section: Mapping[str, Any], note: Callable[[str], No
     server = _with_port(server)
     config.external(**{**settings, "listen": server.address(server.port)})
     if "num_rollout_workers" not in config.changes():
-        config.rollouts(num_rollout_workers=0)  # one server for all: each of several would need clients of its own
+        config.rollouts(num_rollout_workers=0)  # one server for all: each of several would need its own clients
     if "sample_timeout_s" not in config.changes():
         config.rollouts(sample_timeout_s=PATIENCE_S)
     note(_invitation(config, server, needs_spaces=not given))

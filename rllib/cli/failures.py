@@ -85,7 +85,7 @@ def storage_input() -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError about the path, a file beside it or a directory above it into a Mistake.
+    """Turns an OSError about the path, a file next to it or a directory above it into a Mistake.
 
     Directories that were made for a file that is not written are removed.
     """
@@ -218,7 +218,7 @@ def _settings_in(arguments: str) -> dict[str, str]:
 
 
 class _Placeholders(ast.NodeTransformer):
-    """Makes texts of names in capitals, which stand for what the user has."""
+    """Makes texts of names in capitals, which represent what the user has."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(node.id) if node.id.isupper() else node

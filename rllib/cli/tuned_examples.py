@@ -9,7 +9,7 @@ import rllib
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.values import read_file
 
-# Both the source tree and an installed package have the examples beside the library.
+# Both the source tree and an installed package have the examples next to the library.
 TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
 # Folders of searches, and of settings for the recorded steps that they name.
 _NOT_FOR_AN_ENVIRONMENT = ("tune", "offline")
@@ -19,7 +19,7 @@ _NOT_FOR_AN_ENVIRONMENT = ("tune", "offline")
 class TunedSettings:
     """Settings of a tuned example, for an algorithm and an environment that were named without a file.
 
-    Seed and name of the example's runs are left out: runs that nobody has numbered should differ.
+    Seed and name of the example's runs are left out: runs without a number should differ.
 
     Attributes:
         name: of the example, like ppo/cartpole; None if there are several and none is the plain one.

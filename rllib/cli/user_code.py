@@ -1,7 +1,7 @@
 """The user's own code, which runs for names that were typed and for files that the user trusts.
 
 Only for these does a command import modules of the current directory. A file, a run or a checkpoint may come from
-somebody else, so it may name installed modules only.
+another user, so it may name installed modules only.
 """
 
 import os

@@ -118,7 +118,7 @@ def _count(value, known: dict[int, int]) -> int:
     known[id(value)] = 0
     number = 1 + sum(_count(item, known) for item in (value.values() if isinstance(value, dict) else value))
     if number > _MOST_VALUES:
-        raise ValueError(f"it stands for more than {_MOST_VALUES:,} values")
+        raise ValueError(f"it represents more than {_MOST_VALUES:,} values")
     known[id(value)] = number
     return number
 

@@ -331,7 +331,7 @@ class ConfigObject(Settings):
         if name.startswith("_"):  # copy and pickle ask for these before there are values
             raise AttributeError(name)
         if isinstance(computed := getattr(type(self), name, None), property):
-            return computed.fget(self)  # again, for the AttributeError of its own that has led here
+            return computed.fget(self)  # again, for the AttributeError that it raised itself
         setting = self._find(name)
         if setting is not None:
             return self._values[setting.name]

@@ -51,7 +51,7 @@ class Mistake:
         problem: what was given and the rule: one or more sentences, without advice.
         names: the settings.
         remedies: each ends the mistake by itself. The first one changes least of what was asked for.
-        examples: further ways, where values in capitals stand for what only the user has, such as a PATH.
+        examples: further ways, where values in capitals represent what only the user has, such as a PATH.
         advice: what to do, sentences, in place of remedies and examples, where these do not say it well. None: the
             problem says it.
         note: sentences that follow.

@@ -13,7 +13,7 @@
 From such declarations come the table of settings, and methods that set what they are given and return the config. They
 accept (and help() shows) the inherited settings of the section as well.
 
-Types are those of setting_types.py: a bare `list` stands for a schedule, so `float | list` is a number or a schedule.
+Types are those of setting_types.py: a bare `list` represents a schedule, so `float | list` is a number or a schedule.
 """
 
 import inspect

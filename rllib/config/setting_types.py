@@ -1,6 +1,6 @@
 """Types of settings: which values fit, which can be converted without loss, and how a type reads in words.
 
-A type is built from bool, int, float, str, None, Literal, dict, classes, and `|`. A bare `list` stands for a schedule
+A type is built from bool, int, float, str, None, Literal, dict, classes, and `|`. A bare `list` represents a schedule
 (schedules.py): points [[timestep, value], ...], a dict with a type, or a function; so `float | list` is a number or a
 schedule.
 """

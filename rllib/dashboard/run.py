@@ -152,7 +152,7 @@ class Run:
     # ------------------------------------------------------------------ the row
 
     def _describe(self, stats: dict[str, os.stat_result | None]) -> None:
-        """Makes the row anew. It does not raise for damaged files, but lists them as problems."""
+        """Makes the row again. It does not raise for damaged files, but lists them as problems."""
         times = [each.st_mtime for each in stats.values() if each]
         self.row = {
             "id": self.id,

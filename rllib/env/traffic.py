@@ -16,7 +16,7 @@ class Traffic:
     Attributes:
         clients: those that have sent a request so far, and are remembered.
         open_episodes: episodes under way.
-        rows_waiting: turns of episodes that nobody has answered yet; each of them closes a row.
+        rows_waiting: step requests of episodes without an answer yet; each of them closes a row.
         requests: since the last report.
         episodes_lost: given up since the last report, since their clients were silent.
         act_s: newest waits for actions since the last report (seconds).

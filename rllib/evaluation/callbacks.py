@@ -258,7 +258,7 @@ def _of_functions(functions: Mapping[str, Callable | Sequence[Callable]]) -> typ
 
 
 def _made(given: Made) -> DefaultCallbacks:
-    """A new object. A given one is copied, so that a second run with the same config does not go on with its state."""
+    """A new object. A given one is copied, so that a second run with the same config has its own state."""
     return copy.deepcopy(given) if isinstance(given, DefaultCallbacks) else given()
 
 

@@ -123,7 +123,7 @@ class Lane:
             self._return_scale.merge(return_delta)
 
     def take_over(self, other: "Lane", slots: np.ndarray) -> None:
-        """Goes on where another lane of the policy has ended a fragment.
+        """Continues where another lane of the policy has ended a fragment.
 
         It takes over what the other one has received (version, clock, statistics of returns), and what its slots keep
         from step to step: exploration, running returns, steps whose rows are not complete.
@@ -148,7 +148,7 @@ class Lane:
             self._rows.cut(slots)
 
     def cut_all(self) -> None:
-        """Ends the episodes of all slots so, before another lane goes on."""
+        """Ends the episodes of all slots so, before another lane continues."""
         self.explorer.start_over()
         self.cut(range(len(self.rngs)))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rllib.evaluation.worker import Worker
 
 AGENT = "agent0"  # the agent of environments with one agent
-_ALL = "__all__"  # stands for the whole episode in the flags of several agents
+_ALL = "__all__"  # represents the whole episode in the flags of several agents
 
 
 class AgentSlot:

@@ -61,7 +61,7 @@ class SampleReport:
 
 
 class SamplingWorker(Worker):
-    """A worker whose environments go on from sample to sample.
+    """A worker whose environments continue from sample to sample.
 
     `sample` calls `_collect` (the steps), `_finish` (what is computed of all of them at once) and `_make_rows`.
     """
@@ -93,7 +93,7 @@ class SamplingWorker(Worker):
         """Drops the running episodes; the next sample starts new ones.
 
         Args:
-            incarnation: seeds the environments and the process's global generators anew; by default they continue.
+            incarnation: seeds the environments and the process's global generators again; by default they continue.
         """
         self._drop_episodes()
         if incarnation is not None:
@@ -105,7 +105,7 @@ class SamplingWorker(Worker):
         """Drops the running episodes, and whatever waits for the next fragment."""
 
     def _begin_life(self, incarnation: int) -> None:
-        """Gives what is random beside the environments the streams of another life."""
+        """Seeds everything random but the environments for another incarnation."""
 
     def sample(self) -> tuple[SampleBatch | MultiAgentBatch, SampleReport]:
         """One fragment of every environment, as rows, and its report.

@@ -62,7 +62,7 @@ class EnvironmentSettings:
             the user has given the seed. Workers' processes are always seeded.
         num_workers: remote workers of the set this one belongs to.
         check_env: steps are checked against the spaces while they are still cheap to check.
-        replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
+        replace_failed_envs: an environment that raises is replaced by a new one, and the others continue.
         info_columns: keys of the environments' info dicts that batches have as columns.
         cost_column: the info column that episodes sum up as their cost; None: they have none.
         agents: policies of the agents, where environments have several; None: there is one agent.

@@ -70,7 +70,7 @@ class Worker:
         self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
 
     def change_settings(self, settings) -> None:
-        """Goes on with other settings: policies that were added or removed, or another mapping of agents."""
+        """Continues with other settings: policies that were added or removed, or another mapping of agents."""
         self.settings = settings
         for policy_id, own in settings.policies.items():
             if policy_id not in self.policies:

@@ -97,7 +97,7 @@ class WorkerSet(AskedWorkers):
             for messages.
         shared: arrays that all workers read; there is one copy of each, however many workers there are. A worker in
             this process may be given anything.
-        present: gives the present policies, for `local_worker` beside remote workers.
+        present: gives the present policies, for `local_worker` in addition to remote workers.
 
     Attributes:
         fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
@@ -125,7 +125,7 @@ class WorkerSet(AskedWorkers):
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._present, self._make_local = present, lambda own: worker_class(own, 0, 0, np.empty, *shared)
         self._local = None if num_workers else self._make_local(settings)
-        # A local worker in addition to remote ones; it is made when it is asked, and after settings have changed anew.
+        # A local worker in addition to remote ones; it is made when it is asked, and again after settings have changed.
         self._beside: Worker | None = None
         self._has_beside = False
         if num_workers:
@@ -229,7 +229,7 @@ class WorkerSet(AskedWorkers):
 
         Args:
             local_worker: whether it is called on the worker in this process, too. Without remote workers there always
-                is one, beside them from the first call of `local_worker()` on.
+                is one, in addition to them from the first call of `local_worker()` on.
             remote_worker_ids: indices of the remote workers that are asked, from 1 on; None: all.
 
         Raises:
@@ -255,7 +255,7 @@ class WorkerSet(AskedWorkers):
         return list(answers.values())
 
     def _ask_samplers(self, function: Callable, *args) -> list:
-        """[function(worker, *args) for each worker that samples], without the one beside remote workers."""
+        """[function(worker, *args) for each worker that samples], without the local one if there are remote ones."""
         return self.foreach_worker(function, *args, local_worker=self._local is not None)
 
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
@@ -286,7 +286,7 @@ class WorkerSet(AskedWorkers):
         return [results[position] for position in range(len(items))]
 
     def change_settings(self, settings: RolloutSettings) -> None:
-        """Lets the workers go on with other settings: those that are there, and those that will replace them."""
+        """Lets the workers continue with other settings: those that are there, and those that will replace them."""
         self.settings = settings
         self._ask_samplers(_change_worker, settings)
         if self._beside is not None:
@@ -298,9 +298,9 @@ class WorkerSet(AskedWorkers):
     def local_worker(self) -> Worker:
         """The worker in this process.
 
-        Beside remote ones it takes no part in sampling. It is made by the first call, with environments of its own, and
-        every call gives it the present policies. What it does to their weights does not reach the learners: use
-        `Algorithm.set_weights`.
+        If there are remote ones, it takes no part in sampling. It is made by the first call, with its own
+        environments, and every call gives it the present policies. What it does to their weights does not reach the
+        learners: use `Algorithm.set_weights`.
         """
         if self._local is not None:
             return self._local
@@ -309,7 +309,7 @@ class WorkerSet(AskedWorkers):
         return worker
 
     def _present_local(self) -> Worker:
-        """The worker in this process, with the present policies where it is beside remote ones."""
+        """The worker in this process, with the present policies if there are remote ones as well."""
         if self._local is not None:
             return self._local
         if self._beside is None:
@@ -381,8 +381,8 @@ class WorkerSet(AskedWorkers):
     def _finish_recording(self) -> list[Exception]:
         """Lets the remote workers write the recorded steps that wait; returns what went wrong.
 
-        Nobody is replaced any more: a worker that has died has lost its open file, and one that does not answer in time
-        loses it now. A fragment under way is recorded if it ends soon; it may wait for a step that never ends.
+        No worker is replaced any more: a worker that has died has lost its open file, and one that does not answer in
+        time loses it now. A fragment under way is recorded if it ends soon; it may wait for a step that never ends.
         """
         members = {index: member.closable for index, member in self.fleet.members.items()}
         timeout_s = self.settings.sample_timeout_s

@@ -139,7 +139,7 @@ class Explorer:
         """Prepares new episodes in all environments, after the running ones were dropped."""
 
     def take_over(self, other: "Explorer", environments: np.ndarray) -> None:
-        """Goes on with the episodes of another explorer of the policy, whose random streams are these.
+        """Continues with the episodes of another explorer of the policy, whose random streams are these.
 
         Args:
             other: of the same kind, between two fragments.
@@ -179,7 +179,7 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
     @classmethod
     @functools.cache
     def keys(cls) -> type[NestedSettings]:
-        """The settings that exploration_config may have beside the type, with their rules."""
+        """The settings that exploration_config may have in addition to the type, with their rules."""
         hints = get_type_hints(cls, include_extras=True)
         fields = {field.name: field.default for field in msgspec.structs.fields(cls)}
         declared = {"__annotations__": {name: hints[name] for name in fields}, "conflicts": cls.conflicts, **fields}

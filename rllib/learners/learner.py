@@ -280,8 +280,8 @@ class Learner:
     def stage(self, batch: SampleBatch) -> None:
         """Begins to send a batch to the learner's device; one that is not used by `update` only costs memory.
 
-        On a GPU the transfer runs beside the computations. On a CPU nothing is sent. Columns that are added afterwards
-        are sent by `update`.
+        On a GPU the transfer overlaps with the computations. On a CPU nothing is sent. Columns that are added
+        afterwards are sent by `update`.
         """
         observations = batch[OBS]
         inputs = self._encoded_anew(observations)
@@ -318,7 +318,7 @@ class Learner:
             return any([target.follow(now) for target in self.targets.values()])
 
     def start_over(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
-        """Draws all weights anew, which target copies take over, and empties the memory of the optimizers.
+        """Draws all weights again, which target copies take over, and empties the memory of the optimizers.
 
         Args:
             policy_rng: draws the weights of the policy.

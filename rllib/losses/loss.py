@@ -83,7 +83,7 @@ class LossOverModules(Loss):
     """A loss that calls several modules. It is written in torch, and may have a closed form in numpy.
 
     Attributes:
-        columns: names of the columns of a batch that it reads beside obs; obs and new_obs are encoded.
+        columns: names of the columns of a batch that it reads in addition to obs; obs and new_obs are encoded.
         stats: names of its statistics.
         torch: (distribution, modules, minibatch, **settings) -> loss, statistics (and row statistics, where it has
             some), as Loss.torch gives them. `modules` maps names to functions of tensors: "policy" turns observations

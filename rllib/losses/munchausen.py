@@ -5,7 +5,7 @@ added to the reward, and the bootstrap is soft:
 
     y = r + alpha clip(tau log pi(a | s), l, 0) + gamma^n sum_a' pi(a' | s') (q(s', a') - tau log pi(a' | s'))
 
-With quantiles of returns (M-IQN) each quantile of q(s', a') gives a target of its own, and q of the policy is their
+With quantiles of returns (M-IQN) each quantile of q(s', a') gives its own target, and q of the policy is their
 mean. A row of n steps adds the term of its first action alone, as the authors' code does. Illegal actions have no
 probability.
 """

@@ -1,4 +1,4 @@
-"""Modules that are trained beside a policy's network: critics, free numbers, models of the environment.
+"""Modules that are trained in addition to a policy's network: critics, free numbers, models of the environment.
 
 A module is described without torch, by an object with
 

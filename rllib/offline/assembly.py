@@ -20,7 +20,8 @@ from rllib.offline.writing.metadata import HAS_NEXT
 _SAME = 1e-5
 # Data is refused if more than this share of its steps do not follow from the ones before.
 _BREAKS_ALLOWED = 0.01
-# A length counts as a time limit if it is that of more than half of the episodes, of so many at least, and so long.
+# A length counts as a time limit if it is that of more than half of the episodes, of at least this number, and of this
+# length.
 _LEAST_EPISODES, _LEAST_LIMIT = 5, 50
 
 
@@ -52,7 +53,7 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
         max_episode_steps: time limit of the environment, if it is known.
 
     Raises:
-        ValueError: if steps do not follow from one another, or an episode goes on after its end.
+        ValueError: if steps do not follow from one another, or an episode continues after its end.
     """
     given = records = _with_gaps_counted(records)
     records, starts = _in_order(records, options)

@@ -365,7 +365,7 @@ class Dataset:
             first = last
 
     def first(self, rows: int) -> Self:
-        """The first steps; an episode that goes on behind them is truncated there.
+        """The first steps; an episode that continues behind them is truncated there.
 
         Raises:
             ValueError: if there are no such steps.

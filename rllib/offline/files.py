@@ -22,7 +22,7 @@ from rllib.offline.records import AFTER_GAP, Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
 from rllib.storage.local_path import SCRIPT_DIRECTORY, expanded
 
-# Endings of packed files: what is in them is read in place, nothing is written beside them.
+# Endings of packed files: what is in them is read in place, nothing is written next to them.
 _PACKED = (".zip", ".gz")
 # What archives that are damaged, encrypted, or packed in a way that is not known raise.
 _DAMAGED_ARCHIVE = (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, NotImplementedError, RuntimeError)
@@ -243,7 +243,7 @@ def _has_hidden_part(path: Path) -> bool:
 
 
 def _pieces_of_file(path: Path, options: ReadOptions, piece_bytes: int | None) -> Iterator[Records]:
-    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+    if not path.is_file():  # to open a pipe would wait for a writer
         raise ValueError(f"{path} is no regular file")
     suffix = path.suffix.lower()
     try:

@@ -120,8 +120,8 @@ def _gathered(pieces: Iterable[Records], piece_bytes: int, source: str) -> Itera
 def _datasets(pieces: Iterable[Records], options: ReadOptions, given: dict[str, Space | None]) -> Iterator[Dataset]:
     """Datasets of whole episodes.
 
-    The last episode of a piece may go on in the next one, whose first row also tells whether its new_obs is that of a
-    reset. So it is read again with the next piece.
+    The last episode of a piece may continue in the next one, whose first row also tells whether its new_obs is that of
+    a reset. So it is read again with the next piece.
     """
     decisions = _FileDecisions(dataclasses.replace(options, schema=None), given)
     order = _Order()
@@ -225,7 +225,7 @@ class _Column:
         if not size:
             return np.empty((self._rows, *self._row_shape), self._dtype)
         with self._file:
-            # Private: whoever changes a column changes his own copy of it.
+            # Private: a change of a column changes the process's own copy.
             mapping = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
         if hasattr(mapping, "madvise"):  # not on Windows
             mapping.madvise(mmap.MADV_RANDOM)

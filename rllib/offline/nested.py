@@ -1,6 +1,6 @@
 """Observations and actions of Dict and Tuple spaces in columns of their parts.
 
-A part has a column of its own, whose name has the keys that lead to it: obs.position, obs.camera.0. So do files, and
+A part has its own column, whose name has the keys that lead to it: obs.position, obs.camera.0. So do files, and
 records. In a dataset they are one column again, in the form in which env/spaces/observations.py stores them.
 """
 

@@ -24,7 +24,7 @@ T = "t"
 AFTER_GAP = "after_gap"
 # In the columns of _MAY_BE_UNSAID: the source of the row says nothing.
 UNSAID = -1
-# Names of a column in files of other programs -> ours. A name stands for the first column that has it.
+# Names of a column in files of other programs -> ours. A name represents the first column that has it.
 FOREIGN_NAMES = {
     "observations": sb.OBS,
     "observation": sb.OBS,
@@ -217,7 +217,7 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
     parts, first = [], 0
     for each in all_records:
         shifted = [(first + row, name) for row, name in each.parts]
-        parts += shifted[1:] if parts[-1:] == shifted[:1] else shifted  # a file goes on
+        parts += shifted[1:] if parts[-1:] == shifted[:1] else shifted  # a file continues
         first += len(each)
     metadata = {
         key: value

@@ -37,7 +37,7 @@ class RowsOfFiles:
     def repeated(self) -> np.ndarray:
         """Number of the first rows of each file that repeat earlier ones, int64 [files].
 
-        All are 0 if the numbers of episodes are no names, as some of the files that are left count them anew.
+        All are 0 if the numbers of episodes are no names, as some of the files that are left count them again.
         """
         lengths = self._lengths
         columns = {name: np.concatenate(parts) for name, parts in self._columns.items() if parts}

@@ -16,7 +16,7 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """In the place of recorded data, for an algorithm that acts and does not learn: nothing is read.
+    """Instead of recorded data, for an algorithm that acts and does not learn: nothing is read.
 
     Attributes:
         observation_space, action_space: of the data.

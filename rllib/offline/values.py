@@ -20,7 +20,7 @@ _ROUNDING = 1e-6
 _ALL_ROWS = slice(None)
 # An observation is outside of its bounds if it is by more than this share.
 _SLACK = 1e-4
-# Columns that RLlib writes beside actions of its policies, whose units are normalised.
+# Columns that RLlib writes in addition to actions of its policies, whose units are normalised.
 _WRITTEN_BY_POLICIES = (sb.ACTION_DIST_INPUTS, "unroll_id")
 
 
@@ -114,7 +114,7 @@ def _in_space(
 ) -> np.ndarray:
     """Observations in the environment's own form, [rows, *space.shape], all of which are in the space.
 
-    Networks encode rows that nobody reads with the others: these get the first choices where they are outside.
+    Networks encode rows that are not read with the others: these get the first choices where they are outside.
     """
     low, count = _bounds_of_choices(space)
     outside = _any((column < low) | (column >= low + count) | (column != np.floor(column)))
@@ -137,7 +137,7 @@ def _bounds_of_choices(space: spaces.Space) -> tuple[np.ndarray, np.ndarray | in
 def _choices_of_one_hot(
     records: Records, name: str, column: np.ndarray, space: spaces.Discrete, known: np.ndarray | None
 ) -> np.ndarray:
-    """The choices [rows] that one-hot rows stand for; rows of zeros that are not read are the first choice.
+    """The choices [rows] that one-hot rows represent; rows of zeros that are not read are the first choice.
 
     Raises:
         ValueError: for a row that is not one-hot.
@@ -411,7 +411,7 @@ def densities_in(
 
 
 def _is_of_a_policy(records: Records) -> bool:
-    """Whether a policy of RLlib has written columns beside the actions."""
+    """Whether a policy of RLlib has written columns in addition to the actions."""
     return any(name in records.columns for name in _WRITTEN_BY_POLICIES)
 
 

@@ -21,7 +21,7 @@ from rllib.storage.whole import draft_beside
 # A folder that is written to meanwhile may lose files between its listing and their copies.
 _LISTINGS = 3
 _ENTRIES_SHOWN = 5
-# Other files may stand beside them, such as the picture and the video of a model card.
+# Other files may stand next to them, such as the picture and the video of a model card.
 _OF_CHECKPOINTS = (".json", ".safetensors", ".pkl")
 
 _copies: set[Path] = set()

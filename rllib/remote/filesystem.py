@@ -17,7 +17,7 @@ from rllib.storage.foreign_files import open_inside
 
 T = TypeVar("T")
 
-# Package that a protocol needs beside fsspec.
+# Package that a protocol needs in addition to fsspec.
 _PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
@@ -53,7 +53,7 @@ class Patience:
         return min(self.longest_pause_s, self.first_pause_s * 2 ** min(failures - 1, 30))
 
 
-# For requests that somebody waits for.
+# For requests that a caller waits for.
 PATIENT = Patience()
 
 

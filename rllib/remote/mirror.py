@@ -1,4 +1,4 @@
-"""A copy in remote storage of a directory that is being written, kept by a thread beside the program.
+"""A copy in remote storage of a directory that is being written, kept by a thread of the program.
 
 The directory stays the original: the run writes there as without storage, and a connection that is lost costs nothing
 but time. `Mirror` looks for changes at intervals, sends whole files in the order of order.py, and removes what was
@@ -75,7 +75,7 @@ class Mirror:
         self._problem: Exception | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._is_left = False  # nobody waits for the thread any more
+        self._is_left = False  # no caller waits for the thread any more
 
     def start(self) -> None:
         """Checks that the copy may be written, and starts the thread.
@@ -172,7 +172,7 @@ class Mirror:
             began = time.monotonic()
             try:
                 self._look()
-            except Exception as error:  # the run goes on, and the next look tries again
+            except Exception as error:  # the run continues, and the next look tries again
                 failures += 1
                 if failures == 1:
                     logger.warning("uploading fails, and is tried again: %s", error)

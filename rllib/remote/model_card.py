@@ -27,7 +27,7 @@ class Published:
         returns: seed -> mean return of the episodes that were played with it.
         episodes_per_seed: number of episodes of each seed.
         command: command that repeats the run; None if it is not known.
-        extras: names of the picture and the video that lie beside the card.
+        extras: names of the picture and the video that lie next to the card.
     """
 
     repository: str

@@ -1,4 +1,4 @@
-"""Replay of IMPALA: old fragments beside new ones (arXiv:1802.01561), and repeated use of train batches."""
+"""Replay of IMPALA: old fragments mixed with new ones (arXiv:1802.01561), and repeated use of train batches."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FragmentReplay(Generic[T]):
-    """Keeps the newest fragments and replays some beside each new one, in a fixed proportion.
+    """Keeps the newest fragments and replays some with each new one, in a fixed proportion.
 
     Args:
         proportion: replayed fragments per new one, spread as evenly as possible; 0 replays none.

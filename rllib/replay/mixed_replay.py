@@ -75,7 +75,7 @@ class MixedReplay:
 
     @property
     def owed(self) -> list[float]:
-        """Rows that each part has to give beside its share of the next batch; settable, for checkpoints."""
+        """Rows that each part has to give in addition to its share of the next batch; settable, for checkpoints."""
         return self._owed.tolist()
 
     @owed.setter

@@ -326,7 +326,7 @@ class ReplayBuffer:
         }
 
     def set_priorities(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restores a state of `get_priorities`; of another number of rows, or {}, all rows begin anew, alike."""
+        """Restores a state of `get_priorities`; of another number of rows, or {}, all rows start again, alike."""
         if self._priorities is None:
             return
         filled = min(self._added, self.capacity)
@@ -354,7 +354,7 @@ class ReplayBuffer:
 
 @dataclass(frozen=True)
 class Form:
-    """What two replays have to share, so that one can go on with the other's rows.
+    """What two replays have to share, so that one can continue with the other's rows.
 
     Attributes:
         columns: (name, shape of one row, dtype) of each stored column.

@@ -1,1 +1,1 @@
-"""The directory of a run: its files, its pictures, and the process beside the run that writes the slow ones."""
+"""The directory of a run: its files, its pictures, and the process next to the run that writes the slow ones."""

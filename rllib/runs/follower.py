@@ -1,4 +1,4 @@
-"""The process beside a run (sidecar.py): reads results as they are written, and writes events and curve.
+"""The process next to a run (sidecar.py): reads results as they are written, and writes events and curve.
 
 It ends when its standard input does, which the run closes or which ends with the run. Notices go to standard output.
 """
@@ -29,7 +29,7 @@ class Follower:
     """Passes the results in a directory's result.json on to loggers, which are opened when the file exists.
 
     If results that were passed on have been removed since, as when a trial returns to a checkpoint, the loggers are
-    opened anew and get all remaining results. A logger that raises gets no more results; the others do.
+    opened again and get all remaining results. A logger that raises gets no more results; the others do.
     """
 
     def __init__(self, directory: Path, open_loggers: Callable[[], list]):

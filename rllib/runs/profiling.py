@@ -250,7 +250,7 @@ _DESCRIPTIONS = {
     "environments": "steps of the environments",
     "episodes": "episodes of the perturbed policies",
     "gradients": "the gradients that rollout workers compute",
-    _WORKERS_OTHER: "work of the rollout workers beside acting and stepping",
+    _WORKERS_OTHER: "work of the rollout workers other than acting and stepping",
     _TRANSFER: "taking in and joining what rollout workers send",
     _OTHER: "none of the phases: results, callbacks and waiting",
 }

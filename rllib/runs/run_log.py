@@ -1,4 +1,4 @@
-"""Files that a run writes while it trains: settings, results and, by a process beside it, events and curve."""
+"""Files that a run writes while it trains: settings, results and, by a process next to it, events and curve."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +42,7 @@ class RunLog:
         """Removes the results of later iterations from result.json and progress.csv; the other files follow from these.
 
         Raises:
-            TimeoutError: if the process beside the earlier run does not end.
+            TimeoutError: if the process next to the earlier run does not end.
         """
         wait_for_sidecar(self.directory)
         drop_results_after(self.directory, iteration)
@@ -66,7 +66,7 @@ class RunLog:
             logger.on_result(result)
 
     def finish(self) -> None:
-        """Tells the process beside the run that there are no more results, without waiting for its end."""
+        """Tells the process next to the run that there are no more results, without waiting for its end."""
         self._sidecar.finish()
 
     def close(self) -> None:
@@ -81,14 +81,14 @@ class RunLog:
 
 
 def hand_over(directory: Path, iteration: int) -> bool:
-    """Ends the log that this process writes in a directory, so that a run which was loaded from it goes on there.
+    """Ends the log that this process writes in a directory, so that a run which was loaded from it continues there.
 
     Args:
         directory: of the earlier run.
-        iteration: up to which its results are those of the run that goes on.
+        iteration: up to which its results are those of the run that continues.
 
     Returns:
-        whether that run can go on there: no result is newer, and no other process writes there.
+        whether that run can continue there: no result is newer, and no other process writes there.
     """
     results = read_results(directory)
     if results and results[-1]["training_iteration"] > iteration:

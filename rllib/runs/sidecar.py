@@ -1,6 +1,6 @@
-"""A process beside the run that writes the files which need slow libraries: TensorBoard events and the learning curve.
+"""A process next to the run that writes the files which need slow libraries: TensorBoard events and the learning curve.
 
-It follows result.json (follower.py), so the run never waits for it. The process beside an experiment
+It follows result.json (follower.py), so the run never waits for it. The process next to an experiment
 (tune/running/trial_events.py) follows its journal and the files of each trial.
 """
 
@@ -103,7 +103,7 @@ class SidecarLogger(Sidecar):
 
 
 def wait_for_sidecar(directory: Path) -> None:
-    """Waits for the end of the process beside an earlier run in this directory, which outlives a run that is killed.
+    """Waits for the end of the process next to an earlier run in this directory, which outlives a run that is killed.
 
     Raises:
         TimeoutError: if it runs after a minute.

@@ -26,7 +26,7 @@ from rllib.runs.entries import finite_numbers, settings_by_path
 
 # Largest numbers of entries in one request to MLflow, and of characters of a setting.
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000
-# Characters that MLflow does not take in a name, and the longest name.
+# Characters that MLflow does not accept in a name, and the longest name.
 _NOT_IN_NAMES, _LONGEST_NAME = re.compile(r"[^\w.\- :/]"), 250
 # Number of results in a row that could not be sent, after which no more are tried: each may wait for a server.
 _MOST_FAULTS = 3

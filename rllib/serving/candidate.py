@@ -1,4 +1,4 @@
-"""The policy that is on trial, beside the one that is served."""
+"""The policy that is on trial while another one is served."""
 
 import asyncio
 import logging

@@ -129,7 +129,7 @@ def export_policy(
     path.parent.mkdir(parents=True, exist_ok=True)
     described_in = path.with_name(f"{path.name}.json")
     for target in (path, described_in):
-        if target.is_dir():  # found before the other file is written beside it
+        if target.is_dir():  # found before the other file is written next to it
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)

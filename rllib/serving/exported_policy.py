@@ -57,7 +57,7 @@ class ExportedPolicy(nn.Module):
     Attributes:
         space: of the observations.
         inputs: ports in the order of the arguments: each part of the observation that the policy reads (Dict and Tuple
-            observations have several; a mask that the environment gives beside its observations is one of them), then
+            observations have several; a mask that the environment gives with its observations is one of them), then
             the memory's state.
         outputs: ports in the order of the results; the value is among them if it reads the same parts as the policy.
 
@@ -81,7 +81,7 @@ class ExportedPolicy(nn.Module):
         self._network = [_network(policy)]
         mapping = config.normalize_actions, config.clip_actions
         self._mapper = tensor_action_mapper(action_space, policy.distribution, *mapping, "cpu")
-        # For each part of the observation what stands for it where the value alone reads it; None: there is an input.
+        # For each part of the observation what represents it where the value alone reads it; None: there is an input.
         self._fillers = [
             torch.as_tensor(next_to_zero(leaf.space)) if is_under(leaf, config.keys_of_value) else None
             for leaf in flat_leaves(space)

@@ -1,4 +1,4 @@
-"""The process that learns: python -m rllib.serving.learner, started by the supervisor beside those that answer.
+"""The process that learns: python -m rllib.serving.learner, started by the supervisor in addition to those that answer.
 
 It inherits a socket to the supervisor and one to each process that answers. It writes the candidate's checkpoint, which
 the others take up as they take up newer checkpoints, and makes it the newest checkpoint when it is promoted.

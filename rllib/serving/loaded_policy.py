@@ -111,12 +111,12 @@ class LoadedPolicy(Acting):
         return self.policy.get_initial_state()
 
     def seed(self, seed: int | None) -> None:
-        """Begins the random numbers that sampled actions are drawn with anew."""
+        """Restarts the random numbers that sampled actions are drawn with."""
         self._inference.rng = np.random.default_rng(seed)
 
     @property
     def reads_mask(self) -> bool:
-        """Whether a mask has to come beside each observation."""
+        """Whether a mask has to come with each observation."""
         return self._inference.settings.adapter(ActionMask) is not None
 
     def open_mask(self) -> np.ndarray:

@@ -38,7 +38,7 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     episode_ids: list[str | None] | None = None
 
 
-# What there may be beside one observation, and its name beside several.
+# Fields that may come with one observation, and their names with several.
 _BESIDE = {
     "state": "states",
     "action_mask": "action_masks",
@@ -60,7 +60,7 @@ class Question:
         episodes: N ids of episodes, or None.
     """
 
-    # What there may be beside each observation, in the order of the arguments.
+    # Fields that may come with each observation, in the order of the arguments.
     LISTS = ("states", "masks", "prev_actions", "prev_rewards", "agent_ids")
     __slots__ = ("alone", "episodes", "explore", "observations", *LISTS)
 
@@ -86,7 +86,7 @@ class Question:
 
     @property
     def lists(self) -> tuple:
-        """What there is beside the observations, by the names of LISTS."""
+        """The fields that come with the observations, by the names of LISTS."""
         return tuple(getattr(self, name) for name in self.LISTS)
 
 
@@ -164,7 +164,7 @@ class Messages:
 
     @staticmethod
     def _check_number(request: ActRequest) -> None:
-        """Refuses what belongs to one observation beside several, and the reverse: it would be left out."""
+        """Refuses fields of one observation that come with several, and the reverse: it would be left out."""
         is_alone = request.observation is not UNSET
         for one, several in _BESIDE.items():
             name, right = (several, one) if is_alone else (one, several)

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from rllib.storage.foreign_files import open_inside
 
-# Number of bytes before the position that are compared: a file that was made anew has others there.
+# Number of bytes before the position that are compared: a file that was made again has others there.
 _FINGERPRINT_BYTES = 4096
 _LONGEST_LINE_BYTES = 1 << 24
 

@@ -14,7 +14,7 @@ MOST_OPCODES = 10_000_000
 # Of tuples in tuples. A dict or list between two ends the hashing.
 MOST_NESTED = 100
 # Keys of dicts and entries of sets that are tuples or made by a function, and numbers beyond those whose hash is
-# themselves: so many may collide.
+# themselves: this number may collide.
 MOST_COLLIDING = 2_000
 # Keys of one dict or set that have the same hash.
 _MOST_EQUAL = 100

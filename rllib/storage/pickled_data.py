@@ -1,7 +1,7 @@
 """Pickles of other programs, read as data: arrays of numbers, containers, and records of known classes.
 
 A pickle is a program that may call any function by its name. Here no name is looked up: those that arrays are made of
-stand for functions of this module, which check what they are given, and names that the caller knows stand for
+represent functions of this module, which check what they are given, and names that the caller knows represent
 `Record`s, which hold what the class would have got. Any other name is refused.
 """
 

@@ -1,6 +1,6 @@
 """Directories that are there as a whole or not at all, whenever the process dies: drafts, renames and removals.
 
-A draft of NAME is called .NAME.tmp-0123abcd and stands beside it. Its writer has it locked.
+A draft of NAME is called .NAME.tmp-0123abcd and stands next to it. Its writer has it locked.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def is_draft(name: str) -> bool:
 
 @contextlib.contextmanager
 def draft_beside(path: Path) -> Iterator[Path]:
-    """A new hidden directory beside the path, removed at the end of the block if it still exists.
+    """A new hidden directory next to the path, removed at the end of the block if it still exists.
 
     It is locked until then, which tells other processes that it is not abandoned.
     """
@@ -73,13 +73,13 @@ def _is_ours(directory: Path) -> bool:
 
 
 def _sibling(path: Path, purpose: str) -> Path:
-    """A new hidden name beside the path, and so on the same file system."""
+    """A new hidden name next to the path, and so on the same file system."""
     return path.parent / f".{path.name}.{purpose}-{secrets.token_hex(4)}"
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
     if path.exists() and not any(path.iterdir()):
-        path.rmdir()  # a name that is free is taken in one step on all systems
+        path.rmdir()  # a free name is claimed in one step on all systems
     if not path.exists():
         os.rename(temporary, path)
     elif _exchange(temporary, path):
@@ -127,7 +127,7 @@ def _sync_file(path: str | Path) -> None:
 
 
 def remove_whole(directory: Path) -> None:
-    """Removes a checkpoint: it is not there under its name from one moment on, and nobody sees a part of it.
+    """Removes a checkpoint: it is not there under its name from one moment on, and no reader sees a part of it.
 
     If the process is killed, what is left has a name that writers of checkpoints in the same directory clear away.
     """

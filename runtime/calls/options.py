@@ -205,7 +205,7 @@ def updated(options, given: dict):
 
 
 def _with_strategy(given):
-    """The options with the strategy that Ray's older ones, `placement_group` and its two companions, stand for."""
+    """The options with the strategy that Ray's older ones, `placement_group` and its two companions, represent."""
     rest = {name: value for name, value in given.items() if name not in _PLACEMENT_OPTIONS}
     group = given.get("placement_group", "default")
     if given.get("scheduling_strategy") is not None and group not in (None, "default"):

@@ -10,7 +10,7 @@ LONGEST_DEFAULT = 40  # characters of a default value in a message
 
 
 class _Default:
-    """Stands for a default value, which stays in the process that knows it; `text` shows it."""
+    """Represents a default value, which stays in the process that knows it; `text` shows it."""
 
     def __init__(self, text: str):
         self._text = text

@@ -149,7 +149,7 @@ class Stream(Protocol):
         """Whether the generator has ended and everything was taken."""
 
     def close(self) -> None:
-        """Nobody will take more: the generator ends at its next `yield`. Called from `__del__`: it only notes it."""
+        """Ends the generator at its next `yield`. Called from `__del__`: only sets a flag."""
 
 
 class Engine(Protocol):

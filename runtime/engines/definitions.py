@@ -52,7 +52,7 @@ class Definition:
         """Its SHA-256 (32 bytes) and its pickle, made when a session first asks for it.
 
         Args:
-            session: id of the session. Another one pickles anew: references captured in a closure belong to one.
+            session: id of the session. Another one is pickled again: references captured in a closure belong to one.
             dumps: the engine's pickler, which knows how to carry those.
 
         Raises:

@@ -22,8 +22,8 @@ class SessionBound:
     """Base of objects that mean something only inside one session: references, and handles of actors.
 
     A copy is the thing itself. In arguments, results and stored values the engine's own pickler carries it. Any other
-    pickle (of a dict of settings, say) has its id: unpickled in a process of the session it stands for the same value
-    or actor again. Nobody can know when that will be, so the process that pickled it holds the value, or keeps the
+    pickle (of a dict of settings, say) has its id: unpickled in a process of the session it represents the same value
+    or actor again. That moment is unknown, so the process that pickled it holds the value, or keeps the
     actor, until it ends or the session does. Unpickled elsewhere it can be looked at, and refuses to be used.
     """
 
@@ -180,7 +180,7 @@ class Unseen:
         self._report: Callable[[], None] | None = report
 
     def seen(self) -> None:
-        """Somebody gets the error, or may get it where this process cannot know."""
+        """Marks an error that a caller receives, or may receive where this process cannot know."""
         self._report = None
 
     def __del__(self):

@@ -73,7 +73,7 @@ class FaultTolerance:
         delay_s: pause before an actor that failed twice in a row is replaced (seconds).
         max_consecutive_failures: tolerated failures of one actor and its successors without a useful answer in between.
         silence_s: a request that has not been answered for this long is reported, after 1, 2, 4, 8 ... times as long
-            anew (seconds).
+            again (seconds).
         patience: after this many times `silence_s` the actor counts as dead; math.inf never gives it up.
         names: field -> what the setting is called where the user sets it, for messages.
     """
@@ -377,7 +377,7 @@ class Fleet:
             if not member.pending or now - member.since < self.tolerance.silence_s * (member.reports + 1):
                 continue
             if answered({index: member}, 0.0):
-                continue  # answered while nobody looked
+                continue  # answered between two looks
             member.reports += 1
             if death := self._report_silence(index, member.reports, self.tolerance.patience):
                 self._lose(index, death)

@@ -31,7 +31,7 @@ class RuntimeBackend(MultiprocessingBackend):
         return n_jobs
 
     def effective_n_jobs(self, n_jobs):
-        """The number of processes: -1 stands for the CPUs of the session, -2 for all but one, and so on."""
+        """The number of processes: -1 represents the CPUs of the session, -2 for all but one, and so on."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning; give a number of processes, or -1 for all CPUs")
         if n_jobs is None:

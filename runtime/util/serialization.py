@@ -64,7 +64,7 @@ class FailureTuple(NamedTuple):
 
 
 class _TrialPickler(Pickler):
-    """For a pickle that nobody reads. References and handles are not written, which would keep what they stand for."""
+    """For a pickle that is not read. References and handles are not written, which would keep what they represent."""
 
     def persistent_id(self, obj):
         return 0 if isinstance(obj, SessionBound) else None

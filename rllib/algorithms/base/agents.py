@@ -200,7 +200,7 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
 def without_own_class(spec: PolicySpec) -> PolicySpec:
     """The spec with no policy_class where that is `Policy`, the class of the algorithm's own policies."""
     given = spec.policy_class
-    # A class may say which one it stands for, as that of rllib.compat.programs does; its subclasses do not.
+    # A class may say which one it represents, as that of rllib.compat.programs does; its subclasses do not.
     is_own = inspect.isclass(given) and vars(given).get("stands_for", given) is Policy
     return replace(spec, policy_class=None) if is_own else spec
 
@@ -443,7 +443,7 @@ def _always(policy_id: str, batch: Any) -> bool:
 
 
 class ProbedEpisode:
-    """Stands for an episode where the mapping is asked before there is one.
+    """Represents an episode where the mapping is asked before there is one.
 
     Attributes:
         episode_id, id_: number of the episode, and the same as a string.

@@ -1,7 +1,7 @@
 """Base class of all algorithms: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
-newest weights, counting and timing. Beside it: base/wiring.py reads the config, saving.py saves and restores,
+newest weights, counting and timing. In other files: base/wiring.py reads the config, saving.py saves and restores,
 evaluations.py evaluates, acting/inference.py acts in the user's own loops.
 """
 
@@ -124,7 +124,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
     Raises:
-        TypeError: for words that are no settings, or that are given beside a config.
+        TypeError: for words that are no settings, or that are given together with a config.
         ValueError: with every mistake in the settings.
         the environment's own exception, if it cannot be made or stepped.
     """
@@ -375,7 +375,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def marks_waiting(self, policy_id: str) -> bool:
         """Whether batches have the column `waited`, which leaves rows by older weights out of the on-policy check.
 
-        Nothing is said where a memory goes on from such a row, or clients act by weights of their own.
+        Nothing is said where a memory continues from such a row, or clients act by weights of their own.
         """
         cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
         return not cannot and self.loss is not None and self.loss.by_newest_weights
@@ -436,7 +436,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return None
 
     def _refill_recorded(self) -> None:
-        """Makes the recorded rows anew, after the policies' filters have changed."""
+        """Makes the recorded rows again, after the policies' filters have changed."""
         if isinstance(self.workers, RecordedSource) and self.recorded.stream is None:
             self.workers.rows = self.recorded_rows()
 
@@ -445,7 +445,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         raise NotImplementedError(f"{type(self).__name__} does not learn from a reader")
 
     def extra_results(self) -> dict[str, Any]:
-        """Entries of an iteration's `info` beside the counters and the statistics of its last update.
+        """Entries of an iteration's `info` in addition to the counters and the statistics of its last update.
 
         Under "learner" there may be a dict, policy id -> statistics of the iteration, which join the policy's own.
         """
@@ -606,7 +606,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return ahead() if ahead else self.workers.sample(self.snapshots())
 
     def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
-        """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen.
+        """Counts what a worker reported with its batch, and merges what its filter and its return scale have seen.
 
         Policies may have been removed or frozen, and others may have taken their ids, since the worker was asked: what
         theirs have seen is dropped, and rows of those that were removed are dropped from the batch.
@@ -794,7 +794,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def _set_tasks(self, choose: Callable) -> None:
         """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
-        # Not of a local worker beside remote ones, which takes no part in sampling.
+        # Not of a local worker in addition to remote ones, which takes no part in sampling.
         samples_here = not self.config.num_rollout_workers
         answers = self.workers.foreach_worker(operator.methodcaller("set_tasks", choose), local_worker=samples_here)
         self._env_tasks = [tasks for _, tasks in answers]
@@ -824,7 +824,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
                 on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
             reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
-                go on, also after `load`. The clock of schedules, `timesteps`, goes on anyway.
+                continue, also after `load`. The clock of schedules, `timesteps`, continues anyway.
             progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
 
         Returns:
@@ -861,7 +861,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return self
 
     def _take_length(self, total_timesteps: float) -> None:
-        """Builds the algorithm anew where its constructor's words are shares of a run, whose length is known now."""
+        """Builds the algorithm again where its constructor's words are shares of a run, whose length is known now."""
         config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
         if not differs(config, self.config):
             return

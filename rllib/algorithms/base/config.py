@@ -55,7 +55,7 @@ def alone(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Changes by which an algorithm of these settings does everything in its own process."""
     changes = dict.fromkeys(_PROCESSES, 0)
     changes |= {name: value for name, value in _NEED_PROCESSES.items() if settings.get(name)}
-    if settings.get("evaluation_duration") == "auto":  # as long as the training beside it
+    if settings.get("evaluation_duration") == "auto":  # as long as the parallel training
         changes["evaluation_duration"] = AlgorithmConfig.settings["evaluation_duration"].default
     return changes
 
@@ -111,7 +111,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         *,
         policies: Annotated[
             Any,
-            "ids, or id -> PolicySpec, settings of its own, or a class that acts; 'own': one for each agent; None: one "
+            "ids, or id -> PolicySpec, its own settings, or a class that acts; 'own': one for each agent; None: one "
             "policy, default_policy, by which all agents act",
         ] = None,
         policy_mapping_fn: Annotated[
@@ -531,7 +531,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     @property
     def has_processes(self) -> bool:
-        """Whether there are processes beside this one."""
+        """Whether there are other processes."""
         has_workers = self.num_rollout_workers and not self.is_offline
         return bool(has_workers) or any(self.get(each, 0) for each in _MAKE_PROCESSES)
 

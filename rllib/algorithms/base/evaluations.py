@@ -163,7 +163,7 @@ class Evaluations:
         return {"offline": self._recorded.losses()} if interval and iteration % interval == 0 else {}
 
     def begin(self, iteration: int, training_s: float) -> Callable[[], Result] | None:
-        """Begins the evaluation of an iteration beside its training, if one is due and is to go on beside it.
+        """Begins the evaluation of an iteration in parallel to its training, if one is due and is to run in parallel.
 
         Args:
             iteration: counted from 1.
@@ -177,7 +177,7 @@ class Evaluations:
         """The configured length of an evaluation.
 
         Args:
-            training_s: what "auto" is to take: the duration of the training beside it; 0 where that is not known yet,
+            training_s: what "auto" is to take: the duration of the parallel training; 0 where that is not known yet,
                 None where there is none.
         """
         amount, unit = self._config.evaluation_duration, self._config.evaluation_duration_unit

@@ -175,7 +175,7 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
 
 
 def saved_config_class(state: State, algorithm_class: type) -> type[AlgorithmConfig]:
-    """The class of a checkpoint's config: of the algorithm, or one of the user's with settings of its own.
+    """The class of a checkpoint's config: of the algorithm, or one of the user's with its own settings.
 
     Raises:
         CheckpointError: if it is the user's and was not loaded.
@@ -246,7 +246,7 @@ def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *g
 
     Args:
         problem: a sentence.
-        config: of the run that goes on.
+        config: of the run that continues.
         saved: settings, as the checkpoint's config.json has them.
         groups: names of settings; those of the first group with a difference are the remedy.
     """
@@ -496,7 +496,7 @@ def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str |
     """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
 
     The directory of the saved run stays as it is: its algorithm may still be there. If it is not there, the checkpoint
-    may be somebody else's, and no files are written beside it.
+    may be another user's, and no files are written next to it.
     """
     config = saved_settings(path)
     saved = config.get("log_dir")

@@ -82,7 +82,7 @@ def _with(remedy: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[s
 def with_settings(
     config: AlgorithmConfig, policy_id: str, each: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], ...]:
-    """Remedies that give a policy settings of its own, instead of others; none unless `policies` has its spec.
+    """Remedies that give a policy its own settings, instead of others; none unless `policies` has its spec.
 
     Args:
         config: of the run.

@@ -1,4 +1,4 @@
-"""The agents of a run after policies were added, removed, frozen or mapped anew."""
+"""The agents of a run after policies were added, removed, frozen or remapped."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -93,7 +93,7 @@ class Reporting:
             each.on_result(result)
 
     def on_not_finite(self, error: NotFiniteError) -> None:
-        """After an update that failed: keeps its batch beside the results."""
+        """After an update that failed: keeps its batch next to the results."""
         if self._log is not None:
             keep_failing_batch(self._log.directory, error)
 

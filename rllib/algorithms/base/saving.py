@@ -63,7 +63,7 @@ _OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
 
 @under_plain_names
 class Saving:
-    """The methods of an algorithm that write checkpoints and go on from them."""
+    """The methods of an algorithm that write checkpoints and continue from them."""
 
     config_class: ClassVar[type[AlgorithmConfig]]
     config: AlgorithmConfig
@@ -99,14 +99,14 @@ class Saving:
 
     @abstractmethod
     def _refill_recorded(self) -> None:
-        """Makes the recorded rows anew, after the policies' filters have changed."""
+        """Makes the recorded rows again, after the policies' filters have changed."""
 
     @abstractmethod
     def stop(self) -> None:
         """Ends the workers and all other processes of the run."""
 
     def save(self, checkpoint_dir: str | Path | None = None) -> CheckpointPath:
-        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
+        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to continue exactly.
 
         Args:
             checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
@@ -148,7 +148,7 @@ class Saving:
 
     @contextlib.contextmanager
     def _naming_the_checkpoint(self) -> Iterator[None]:
-        """Notes the newest checkpoint on a failure after which the run can go on from one."""
+        """Notes the newest checkpoint on a failure after which the run can continue from one."""
         try:
             yield
         except (GpuMemoryError, LearnersLostError) as error:
@@ -184,7 +184,7 @@ class Saving:
         return self.export_policy_model(export_dir, policy_id)
 
     def restore(self, checkpoint_path: str | Path) -> None:
-        """Goes on from a checkpoint of the same algorithm, spaces and network.
+        """Continues from a checkpoint of the same algorithm, spaces and network.
 
         Raises:
             ValueError: if it is not a whole checkpoint, or of something else.
@@ -215,7 +215,7 @@ class Saving:
         policies_to_train: Collection[str] | Callable[..., bool] | None = None,
         load_user_code: bool = False,
     ) -> Self:
-        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+        """Builds the algorithm of a checkpoint and continues from there; the directory is all it needs.
 
         Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
         imported. An environment's name that was given to `register_env` must be registered.
@@ -284,7 +284,7 @@ class Saving:
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
             print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
-                versions, and episodes begin anew.
+                versions, and episodes start again.
             words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
                 n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
 
@@ -326,7 +326,7 @@ class Saving:
             "rng.json": {
                 "learner": {each: trainee.rng.bit_generator.state for each, trainee in self.trainees.items()},
                 "inference": self._acting_rng.bit_generator.state,
-                # A stopped worker's streams are gone; a run that goes on from there draws new actions.
+                # A stopped worker's streams are gone; a run that continues from there draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
             },
         }
@@ -338,7 +338,7 @@ class Saving:
         return {**files, **self._task_files()}
 
     def _task_files(self) -> dict[str, Any]:
-        """The file with the tasks that env_task_fn has set, if they are data; without it a restored run begins anew."""
+        """The file with the tasks that env_task_fn has set, if they are data; without it a restored run resets them."""
         if not self._env_tasks:
             return {}
         try:
@@ -393,7 +393,7 @@ class Saving:
         self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
         if self.config.env_task_fn is not None and (saved := state.get(_TASKS)) and all(saved["tasks"]):
-            # Before the workers, whose episodes begin anew.
+            # Before the workers, whose episodes start again.
             self._set_tasks(functools.partial(set_saved_task, saved["tasks"]))
         self.workers.set_state(rng["workers"], self._restores)
         self._note_exploration()
@@ -489,7 +489,7 @@ class Saving:
         """Takes `algorithm_state` back."""
 
     def _policy_files(self, policy_id: str, policy: Policy) -> dict[str, Any]:
-        """A policy and all that acting needs beside it."""
+        """A policy and all that acting needs in addition to it."""
         # A policy that was added by hand has the spaces of the environment.
         observed, acted = policy.observation_space, policy.action_space
         description = {

@@ -82,7 +82,7 @@ class SeveralAgents(Acting):
             made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
             with naming_settings(self.config):
                 self._go_on_with(changed)
-        except BaseException:  # the run goes on without the policy
+        except BaseException:  # the run continues without the policy
             self._leave(policy_id)
             raise
         return made
@@ -95,7 +95,7 @@ class SeveralAgents(Acting):
         policies_to_train: Any = None,
         evaluation_workers: bool = True,
     ) -> None:
-        """Removes a policy; episodes in which it acts go on with it to their end. Arguments as for `add_policy`.
+        """Removes a policy; episodes in which it acts continue with it to their end. Arguments as for `add_policy`.
 
         Raises:
             ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
@@ -171,7 +171,7 @@ class SeveralAgents(Acting):
         return policy
 
     def _go_on_with(self, agents: "Agents") -> None:
-        """Learners, workers and evaluation go on with these agents; if one of them cannot learn, with those before."""
+        """Learners, workers and evaluation continue with these agents, or with those before if one cannot learn."""
         before, trained = (self.agents, self._rollout_settings), list(self.trainees)
         self.agents = agents
         try:

@@ -1,6 +1,6 @@
 """Sources of an algorithm's samples: the protocol, the table of their kinds, and the choice among them.
 
-A further kind (files, clients in other processes) is a class with the members of `Source` in a file of its own, a row
+A further kind (files, clients in other processes) is a class with the members of `Source` in its own file, a row
 of `SOURCES`, and the setting by which `source_kind` chooses it, before the kinds of runs with an environment.
 """
 
@@ -76,13 +76,13 @@ class Source(Protocol):
         """Indices of the workers that were replaced since the last call, for the hook on_workers_recreated."""
 
     def change_settings(self, settings: RolloutSettings) -> None:
-        """Goes on with other policies of several agents, or another mapping."""
+        """Continues with other policies of several agents, or another mapping."""
 
     def get_state(self) -> list:
         """JSON-able state of everything random in it, for checkpoints."""
 
     def set_state(self, state: list, restores: int) -> None:
-        """Goes on from `get_state`, or afresh where that does not fit, and forgets what is in flight.
+        """Continues from `get_state`, or afresh where that does not fit, and forgets what is in flight.
 
         Args:
             state: of a source of any kind.

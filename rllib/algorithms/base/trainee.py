@@ -1,6 +1,6 @@
 """A policy in training: its learner, its random numbers, and whatever else belongs to it alone.
 
-An algorithm has one trainee for each policy that learns. A policy that begins to learn while the run goes on is one
+An algorithm has one trainee for each policy that learns. A policy that begins to learn while the run continues is one
 object made, one that ends is one object dropped, and a checkpoint is a loop over them. Families of algorithms add what
 their policies need: a replay (families/off_policy.py), critics (families/off_policy_actor_critic.py), a queue of
 fragments (impala.py).
@@ -49,7 +49,7 @@ _STATS_OF_UPDATES = (*_REPORTED_SETTINGS.values(), "grad_gnorm", "num_minibatche
 
 
 class Saved(Protocol):
-    """A part of a trainee with arrays of its own in checkpoints."""
+    """A part of a trainee with its own arrays in checkpoints."""
 
     def get_state(self) -> dict[str, np.ndarray]: ...
 
@@ -92,7 +92,7 @@ class Trainee:
         self.policy: Policy = algorithm.policies[policy_id]
         self.config: AlgorithmConfig = algorithm.config_of(policy_id)
         self.number = algorithm.policy_number(policy_id)
-        # A policy that learns again after a pause goes on with new random numbers.
+        # A policy that learns again after a pause continues with new random numbers.
         earlier = (self.num_updates,) if self.num_updates else ()
         self.rng = seeding.generator(algorithm.seed, seeding.LEARNER, self.number, *earlier)
         self.stats: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class Trainee:
         return True
 
     def modules_of_workers(self) -> dict[str, np.ndarray]:
-        """Name -> weights of modules beside the policy that workers compute with, as Snapshot.modules."""
+        """Name -> weights of the modules that workers compute with in addition to the policy, as Snapshot.modules."""
         return {}
 
     def owns(self, part: Any) -> Any:
@@ -269,7 +269,7 @@ class Trainee:
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         """Takes the files of `get_state` back.
 
-        Parts whose files are not there begin anew: of a policy that did not learn, or of a setting that is new.
+        Parts whose files are not there start again: of a policy that did not learn, or of a setting that is new.
         """
         for name, part in self.saved.items():
             if name in files:

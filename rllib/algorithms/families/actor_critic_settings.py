@@ -314,7 +314,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     def _network_problem(self, own: str) -> Mistake | None:
         if ModelSettings.mistake(self.model):
-            return None  # it is told of model itself
+            return None  # it is reported for model itself
         if mistake := ModelSettings.mistake(self.network_settings(own), own):
             plain = {name: self.settings[name].default for name in (own, "model")}
             return dataclasses.replace(mistake, names=(own, "model"), remedies=mistake.remedies or (plain,))

@@ -1,6 +1,6 @@
 """Base of actor-critics on the newest steps that take a limit on costs: PPO.
 
-A network beside the policy, the cost critic, learns the value of costs. Workers get its weights with the policy's, and
+An additional network, the cost critic, learns the value of costs. Workers get its weights with the policy's, and
 compute the advantages of costs in the pass that computes those of rewards (evaluation/postprocess/cost_advantages.py).
 A train batch's advantages are those of rewards minus the multiplier times those of costs
 (losses/lagrangian/actor_critic.py).
@@ -55,7 +55,7 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
             "cost_limit",
             "use_critic",
             when=lambda config: config.limits_costs and not config.use_critic,
-            why="a limit needs a critic, beside which that of costs learns",
+            why="a limit needs a critic, with which that of costs learns",
             remedies=[{"use_critic": True}, {"cost_limit": None}],
         ),
         conflict(
@@ -94,7 +94,7 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
 
 
 class ConstrainedTrainee(IntrinsicTrainee):
-    """A policy beside which a critic of costs learns, where these have a limit."""
+    """A policy with a critic of costs that learns with it, where these have a limit."""
 
     def make_learner(self, *objectives: Any, **more: Any) -> Learner:
         if self.config.cost_limit is None:

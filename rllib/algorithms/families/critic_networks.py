@@ -89,7 +89,7 @@ def network_of_critics(
 
 
 def encoded_first(config: OffPolicyActorCriticConfig, policy: Policy, module: Any) -> Any:
-    """The module, with an encoder of its own where it is built in and the actor reads stored observations."""
+    """The module, with its own encoder where it is built in and the actor reads stored observations."""
     if not isinstance(module, FullyConnected) or module.torso or not config.is_custom("policy_model_config"):
         return module
     settings = ModelSettings(config.network_settings("q_model_config"))

@@ -38,7 +38,7 @@ from rllib.policy import Policy
 from rllib.replay.replay_settings import ShardedReplaySettings
 from rllib.sample_batch import SampleBatch
 
-# Updates by which the learner may be behind before no more fragments are taken in.
+# Updates by which the learner may be behind before no more fragments are accepted.
 MOST_UPDATES_OWED = 8
 
 
@@ -194,7 +194,7 @@ class ShardedTrainee(OffPolicyTrainee):
 
 
 class DistributedReplay(OffPolicy):
-    """Base of the algorithms that learn from a replay in shards, beside workers that sample on and on."""
+    """Base of the algorithms that learn from a replay in shards, while workers sample on."""
 
     trainee_class: ClassVar[type[ShardedTrainee]] = ShardedTrainee
     is_synchronous = False

@@ -25,7 +25,7 @@ class PolicyFragment(NamedTuple):
 
 
 class FragmentQueue:
-    """Fragments of one policy in the order in which they arrived, each with the ones that are replayed beside it.
+    """Fragments of one policy in the order in which they arrived, each with the ones that are replayed with it.
 
     Args:
         batch_size: steps of a train batch, at least; it is made of whole fragments.
@@ -46,7 +46,7 @@ class FragmentQueue:
         return self.num_steps >= self._batch_size
 
     def put(self, fragment: PolicyFragment) -> None:
-        """Appends a new fragment, and those that are replayed beside it."""
+        """Appends a new fragment, and those that are replayed with it."""
         for each in self._replay.mixed(fragment):
             self._fragments.append(each)
             self.num_steps += each.steps

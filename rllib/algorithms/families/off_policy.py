@@ -3,7 +3,7 @@
 Workers send rows that need no other row (evaluation/postprocess/transitions.py), and the replay keeps them, whichever
 weights acted in them. Learning starts after some steps. An update samples rows, learns from them, and gives them new
 priorities. On this stand q_learning.py, which learns the values of discrete actions, and off_policy_actor_critic.py,
-which learns an actor beside its critics.
+which learns an actor and its critics.
 
 Everything is counted in environment steps, whatever the number of environments: schedules, the start of learning, and
 the updates of the target network.
@@ -212,7 +212,7 @@ class OffPolicyConfig(SamplingAheadConfig):
             "replay_buffer_config",
             "num_learners",
             when=lambda config: config.keeps_rows_on_gpu and config.num_learners,
-            why="storage='gpu' keeps the rows beside a learner in this process, but num_learners are in others",
+            why="storage='gpu' keeps the rows next to a learner in this process, but num_learners are in others",
             remedies=[_REPLAY_IN_MEMORY, {"num_learners": 0}],
         ),
         conflict(
@@ -287,7 +287,7 @@ class OffPolicyTrainee(Trainee):
         self.refill()
 
     def initial_weights(self) -> np.random.Generator:
-        """Random generator for the initial weights of critics and other modules beside the policy."""
+        """Random generator for the initial weights of critics and other modules in addition to the policy."""
         # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
         return seeding.generator(self.algorithm.seed, seeding.INITIAL_WEIGHTS, 1, self.number)
 
@@ -565,7 +565,7 @@ class OffPolicyTrainee(Trainee):
         super().set_state(files)
         priorities = files.get(PRIORITIES_FILE, {})
         for i, part in enumerate(self.recorded_parts()):
-            # Where none are saved they begin anew, whatever this run has learned before.
+            # Where none are saved they start again, whatever this run has learned before.
             names = [name for name in priorities if name.startswith(f"{i}.")]
             part.set_priorities({name.removeprefix(f"{i}."): priorities[name] for name in names})
         own = self.own_rows()
@@ -714,7 +714,7 @@ class OffPolicy(Algorithm):
             self.trainees[policy_id].set_rows(self.trainees[policy_id].as_rows(of_policy))
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
-        """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning goes on at once.
+        """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning continues at once.
 
         Args:
             path: of the directory.

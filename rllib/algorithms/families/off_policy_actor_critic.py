@@ -1,6 +1,6 @@
 """Base of actor-critic methods with a replay: SAC, TD3, DDPG and their relatives.
 
-The policy is the actor. Beside it the learner trains a module "critics": several networks that judge an action in an
+The policy is the actor. In addition the learner trains a module "critics": several networks that judge an action in an
 observation, computed together. Critics, and for deterministic actors the actor too, have target copies. An update draws
 rows from the replay, moves the critics, then the actor by the new critics, then the target copies. An algorithm defines
 `critic_loss` and `actor_loss`.
@@ -11,7 +11,7 @@ copies of critics, and of an actor, have copies of the convolutions.
 
 Either of actor and critics may be a network of the user's (`custom_model` in `policy_model_config` and in
 `q_model_config`, docs/guide/networks.md). A custom actor reads observations as they are stored, and built-in critics
-beside it encode them themselves; a custom critic beside a built-in actor gets them decoded
+with it encode them themselves; a custom critic with a built-in actor gets them decoded
 (models/user/user_critics.py).
 
 With `use_lstm` or `use_gru` the actor and each critic have a cell of their own, as in Ni et al. (arXiv:2110.05038), and
@@ -53,7 +53,7 @@ _OBJECTIVES = {POLICY: "actor"}
 
 
 class ActorCriticTrainee(OffPolicyTrainee):
-    """An actor that learns beside its critics.
+    """An actor that learns with its critics.
 
     Attributes:
         critic_updates: updates so far; those of the actor are one in `policy_delay` of them.

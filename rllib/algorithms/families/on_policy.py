@@ -39,7 +39,7 @@ class PolicyGradientConfig(AlgorithmConfig):
 
 
 class ActorCriticConfig(PolicyGradientConfig):
-    """Settings of algorithms that learn a value function beside the policy."""
+    """Settings of algorithms that learn a value function in addition to the policy."""
 
     @section
     def training(

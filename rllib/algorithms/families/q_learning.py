@@ -228,7 +228,7 @@ class QLearningConfig(OffPolicyConfig):
 
     @property
     def explores_by_noise_alone(self) -> bool:
-        """Whether exploration_config asks for no exploration beside noise in the weights."""
+        """Whether exploration_config asks for no exploration except noise in the weights."""
         given = {**self.default_exploration, **self.exploration_config}
         never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
         return given == self.default_exploration or never
@@ -295,7 +295,7 @@ class QTrainee(OffPolicyTrainee):
         return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
 
     def whole_loss(self) -> Loss | LossOverModules:
-        """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
+        """The loss; on GPUs, and of images, it computes its targets itself, with the gradient.
 
         Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
         batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed

@@ -1,6 +1,6 @@
 """Sampling the next round of fragments while the learner is at this one, for algorithms with the setting sample_async.
 
-A round is asked for as soon as the one before has been taken in, so that its actions come from the weights before the
+A round is asked for as soon as the one before has arrived, so that its actions come from the weights before the
 updates that follow. The weights are as far behind in every round, so runs repeat to the bit.
 """
 

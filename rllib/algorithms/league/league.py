@@ -119,7 +119,7 @@ class League(DefaultCallbacks, ByArguments):
             raise ValueError(f"agents={list(self._agents)!r} must be two or more: opponents need a slot")
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments by which an equal league is made, which begins anew."""
+        """Arguments by which an equal league is made, which starts again."""
         return {
             "main": self._main,
             "opponents": self._given,
@@ -248,7 +248,7 @@ class League(DefaultCallbacks, ByArguments):
         self._copies, self._newest_number = list(state["copies"]), state["num_copies_made"]
         self.payoff.set_state(state["payoff"])
         if self.ratings is not None:
-            # Ratings of a checkpoint without any, or without a player that is new in the config, begin anew.
+            # Ratings of a checkpoint without any, or without a player that is new in the config, start again.
             self.ratings = EloRatings([self._main, *self.opponents])
             saved = state["ratings"] or {}
             for player in self.ratings.as_dict().keys() & saved.keys():

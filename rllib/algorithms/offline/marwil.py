@@ -1,8 +1,8 @@
 """MARWIL: monotonic advantage re-weighted imitation learning (Wang et al., NeurIPS 2018).
 
 The policy imitates recorded actions, the more an action's return exceeds the value of its observation; the value is
-learned beside it. With beta=0 all actions count alike, and there is no value: behaviour cloning (bc.py). The loss, and
-how it departs from RLlib's, is in losses/offline/imitation.py.
+learned in addition to it. With beta=0 all actions count alike, and there is no value: behaviour cloning (bc.py). The
+loss, and how it departs from RLlib's, is in losses/offline/imitation.py.
 
 Returns to go are those of the recorded episodes; where an episode was truncated, the present value of what followed is
 added (use_gae=True, RLlib's name), or nothing (False). A memory is filled for it as for the episode's last sequence.
@@ -43,7 +43,7 @@ class MARWILConfig(AlgorithmConfig):
 
     @property
     def learns_values(self) -> bool:
-        """Whether a value is learned beside the policy, for advantages."""
+        """Whether a value is learned in addition to the policy, for advantages."""
         return self.beta > 0
 
     @property

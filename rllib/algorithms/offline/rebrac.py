@@ -1,4 +1,4 @@
-"""ReBRAC (Tarasov et al., arXiv:2305.09836): TD3+BC with a weight of its own for the actor and for the critics.
+"""ReBRAC (Tarasov et al., arXiv:2305.09836): TD3+BC with its own weight for the actor and for the critics.
 
 The actor is drawn to the recorded action, and targets are lowered by the distance of the target action from the action
 that was recorded next. The actor climbs the smaller of two critics, whose layers are normalised. The best weights of

@@ -1,8 +1,8 @@
 """TD3+BC (Fujimoto and Gu, arXiv:2106.06860): TD3 whose actor stays close to recorded actions.
 
 The actor climbs the first critic's value, which is scaled by its own size, and is drawn to the recorded action of each
-row. `alpha` weighs the value against that; it may be a schedule over the rows trained on, for learning that goes on in
-the environment after the data. Observations are normalised by the data, as in the paper.
+row. `alpha` weighs the value against that; it may be a schedule over the rows trained on, for learning that continues
+in the environment after the data. Observations are normalised by the data, as in the paper.
 """
 
 from typing import Annotated, Any, ClassVar, Self

@@ -8,7 +8,7 @@ def read_literal(text: str) -> Any:
     """Reads an expression of numbers, texts, lists, dicts and names.
 
     Args:
-        text: the expression, such as "dict(net_arch=[64], activation_fn=nn.ReLU)". A name stands for itself, as text
+        text: the expression, such as "dict(net_arch=[64], activation_fn=nn.ReLU)". A name represents itself, as text
             ("nn.ReLU").
 
     Raises:

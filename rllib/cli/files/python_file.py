@@ -20,7 +20,7 @@ from rllib.env.factories.registry import register_env
 def python_keys(path: Path) -> dict[str, Any]:
     """The keys of a run, from a Python file: algorithm, env, config and stop.
 
-    Classes and functions of the file are named by its module, which workers find beside it.
+    Classes and functions of the file are named by its module, which workers find next to it.
 
     Raises:
         ValueError: for a file without a `config` of an algorithm, or with a `stop` that is no dict.

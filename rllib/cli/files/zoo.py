@@ -34,7 +34,7 @@ _EXPRESSIONS = ("policy_kwargs", "replay_buffer_kwargs", "normalize", "env_kwarg
 _PASSED_OVER = {"monitor_kwargs": "episodes are counted in any case; info_columns are for keys of their infos"}
 _REFUSED = {
     "callback": "a file runs no code; give callbacks in a program, by .callbacks(callbacks_class=MyCallbacks)",
-    "vec_env_wrapper": "a file runs no code; frame_stack and normalize stand for Stable-Baselines3's own",
+    "vec_env_wrapper": "a file runs no code; frame_stack and normalize represent Stable-Baselines3's own",
 }
 # Algorithms whose settings depend on the kind of actions.
 _NEED_ACTIONS = ("PPO", "A2C", "ARS")
@@ -159,7 +159,7 @@ def _action_space(env: str, env_config: Mapping[str, Any]):
 
 
 def _environment(section: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the section `environment`; the keys that they stand for are taken out."""
+    """Settings of the section `environment`; the keys that they represent are removed."""
     config = _mapping("env_kwargs", section.pop("env_kwargs", None))
     wrappers, frames = _entries(section.pop("env_wrapper", None)), section.pop("frame_stack", None)
     settings: dict[str, Any] = {}

@@ -85,7 +85,7 @@ def refuse_one_seed(path: Path) -> None:
     folder = path.absolute().parent
     if SeedFolder.at(folder) and any(folder.glob(JOURNALS)):
         given = path.parent if path.name else folder
-        raise Mistake(f"{path} is a seed of {given}, which go on together: rllib train --resume {given}")
+        raise Mistake(f"{path} is a seed of {given}, which continue together: rllib train --resume {given}")
 
 
 def checkpoints_of_seeds(place: Path | str) -> dict[int, Path]:

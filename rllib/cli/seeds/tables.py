@@ -19,7 +19,7 @@ class SeedTable(TuneReporterBase):
         stop: whose goal the last column measures.
 
     Attributes:
-        note: a sentence beside the title.
+        note: a sentence next to the title.
     """
 
     def __init__(self, title: str, stop: ThresholdStopper, **more):

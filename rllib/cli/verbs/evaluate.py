@@ -189,7 +189,7 @@ def _overrides(config: str | None, env: str | None, seed: int | None, steps: int
 
 
 def _refuse_with_data(*options: str) -> None:
-    """Raises a Mistake for options of playing that were given beside --data."""
+    """Raises a Mistake for options of playing that were given together with --data."""
     if given := [name for name in options if _is_given(name)]:
         raise Mistake(f"--data plays no episodes, so that --{given[0]} has no effect. Leave out one of the two.")
 

@@ -51,7 +51,7 @@ def acting_options(command: Callable) -> Callable:
 @acting_options
 def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
-    there is no display, a video is written beside the checkpoint.
+    there is no display, a video is written next to the checkpoint.
 
     Where several agents act, boards that an environment gives as text are printed, and at the end the returns of all
     players.
@@ -61,7 +61,7 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
 
 
 def video_of(checkpoint: Path) -> Path:
-    """Default path of a checkpoint's video: beside the checkpoint."""
+    """Default path of a checkpoint's video: next to the checkpoint."""
     return beside(checkpoint, f"{local_path(checkpoint).name}.mp4")
 
 

@@ -78,7 +78,7 @@ class _Experiment(NamedTuple):
         below: keys of the file, or of the tuned example for algorithm and environment.
         given: keys of the command line, which take precedence.
         is_tuned: whether a tuned example has chosen the settings.
-        notice: line that says where settings come from that nobody has named; "" if there are none.
+        notice: line that says where settings come from that the user has not named; "" if there are none.
     """
 
     below: dict[str, Any]
@@ -280,14 +280,14 @@ def _by_tuned_example(experiment: _Experiment) -> _Experiment:
 
 
 def _external_section(options: dict[str, Any]) -> dict[str, Any]:
-    """The section `external` that --external and the flags of spaces stand for; they are taken out of the options."""
+    """The section `external` that --external and the flags of spaces represent; they are removed from the options."""
     flags = {"listen": "external", "observation_space": "observation_space", "action_space": "action_space"}
     given = {name: options.pop(flag) for name, flag in flags.items()}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that --policies and --map stand for.
+    """The settings that --policies and --map represent.
 
     Raises:
         Mistake: if one of them is assigned as well, or --map is no AGENTS=ID.
@@ -307,14 +307,14 @@ def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapp
 
 
 def _input_setting(paths: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that --input stands for."""
+    """The setting that --input represents."""
     if paths and not assigned.keys().isdisjoint(("input_", "input")):
         raise Mistake("input_ is given both as a setting and as a flag; leave one of them out")
     return {"input_": paths[0] if len(paths) == 1 else list(paths)} if paths else {}
 
 
 def _framework(name: str | None, is_torch: bool, assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that --framework and --torch stand for."""
+    """The setting that --framework and --torch represent."""
     chosen = name or ("torch" if is_torch else None)
     if chosen and assigned.get("framework", chosen) != chosen:
         raise Mistake("framework is given both as a setting and as a flag; leave one of them out")
@@ -374,7 +374,7 @@ def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
 
 
 def _run_seeds(spec: RunSpec, count: int, folders: Folders, flags: _Flags, notice: str) -> None:
-    """Trains several seeds, each in a process of its own."""
+    """Trains several seeds, each in its own process."""
     if spec.external:
         raise Mistake("clients play for a single run; leave out --seeds")
     if spec.config.get("seed") is not None:

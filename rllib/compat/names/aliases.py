@@ -312,7 +312,7 @@ IGNORED: Mapping[str, str] = {
             "evaluation_auto_duration_min_env_steps_per_sample",
             "evaluation_auto_duration_max_env_steps_per_sample",
         ),
-        'evaluation_duration="auto" lasts as long as the training beside it',
+        'evaluation_duration="auto" lasts as long as the parallel training',
     ),
     **dict.fromkeys(
         (
@@ -378,8 +378,8 @@ _OF_OTHER_STACKS = frozenset(
     for name, reason in IGNORED.items()
     if reason in ("there is one stack, and nothing to switch", "there is no TensorFlow")
 ) | {"_fake_gpus", "_validate_config", "_use_msgpack_checkpoints", "in_evaluation", "is_atari", "simple_optimizer"}
-# Ray's defaults of the others, in any version, beside None, False and empty ones; any other value asks for something
-# that is not done here, and a warning says so.
+# Ray's defaults of the others, in any version, in addition to None, False and empty ones; any other value asks for
+# something that is not done here, and a warning says so.
 _DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
     **dict.fromkeys(
         (
@@ -638,7 +638,7 @@ _DEFAULTS_OF_RAY: Mapping[str, tuple] = {
 }
 
 
-# Its defaults of earlier names, which its files have beside the present ones.
+# Its defaults of earlier names, which its files have in addition to the present ones.
 _DEFAULTS_BY_EARLIER_NAMES: Mapping[str, float] = dict.fromkeys(
     ("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), 3e-4
 )
@@ -777,7 +777,7 @@ def translate(name: str, value) -> tuple[str, Any]:
 def value_today(name: str, value):
     """The present name of a setting's value of any era; any other value is returned unchanged.
 
-    A class of torch that stands for an activation becomes its name, which files and checkpoints can hold, and a
+    A class of torch that represents an activation becomes its name, which files and checkpoints can hold, and a
     DefaultModelConfig a dict.
     """
     if name == "model" and dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Names of Stable-Baselines3 that this library does not have, and what stands for them here, for messages."""
+"""Names of Stable-Baselines3 that this library does not have, and what replaces them here, for messages."""
 
 from collections.abc import Mapping
 

@@ -18,7 +18,7 @@ _OF_ANY_OBJECT = {
     "_frozen_importlib", "_frozen_importlib_external", "_pydev_bundle", "_pydevd_bundle", "_pydevd_frame_eval",
     "_pytest", "_weakrefset",
 }  # fmt: skip
-# Ends of names of exceptions, beside all names in ray.exceptions.
+# Ends of names of exceptions, in addition to all names in ray.exceptions.
 _EXCEPTIONS = ("Error", "Exception", "Exit", "Interrupt", "Timeout", "Warning")
 
 
@@ -107,7 +107,7 @@ class Absent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):  # asked for by copy, inspect, typing and the like
             raise AttributeError(f"{self._path} is not here, and has no {name}")
-        # It may stand for a module, of which there is no list: `from ray.rllib.algorithms.ppo import ppo`.
+        # It may represent a module, of which there is no list: `from ray.rllib.algorithms.ppo import ppo`.
         if self._path.rpartition(".")[2].islower() and (ours := find(self._path, name)) is not None:
             return ours.load()
         raise self._error()

@@ -20,7 +20,7 @@ class EnvError(Exception):
 
 
 class NotProvided:
-    """Default of an argument that was not given, where None is a value of its own."""
+    """Default of an argument that was not given, where None is a valid value."""
 
 
 def unchanged(marked: T) -> T:

@@ -102,7 +102,7 @@ def _dotted(node: ast.AST) -> list[str]:
 
 
 class _Place(NamedTuple):
-    """Part of a dotted name that is replaced: number of its first words, and the object that they stand for."""
+    """Part of a dotted name that is replaced: number of its first words, and the object that they represent."""
 
     num_parts: int
     ours: Ours
@@ -115,11 +115,11 @@ class _Program:
     source: str
     first_statement: int  # line on which imports may stand
     missing: list[Missing] = field(default_factory=list)
-    # Name in the program -> the module of Ray that it stands for.
+    # Name in the program -> the module of Ray that it represents.
     _bound: dict[str, str] = field(default_factory=dict)
     # (first byte, end, text) in the source
     _edits: list[tuple[int, int, str]] = field(default_factory=list)
-    # Import lines for names that stood behind dots, to go beside the first import.
+    # Import lines for names that stood behind dots, to go next to the first import.
     _further: dict[str, None] = field(default_factory=dict)
     _first_import: int | None = None
 
@@ -206,7 +206,7 @@ class _Program:
         self._edits.append((start, end, self._expression(place.ours, parts[0], parts[place.num_parts - 1])))
 
     def _resolved(self, module: str, parts: list[str], line: int) -> _Place | None:
-        """The object that the first parts of a dotted name stand for."""
+        """The object that the first parts of a dotted name represent."""
         for count, part in enumerate(parts[1:], start=2):
             ours = find(module, part)
             if ours is not None:

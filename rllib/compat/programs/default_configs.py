@@ -15,7 +15,7 @@ class Defaults(dict):
     """Changes to an algorithm's settings; a setting that is read has its default until it is set.
 
     It is empty at first: an algorithm adds the defaults itself, and a setting that the program sets by an earlier name
-    would stand beside its default under the present one.
+    would stand next to its default under the present one.
 
     Args:
         config: has the defaults.

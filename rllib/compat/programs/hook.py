@@ -5,9 +5,9 @@ the table (names.py), and others with stand-ins instead of all names, so that a 
 not where it imports it. Example code of Ray (`ray.rllib.examples`, `ray.tune.examples`) that the table does not have is
 read from the files of an installed Ray, or of RLLIB_RAY_SOURCES, and imports through the hook in turn.
 
-With engine="ray" the real Ray runs beside the hook. Its modules need their names in `sys.modules`, so from the moment
-that our engine asks for it, `sys.modules` has Ray's, and `__import__` decides by the importing module which of the two
-is meant: Ray and our engine get Ray, all others what this module serves.
+With engine="ray" the real Ray runs together with the hook. Its modules need their names in `sys.modules`, so from the
+moment that our engine asks for it, `sys.modules` has Ray's, and `__import__` decides by the importing module which of
+the two is meant: Ray and our engine get Ray, all others what this module serves.
 """
 
 import builtins

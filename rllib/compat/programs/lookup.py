@@ -64,7 +64,7 @@ def row(module: str) -> dict[str, Ours]:
 
 
 def counterpart(module: str) -> str | None:
-    """Our module that stands for one of Ray as a whole; None where there is none."""
+    """Our module that represents one of Ray as a whole; None where there is none."""
     module = present_path(module)
     return next(iter(FOUND.get(module, {}) or WHERE_BUILT.get(module, {})), None)
 

@@ -1,6 +1,6 @@
 """The table of Ray's names: module of Ray -> module here -> names, or the reason why a name is not here.
 
-"Theirs=Ours" is a name that is called otherwise here; "*" stands for all that our module exports. The first module of a
+"Theirs=Ours" is a name that is called otherwise here; "*" represents all that our module exports. The first module of a
 row is the counterpart of Ray's module, which `import ray.x as y` gives after `rllib convert`. Names of all eras stand
 side by side, from 0.8 to 2.60. A name that has moved between Ray's modules is found by any of its paths, if one row of
 the same package has it (lookup.py).

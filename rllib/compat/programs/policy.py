@@ -19,7 +19,7 @@ class _ForBoth(ABCMeta):
 
 
 class Policy(HandWrittenPolicy, metaclass=_ForBoth):
-    """Base of policies that act by their own `compute_actions`. As policy_class it stands for the algorithm's own.
+    """Base of policies that act by their own `compute_actions`. As policy_class it represents the algorithm's own.
 
     Args:
         observation_space, action_space, config: as for HandWrittenPolicy.

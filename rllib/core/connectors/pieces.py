@@ -136,7 +136,7 @@ class FlattenedAgents(MultiAgentObservationPreprocessor):
 class FrameStackingEnvToModule(ObservationPiece):
     """The newest observations, joined along the last axis, which has to be 1: [H, W, 1] -> [H, W, num_frames].
 
-    Zeros stand for what lies before the reset.
+    Zeros represent what lies before the reset.
 
     Args:
         input_observation_space, input_action_space: as for ConnectorV2.
@@ -178,7 +178,7 @@ class FrameStackingEnvToModule(ObservationPiece):
 class PrevActionsPrevRewards(ObservationPiece):
     """Observations with the last actions and rewards: {"_orig_obs", "prev_n_actions", "prev_n_rewards"}.
 
-    Actions are flat: choices one-hot, numbers as they are. Zeros stand for what lies before the reset.
+    Actions are flat: choices one-hot, numbers as they are. Zeros represent what lies before the reset.
 
     Args:
         input_observation_space, input_action_space: as for ConnectorV2.
@@ -229,14 +229,14 @@ class PrevActionsPrevRewards(ObservationPiece):
 
 
 class MeanStdFilter(ConnectorV2):
-    """Stands for the library's observation filter: `.env_runners(observation_filter="MeanStdFilter")`.
+    """Represents the library's observation filter: `.env_runners(observation_filter="MeanStdFilter")`.
 
     Its statistics are those of all workers, and in checkpoints. It has to be the last piece, except for
     FlattenObservations.
 
     Args:
         input_observation_space, input_action_space: as for ConnectorV2.
-        multi_agent: without effect: each policy has a filter of its own.
+        multi_agent: without effect: each policy has its own filter.
         de_mean_to_zero, de_std_to_one, update_stats: have to be True.
         clip_by_value: bound in standard deviations; None: unbounded.
     """
@@ -269,7 +269,7 @@ class MeanStdFilter(ConnectorV2):
 
 
 class FrameStackingLearner(ConnectorV2):
-    """Stands for FrameStackingEnvToModule in a learner_connector: rows of a batch have the stacked observations.
+    """Represents FrameStackingEnvToModule in a learner_connector: rows of a batch have the stacked observations.
 
     Args:
         kwargs: without effect.

@@ -17,7 +17,7 @@ class LearnerLoss:
         module_id: of the policy.
 
     Attributes:
-        columns: columns that it reads beside those of the algorithm's loss.
+        columns: columns that it reads in addition to those of the algorithm's loss.
     """
 
     def __init__(self, learner_class: type[TorchLearner], config: Any, module_id: str):

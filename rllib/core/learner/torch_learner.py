@@ -81,7 +81,7 @@ _UPDATES = (
     "use on_train_result or on_learn_on_batch of your callbacks; coefficients that change over time are weights of "
     "auxiliary_losses (docs/guide/networks.md)"
 )
-# Methods of RLlib's Learner that nothing here calls, and what stands for each.
+# Methods of RLlib's Learner that nothing here calls, and what replaces each.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("configure_optimizers_for_module", "configure_optimizers", "register_optimizer"), _LEARNING_RATE),
     **dict.fromkeys(

@@ -176,7 +176,7 @@ def _path(key: Key) -> tuple[str, ...]:
 
 
 def _nested(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """Nested dicts of values by path; a value at a path above others is kept under its own name, beside them."""
+    """Nested dicts of values by path; a value at a path above others is kept under its own name, next to them."""
     found: dict[str, Any] = {}
     for path, value in values.items():
         path = path or ("",)  # a value at the place of a section

@@ -189,7 +189,7 @@ class TorchRLModule(nn.Module, RLModule):
 
 
 class ValueFunctionAPI:
-    """A module with values beside the policy, as PPO, A2C, IMPALA and APPO need them."""
+    """A module with values next to the policy, as PPO, A2C, IMPALA and APPO need them."""
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Tensor:
         """Values [B], with a memory [B, T].

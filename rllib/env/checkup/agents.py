@@ -135,9 +135,9 @@ def agent_instances_check(subject: Subject) -> Iterator[Found]:
     if not subject.is_repeatable:
         return
     with subject.another() as other:
-        beside = AgentWalk(subject, other)
-        beside.reset(SEED + 1)
-        place = difference(_record(subject, subject.env), _record(subject, subject.env, beside))
+        neighbour = AgentWalk(subject, other)
+        neighbour.reset(SEED + 1)
+        place = difference(_record(subject, subject.env), _record(subject, subject.env, neighbour))
     if place is not None:
         yield (
             "error",
@@ -296,20 +296,20 @@ class AgentWalk:
         return random_action(observation, self._spaces[agent])
 
 
-def _record(subject: Subject, env, beside: AgentWalk | None = None) -> list[tuple]:
+def _record(subject: Subject, env, neighbour: AgentWalk | None = None) -> list[tuple]:
     """Observations, rewards and flags of a seeded reset and some random steps.
 
     Args:
-        beside: another environment, which is stepped before each step.
+        neighbour: another environment, which is stepped before each step.
     """
     walk = AgentWalk(subject, env)
     walk.reset(SEED)
     rows: list[tuple] = [(copy.deepcopy(dict(walk.observations)), {}, {}, {})]
     for _ in range(subject.short):
-        if beside is not None:
-            beside.step()
-            if beside.is_over:
-                beside.reset()
+        if neighbour is not None:
+            neighbour.step()
+            if neighbour.is_over:
+                neighbour.reset()
         walk.step()
         rows.append(copy.deepcopy(tuple(map(dict, walk.result[:4]))))
         if walk.is_over:

@@ -123,7 +123,7 @@ def instances_check(subject: Subject) -> Iterator[Found]:
         def begin():
             return other.reset(seed=SEED + 1)
 
-        place = difference(alone, _episode(subject, subject.env, SEED, beside=(begin, disturb)))
+        place = difference(alone, _episode(subject, subject.env, SEED, neighbour=(begin, disturb)))
     if place is not None:
         yield (
             "error",
@@ -170,12 +170,14 @@ def memory_check(subject: Subject) -> Iterator[Found]:
         )
 
 
-def _episode(subject: Subject, env, seed: int, seeds_global: bool = False, beside: tuple | None = None) -> list[tuple]:
+def _episode(
+    subject: Subject, env, seed: int, seeds_global: bool = False, neighbour: tuple | None = None
+) -> list[tuple]:
     """Records a seeded reset and `subject.short` random actions, over as many episodes as that takes.
 
     Args:
         seeds_global: whether random and numpy.random are seeded first; their states are restored.
-        beside: functions that reset another environment, and step it for an observation, before each step.
+        neighbour: functions that reset another environment, and step it for an observation, before each step.
     """
     states = random.getstate(), np.random.get_state()
     if seeds_global:
@@ -184,12 +186,12 @@ def _episode(subject: Subject, env, seed: int, seeds_global: bool = False, besid
     draw = subject.actions(env)
     observation = env.reset(seed=seed)[0]
     rows = [(copy.deepcopy(observation), 0.0, False, False)]
-    others = beside[0]()[0] if beside else None
+    others = neighbour[0]()[0] if neighbour else None
     for _ in range(subject.short):
-        if beside:
-            others, _, *flags, _ = beside[1](others)
+        if neighbour:
+            others, _, *flags, _ = neighbour[1](others)
             if any(flags):
-                others = beside[0]()[0]
+                others = neighbour[0]()[0]
         observation, reward, terminated, truncated, _ = env.step(draw(observation))
         rows.append((copy.deepcopy(observation), reward, bool(terminated), bool(truncated)))
         if terminated or truncated:

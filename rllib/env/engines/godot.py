@@ -29,7 +29,7 @@ class GodotEnv(MultiAgentEnv):
 
     An agent's id is the name of its policy in the game and its number, "shared_policy_0". An agent that is done has
     left the episode, which ends when all are done: the plug-in does not tell a time limit from an end, so all ends are
-    terminations. Spaces of one entry stand for themselves; several are a Dict by name.
+    terminations. Spaces of one entry represent themselves; several are a Dict by name.
 
     A game that was started by hand stays connected when the environment is closed, and serves the next one on its port.
 

@@ -36,7 +36,7 @@ class GodotGame:
     """A running game, which answers one message at a time.
 
     Args:
-        port: where the game connects; 0: a free one, which a launched game is told.
+        port: where the game connects; 0: a free one, which a launched game gets as an argument.
         command: program and arguments of the game to launch, without its port; empty: it runs already, as in Godot's
             editor.
         timeout_s: limit of the connection, and of each answer (seconds).

@@ -98,7 +98,7 @@ class Unity3DEnv(MultiAgentEnv):
         self.episode_timesteps = 0
         self.unity_env.reset()
         observations, *_ = self._results()
-        for _ in range(_MOST_IDLE_STEPS):  # the game may begin with steps in which nobody decides
+        for _ in range(_MOST_IDLE_STEPS):  # the game may begin with steps in which no agent decides
             if observations:
                 break
             self.unity_env.step()

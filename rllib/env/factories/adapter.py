@@ -56,7 +56,7 @@ class ActionRow:
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """Inputs of one step of acting, beside the observation; None: not given.
+    """Inputs of one step of acting, in addition to the observation; None: not given.
 
     Attributes:
         action_row: encodes actions of the environment.

@@ -1,6 +1,6 @@
 """Keys of Dict observations that the value reads and the policy does not, such as a simulator's friction and masses.
 
-In training the environment gives them. Outside of it, where nobody asks for values, they may be absent. Then fillers
+In training the environment gives them. Outside of it, where values are not computed, they may be absent. Then fillers
 stand in their place, which the policy's layers do not read (models/dense/separate.py).
 """
 

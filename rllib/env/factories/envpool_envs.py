@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 class EnvPoolVector(VectorEnv):
     """N environments of EnvPool in one object; the step after the end of an episode resets.
 
-    EnvPool takes seeds when it is made, and ignores seeds of reset(): a reset with seeds makes it anew. Its
+    EnvPool takes seeds when it is made, and ignores seeds of reset(): a reset with seeds makes it again. Its
     spaces describe a single environment. A step that ends an episode in both ways counts as truncated.
 
     Args:

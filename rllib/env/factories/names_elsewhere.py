@@ -113,13 +113,13 @@ _INSTEAD = {
 
 
 def example_here(name: str) -> str | None:
-    """The name of the environment that stands for one of RLlib's examples; None for any other name."""
+    """The name of the environment that replaces one of RLlib's examples; None for any other name."""
     parts = _MODULE.fullmatch(name)
     return parts and _HERE.get(parts["name"])
 
 
 def example_advice(name: str) -> str | None:
-    """Advice for an environment of RLlib's examples that nothing stands for; None for any other name."""
+    """Advice for an environment of RLlib's examples that nothing replaces; None for any other name."""
     parts = _MODULE.fullmatch(name)
     why = parts and _INSTEAD.get(parts["name"])
     return f"It is an example of RLlib's: {why}." if why else None

@@ -284,7 +284,7 @@ class WrappingFactory(EnvFactory):
 
 @dataclass(frozen=True)
 class RaysExampleFactory(WrappingFactory):
-    """A factory for what stands for one of RLlib's examples; its config may lie one level deeper, as in Ray's files."""
+    """A factory for what replaces one of RLlib's examples; its config may lie one level deeper, as in Ray's files."""
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         changed = copy.copy(context)
@@ -402,7 +402,7 @@ def _resolve_name(name: str) -> EnvFactory:
         if getattr(found, "starts_programs", False):
             raise ValueError(
                 f"environment {name!r} starts the program that its config names, so a name, which can come from a "
-                "file, may not stand for it. Give the class itself, or register it: register_env(name, function)."
+                "file, may not represent it. Give the class itself, or register it: register_env(name, function)."
             )
         if is_environment_class(found):
             return CreatorFactory(found)

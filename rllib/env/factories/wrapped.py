@@ -1,6 +1,6 @@
 """Wrappers of environments by name: the setting env_wrappers.
 
-Names may come from files and checkpoints of unknown origin, so a name never stands for code of any other module: it is
+Names may come from files and checkpoints of unknown origin, so a name never represents code of any other module: it is
 one of gymnasium's wrappers, one of minigrid's, or was given to `register_wrapper`.
 """
 

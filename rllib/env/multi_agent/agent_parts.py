@@ -1,6 +1,6 @@
 """Further parts of an agent's observation while its policy acts outside of training: the agent's id, the critic's part.
 
-In training the environment is wrapped (augmented.py). Outside of it, nobody asks for values: what the critic alone
+In training the environment is wrapped (augmented.py). Outside of it, values are not computed: what the critic alone
 reads is filled, and the policy's layers do not read it (models/dense/separate.py).
 """
 

@@ -10,7 +10,7 @@ from rllib.env.spaces.legal import MASK_KEY, legal_action
 from rllib.env.streams.legacy import convert_space
 
 AgentID = Hashable
-# Keys of the dicts by agent that stand for no agent: the flags of the whole episode, and the info that all share.
+# Keys of the dicts by agent that represent no agent: the flags of the whole episode, and the info that all share.
 ALL, COMMON = "__all__", "__common__"
 RESERVED = (ALL, COMMON)
 

@@ -11,7 +11,7 @@ REWARDS_KEY, INFOS_KEY, BY_AGENT_KEY = "_group_rewards", "_group_info", "individ
 
 
 class AgentGroups:
-    """A division of agents into groups whose members act together. An agent that is in no group stands for itself.
+    """A division of agents into groups whose members act together. An agent that is in no group represents itself.
 
     Args:
         groups: {group: its agents in order}.
@@ -39,7 +39,7 @@ class AgentGroups:
         return list(dict.fromkeys(self.group_of.get(agent, agent) for agent in agents))
 
     def space(self, group: AgentID, space_of: Callable[[AgentID], Space]) -> Space:
-        """Tuple space of a group, in the order of its members; the space of an agent that stands for itself."""
+        """Tuple space of a group, in the order of its members; the space of an agent that represents itself."""
         if group not in self.groups:
             return space_of(group)
         return spaces.Tuple([space_of(agent) for agent in self.groups[group]])

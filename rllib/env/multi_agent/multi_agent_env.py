@@ -35,7 +35,7 @@ StepResult = tuple[dict, dict, dict, dict, dict]
 
 
 class _Number:
-    """The number of an environment's agents of a list, unless it has assigned a number of its own, as with RLlib."""
+    """The number of an environment's agents of a list, unless it has assigned its own number, as with RLlib."""
 
     def __init__(self, of: str):
         self._of = of

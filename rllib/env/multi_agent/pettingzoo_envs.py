@@ -83,7 +83,8 @@ class ParallelPettingZooEnv(_Adapted):
         before = self.env.agents[:]
         observations, rewards, terminations, truncations, infos = self.env.step(action_dict)
         self._meet_agents()
-        # Some environments go on to return entries of agents that have ended in an earlier step: their rewards count.
+        # Some environments continue to return entries of agents that have ended in an earlier step: their rewards
+        # count.
         agents = dict.fromkeys([*before, *self.env.agents])
         observations, terminateds, truncateds, infos = (
             {agent: values[agent] for agent in agents if agent in values}
@@ -122,7 +123,7 @@ class PettingZooEnv(_Adapted):
             )
         env.step(action_dict[env.agent_selection])
         self._meet_agents()
-        # Not `_cumulative_rewards`, which begin anew for the agent that acts.
+        # Not `_cumulative_rewards`, which start again for the agent that acts.
         rewards, infos = dict(env.rewards), dict(env.infos)
         terminateds, truncateds = (
             {agent: bool(flag) for agent, flag in flags.items() if agent not in self._ended}

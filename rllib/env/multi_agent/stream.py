@@ -51,7 +51,7 @@ class MultiAgentStream:
         worker: owner of the environments, for messages.
         warns: whether warnings that are the same in every worker are logged.
         checked_steps: 0: first results are not checked against the spaces.
-        remake: makes the environment with a given index anew; one that raises is then closed and replaced. None: its
+        remake: makes the environment with a given index again; one that raises is then closed and replaced. None: its
             errors are raised.
     """
 
@@ -145,7 +145,7 @@ class MultiAgentStream:
 
         Args:
             index: which environment.
-            actions: of the agents that act; {} where nobody does.
+            actions: of the agents that act; {} where no agent does.
 
         Returns:
             the result; None where the environment has raised and was replaced. Its episode is void, and the new one has
@@ -173,7 +173,7 @@ class MultiAgentStream:
         """Whether all agents have ended, without a word of "__all__".
 
         Raises:
-            ValueError: if nobody has acted for too long.
+            ValueError: if no agent has acted for too long.
         """
         checked = self._checked[index]
         if checked.ended and observations.keys() <= checked.ended.keys():

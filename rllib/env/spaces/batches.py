@@ -41,5 +41,5 @@ def _rows_of_structure(inner: Sequence[tuple], observation) -> list | None:
 
 
 def batch_of(space, observations: Sequence) -> Any:
-    """A batch of single observations, in arrays of its own: [N, ...] in the structure of the space."""
+    """A batch of single observations, in its own arrays: [N, ...] in the structure of the space."""
     return concatenate(space, observations, create_empty_array(space, len(observations)))

@@ -86,7 +86,7 @@ class EnvironmentStream(ABC):
         worker: owner of the environments, for messages, such as "rollout worker 2".
         warns: whether warnings that are the same in every worker are logged.
         checked_steps: number of results of each environment that are checked against its spaces.
-        remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
+        remake: makes the environment with a given index again; one that raises in step() or reset() is then closed and
             replaced. None: its errors are raised.
         info_columns: keys of the info dicts that are written as columns. Those `before_action` come with the
             observation, from reset() as well as from step(); the others with the reward.

@@ -56,7 +56,7 @@ class EnvironmentProcess:
         self._spaces: tuple | None = None
         self._call, self._begun = "__init__()", time.monotonic()  # the call that is not answered; "" if there is none
         self._awaited = ""  # "step" or "reset": begun, and its result not yet asked for
-        self._replies: list = []  # its answer, if that was taken in before another call
+        self._replies: list = []  # its answer, if it was received before another call
         self._failure: Exception | None = None  # what has ended the process
         self._close_until = math.inf  # of time.monotonic(), once it is to close
         _linux()  # imported before the process is forked
@@ -246,7 +246,7 @@ class EnvironmentProcess:
                 kill(self.pid, signal.SIGKILL)
         try:
             status = os.waitpid(self.pid, 0)[1]
-        except ChildProcessError:  # somebody else has reaped it
+        except ChildProcessError:  # another thread has reaped it
             status = 0
         self.pid = -1
         return status
@@ -298,7 +298,7 @@ class _Channel:
         """The next value; None if the other end is closed."""
         try:
             data = self._connection.recv(PACKET_BYTES)
-        except ConnectionError:  # it was closed with a value that nobody had received
+        except ConnectionError:  # it was closed with a value that was not received
             data = b""
         if not data:
             return None

@@ -38,7 +38,7 @@ class VectorEnvStream(EnvironmentStream):
         env: the vector environment; the stream owns and closes it.
         seeds: one int for each environment that the worker should have. Vector environments that take a single seed
             are given the first; gymnasium's own and those with an attribute `takes_a_seed_each` get the list.
-        options: as for EnvironmentStream; `remake` is called with 0 and makes the whole vector environment anew.
+        options: as for EnvironmentStream; `remake` is called with 0 and makes the whole vector environment again.
 
     Tensors that the environment hands over are copied into arrays (streams/tensors_as_arrays.py); TensorStream leaves
     them on the device.

@@ -9,7 +9,7 @@ from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv
 
 ROWS, COLUMNS = 6, 7
 # The marks of a player are the bits of an int, column by column from the bottom. The seventh bit of a column stays
-# empty, so that no line goes on from the top of one column at the bottom of the next.
+# empty, so that no line continues from the top of one column at the bottom of the next.
 BITS_OF_COLUMN = ROWS + 1
 # Distances of neighbours in a line: upwards, to the right, and both diagonals.
 _DIRECTIONS = (1, BITS_OF_COLUMN, BITS_OF_COLUMN - 1, BITS_OF_COLUMN + 1)

@@ -4,7 +4,7 @@
     observations = env.reset()
     observations, rewards, dones, infos = env.step(actions)
 
-An algorithm does not train in these objects: it makes environments of its own from what they are made of (given.py).
+An algorithm does not train in these objects: it makes its own environments from what they are made of (given.py).
 """
 
 import functools
@@ -30,7 +30,7 @@ Indices = int | Iterable[int] | None
     )
 )
 class DummyVecEnv:
-    """Environments in this process, which begin anew by themselves when an episode ends.
+    """Environments in this process, which start again by themselves when an episode ends.
 
     They are made when they are first needed.
 
@@ -179,7 +179,7 @@ class DummyVecEnv:
                 render_mode="human". None: the environments' own.
 
         Returns:
-            the pictures beside one another, uint8 [height, N x width, 3]; None without them.
+            the pictures side by side, uint8 [height, N x width, 3]; None without them.
         """
         mode = mode or self.render_mode
         if mode == "human" and self.render_mode != "human":

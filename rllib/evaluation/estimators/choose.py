@@ -21,7 +21,7 @@ _OF_THE_ALGORITHM = {"policy", "gamma", "conversions"}
 
 
 def estimator_class(given: Any) -> type[OffPolicyEstimator]:
-    """The class that a "type" stands for: a class derived from OffPolicyEstimator, its name or its short name.
+    """The class that a "type" represents: a class derived from OffPolicyEstimator, its name or its short name.
 
     Raises:
         ValueError: for anything else.

@@ -11,7 +11,7 @@ from rllib.evaluation.estimators.recorded_steps import RecordedSteps
 class DoublyRobust(DirectMethod):
     """Estimates that are unbiased if either the model or the recorded probabilities are right.
 
-    After a truncated episode the model's value stands for what would have followed: that of the observation after the
+    After a truncated episode the model's value represents what would have followed: that of the observation after the
     last step; if it is not known, that of the last step's own observation, in place of the step.
     """
 

@@ -128,10 +128,10 @@ class FQETorchModel(QModel):
     # ------------------------------------------------------------------ fitting
 
     def train(self, batch: Any) -> list[float]:
-        """Fits the network; a further call goes on from its weights, for the present policy.
+        """Fits the network; a further call continues from its weights, for the present policy.
 
         Args:
-            batch: as for OffPolicyEstimator.estimate. Steps after which nobody knows what followed are left out.
+            batch: as for OffPolicyEstimator.estimate. Steps after which it is unknown what followed are left out.
 
         Returns:
             mean squared error of each pass, in rewards squared.

@@ -13,7 +13,7 @@ from rllib.evaluation.estimators.target_policy import TargetPolicy
 from rllib.evaluation.offline.rows import Conversions
 from rllib.policy import Policy
 
-# Of a normal distribution: 95 % lie within so many standard deviations.
+# Of a normal distribution: 95 % lie within this number of standard deviations.
 _DEVIATIONS = 1.959963984540054
 
 
@@ -97,7 +97,7 @@ class OffPolicyEstimator(ABC):
 
         Args:
             batch: a Dataset, or the columns of whole episodes as the policy's batches store them (SampleBatch).
-            split_batch_by_episode: False takes each step as an episode of its own: contextual bandits.
+            split_batch_by_episode: False takes each step as its own episode: contextual bandits.
 
         Returns:
             means over the episodes, float64:

@@ -99,7 +99,7 @@ class RecordedSteps:
             )
 
     def as_single_steps(self) -> "RecordedSteps":
-        """Each step as an episode of its own, after which nothing follows: contextual bandits."""
+        """Each step as its own episode, after which nothing follows: contextual bandits."""
         ends = np.ones(len(self), bool)
         return dataclasses.replace(self, starts=np.arange(len(self) + 1), terminated=ends, is_transition=ends)
 

@@ -1,4 +1,4 @@
-"""The policy whose value is estimated: its probabilities of recorded actions, and actions of its own."""
+"""The policy whose value is estimated: its probabilities of recorded actions, and its own actions."""
 
 import numpy as np
 

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def step_by_step(starts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Steps 0, 1, 2, ... of all episodes that have so many: (indices of the episodes, rows of their steps)."""
+    """Steps 0, 1, 2, ... of all episodes that have them: (indices of the episodes, rows of their steps)."""
     lengths = np.diff(starts)
     order = np.argsort(-lengths, kind="stable")
     firsts, descending = starts[:-1][order], -lengths[order]

@@ -134,7 +134,7 @@ class ImitatedSequences(ImitatedRows):
 class ReturnsToGo:
     """The column value_targets of recorded rows: G_t, with the present value of what followed a truncated episode.
 
-    Where nobody knows what followed, it is the value of the last step's own observation, in place of its reward; the
+    Where it is unknown what followed, it is the value of the last step's own observation, in place of its reward; the
     target of this step is the value itself, so that its action is imitated with an advantage of 0.
 
     Args:

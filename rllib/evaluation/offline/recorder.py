@@ -54,7 +54,7 @@ class Output:
 
     def __call__(self, worker: RolloutWorker) -> "StepRecorder":
         recorder = StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
-        if self.make_writer is None:  # episodes go on in the next file
+        if self.make_writer is None:  # episodes continue in the next file
             recorder.most_bytes, recorder.most_seconds = self.max_file_size, self.max_file_seconds
         return recorder
 
@@ -285,7 +285,7 @@ class StepRecorder:
         return -np.log(np.maximum(counts, 1)).sum(0).reshape(shape)  # none is legal where no step follows
 
     def _of_clipped(self, fragment: Fragment) -> np.ndarray:
-        """The log-probabilities [T, N] of a fragment, computed anew where actions were clipped."""
+        """The log-probabilities [T, N] of a fragment, computed again where actions were clipped."""
         log_probs, actions = fragment[sb.ACTION_LOGP], fragment[sb.ACTIONS]
         rows = actions.reshape(log_probs.size, *actions.shape[2:])
         taken = self._lane.mapper.clipped(rows)

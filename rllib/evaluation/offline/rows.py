@@ -96,7 +96,7 @@ def transitions(
 ) -> dict[str, np.ndarray]:
     """The rows of a replay: as Transitions makes them of the same steps in a worker, in the order of the steps.
 
-    A step of which nobody knows what followed gives no row: rows of steps before it end at its observation.
+    A step of which it is unknown what followed gives no row: rows of steps before it end at its observation.
 
     Args:
         dataset: recorded steps.

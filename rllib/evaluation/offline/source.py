@@ -107,7 +107,7 @@ class RecordedSource(AskedWorkers):
         return [{"epoch": self._epoch, "place": self._place}]
 
     def set_state(self, state: list, restores: int) -> None:
-        """Goes on behind the rows that were handed over; at the beginning, if the state is of another source."""
+        """Continues behind the rows that were handed over; at the beginning, if the state is of another source."""
         self._epoch = self._place = 0
         self._order = None
         if self.rows is None or not (len(state) == 1 and isinstance(state[0], Mapping) and "place" in state[0]):

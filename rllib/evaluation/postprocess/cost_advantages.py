@@ -1,4 +1,4 @@
-"""Advantages of costs beside those of rewards, which workers compute for algorithms with a limit on costs."""
+"""Advantages of costs in addition to those of rewards, which workers compute for algorithms with a limit on costs."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,8 @@ from rllib.sample_batch import Column
 class CostAdvantages(AdvantageEstimator):
     """GAE of rewards and of costs over one fragment, in one pass over its steps.
 
-    The value of costs is a network beside the policy, whose weights come with the policy's snapshot (Snapshot.modules).
+    The value of costs is a network in addition to the policy, whose weights come with the policy's snapshot
+    (Snapshot.modules).
 
     Args:
         cost_column: the info column of costs.

@@ -90,7 +90,7 @@ class Fragment:
     def keep(self, is_row: np.ndarray, newest: Mapping[str, np.ndarray]) -> None:
         """Keeps some rows of each slot, one behind the other at the fragment's end.
 
-        The last row of every slot then stands beside the last rows of the others, and the inputs of the next actions in
+        The last row of every slot then lies next to the last rows of the others, and the inputs of the next actions in
         the row behind it. As many steps are left as the busiest slot has rows.
 
         Args:
@@ -264,7 +264,7 @@ class Fragment:
             final: [B] instead, which of the final observations it has, else -1.
             max_seq_len: longest sequence.
         """
-        # Whether a memory has begun anew, or the fragment, with the action of step t: [T + 1, N].
+        # Whether a memory was reset, or the fragment has begun, with the action of step t: [T + 1, N].
         anew = np.ones((self.num_steps + 1, self.num_envs), bool)
         anew[1:] = self[sb.TERMINATEDS] | self[sb.TRUNCATEDS]
         if self.valid is not None:

@@ -84,7 +84,7 @@ class ReturnScale:
         self._running[environments] = 0
 
     def take_over(self, other: "ReturnScale", environments: np.ndarray) -> None:
-        """Goes on with the statistics and running returns of another one.
+        """Continues with the statistics and running returns of another one.
 
         Args:
             other: of the same kind.

@@ -123,7 +123,7 @@ class SequenceRows:
                 self._open[i] = _Sequence(self._settings)
 
     def take_over(self, other: "SequenceRows", environments: np.ndarray) -> None:
-        """Goes on with the sequences of the same episodes in other environments; arguments as for NStepRows."""
+        """Continues with the sequences of the same episodes in other environments; arguments as for NStepRows."""
         for i, sequence, cut in zip(environments.tolist(), other._open, other._cut):
             self._cut[i] += cut
             if sequence.count:

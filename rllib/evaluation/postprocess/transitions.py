@@ -19,7 +19,7 @@ OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
 
 @dataclass(frozen=True)
 class CostsOfSteps:
-    """Costs that rows of n steps sum up beside the rewards.
+    """Costs that rows of n steps sum up in addition to the rewards.
 
     Args:
         column: the info column of costs.
@@ -141,7 +141,7 @@ class NStepRows:
         self._kept = rest
 
     def take_over(self, other: "NStepRows", environments: np.ndarray) -> None:
-        """Goes on with the steps of the same episodes in other environments of a worker.
+        """Continues with the steps of the same episodes in other environments of a worker.
 
         Args:
             other: has their rows so far.

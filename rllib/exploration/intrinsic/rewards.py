@@ -6,7 +6,7 @@ policy's values still estimate the environment's rewards. Departures from the pa
 
 - the value is a separate network, not a head of the policy's network, so any policy network can be used;
 - at an episode's end the reward is for the true final observation, not the one after the reset;
-- the discounted sums whose standard deviation scales the rewards begin anew with each fragment;
+- the discounted sums whose standard deviation scales the rewards start again with each fragment;
 - the statistics of observations begin with the first train batch, not with steps of a random policy.
 """
 

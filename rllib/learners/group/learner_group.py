@@ -33,7 +33,7 @@ from runtime.util.fleet import FaultTolerance, Fleet
 
 logger = logging.getLogger(__name__)
 
-# Statistics and row statistics have room beside the gradient in a slot of shared memory; more takes further rounds.
+# Statistics and row statistics have room next to the gradient in a slot of shared memory; more takes further rounds.
 ROOM = 4096
 # To bring all processes into one state and to join them; each loss of a process meanwhile costs one.
 ATTEMPTS = 20
@@ -188,7 +188,7 @@ class LearnerGroup(Backend):
         self._mend()
 
     def _restart(self) -> None:
-        """Starts all processes anew, where some were lost that may not be replaced."""
+        """Starts all processes again, where some were lost that may not be replaced."""
         self.stop()
         self._forget()
         self.fleet = self._start()
@@ -215,7 +215,7 @@ class LearnerGroup(Backend):
         """Takes the steps of an update; as NumpyBackend.train. `meanwhile` is called while the processes compute."""
         if refresh is None:
             return self._update(update, meanwhile)
-        # The driver computes new columns after each epoch, with which the processes go on.
+        # The driver computes new columns after each epoch, with which the processes continue.
         orders, limit = update.orders, update.stop_above
         found = self._update(replace(update, orders=orders[:1]), None)
         for count in range(2, len(orders) + 1):
@@ -312,7 +312,8 @@ class LearnerGroup(Backend):
                 if time.monotonic() - began > self._timeout_s:
                     self._break_off()  # the living answer, and are asked again
         except BaseException:
-            # Where the processes are now, nobody knows: they wait for one that has failed, or have been interrupted.
+            # The positions of the processes are unknown now: they wait for one that has failed, or have been
+            # interrupted.
             self._break_off()
             self._forget()
             raise

@@ -38,7 +38,8 @@ class InPlace:
 
 
 class PinnedTransfers:
-    """Transfers to and from a CUDA device through page-locked memory; those to it on a stream beside the computing one.
+    """Transfers to and from a CUDA device through page-locked memory; those to it on a stream other than the computing
+    one.
 
     A copy from page-locked memory blocks neither this process nor running kernels. torch does not reuse a page-locked
     block until the device has read it.

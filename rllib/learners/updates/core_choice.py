@@ -30,7 +30,7 @@ class FreeCores:
 
     Args:
         most: largest number of cores that is ever chosen.
-        free: returns the number of cores that nobody else uses during updates, at least 1.
+        free: returns the number of cores that no other process uses during updates, at least 1.
         clock: seconds.
 
     Attributes:
@@ -67,7 +67,7 @@ class CoreChoice(FreeCores):
 
     It begins with one core. A measurement compares the number in use with the other one, and takes that if it is
     clearly faster. It is repeated at growing intervals, and earlier when updates have become slower; cores that have
-    been claimed meanwhile are given up. So a second training beside this one brings it back to one core.
+    been claimed meanwhile are given up. So a second training on this machine brings it back to one core.
 
     Updates are compared by the time for each row, so that batches may differ in size.
 

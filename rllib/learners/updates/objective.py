@@ -106,7 +106,7 @@ class ModuleVector:
             policy.move_into(self[POLICY])
 
     def initialize(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
-        """Draws all weights anew, in place: of the policy by `policy_rng`, of further modules by `rng`."""
+        """Draws all weights again, in place: of the policy by `policy_rng`, of further modules by `rng`."""
         for name, module in self.modules.items():
             module.initialize(self.layouts[name], self[name], rng)
         # Last, since convolutions that are shared are the policy's own.

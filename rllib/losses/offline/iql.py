@@ -126,7 +126,7 @@ def torch_weighted_cloning(distribution, modules, minibatch, weights) -> tuple:
 
 
 def _given(distribution, minibatch, is_discrete: bool) -> tuple:
-    """Inputs of a critic beside the observation."""
+    """Inputs of a critic in addition to the observation."""
     return () if is_discrete else (distribution.for_critics(minibatch[ACTIONS]),)
 
 

@@ -29,7 +29,7 @@ class ValuePenalty(Loss, ABC):
     loss: Loss
     weight: float
     numpy = None
-    # Name of the penalty among the statistics, and columns that it reads beside the actions.
+    # Name of the penalty among the statistics, and columns that it reads in addition to the actions.
     name: ClassVar[str]
     reads: ClassVar[tuple[str, ...]] = ()
 

@@ -1,1 +1,1 @@
-"""Losses of the user's, beside those of an algorithm."""
+"""Losses of the user's, in addition to those of an algorithm."""

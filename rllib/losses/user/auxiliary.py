@@ -122,7 +122,7 @@ class WithAuxiliary(Loss):
         loss: the algorithm's loss of the policy's outputs.
         parts: the auxiliary losses.
         custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise instead of the loss; None keeps
-            it. Its attribute `columns`, if it has one, names columns that it reads beside those of the loss.
+            it. Its attribute `columns`, if it has one, names columns that it reads in addition to those of the loss.
         opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
             rows to that module's inputs (NetworkSpec.opened).
     """

@@ -38,7 +38,7 @@ class SignedPermutation:
 
     permutation: tuple[int, ...]
     signs: tuple[float, ...]
-    # Device -> both as tensors: to make them anew would copy them there in each step.
+    # Device -> both as tensors: to make them again would copy them there in each step.
     _tensors: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows):

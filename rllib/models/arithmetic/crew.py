@@ -15,7 +15,7 @@ class Crew:
     """Threads that take tasks from the thread which calls `run`.
 
     The first free thread takes the next task. A helper that wakes up late, because other programs use its core, finds
-    no task left, and nobody waits for it. Between calls helpers sleep: threads that spin, as those of OpenBLAS and
+    no task left, and no thread waits for it. Between calls helpers sleep: threads that spin, as those of OpenBLAS and
     of OpenMP do, take the cores from other programs and lose most of their time where these use them as well.
 
     Args:

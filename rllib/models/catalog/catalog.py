@@ -344,7 +344,7 @@ def user_critics(
 
 
 def _own_settings(model: Mapping) -> dict:
-    """Settings that an RLModule gets in its model_config, beside those of custom_model_config."""
+    """Settings that an RLModule gets in its model_config, in addition to those of custom_model_config."""
     passed_over = ("custom_model", "custom_model_config", "custom_action_dist", "of_policies")
     return {key: value for key, value in model.items() if key not in passed_over}
 
@@ -352,7 +352,7 @@ def _own_settings(model: Mapping) -> dict:
 def _hidden_layers(
     settings: ModelSettings, torso: Torso | None, model: Mapping, images_skip_layers: bool
 ) -> tuple[tuple[int, ...], str]:
-    """Widths and activation of the hidden layers. Images may skip fcnet_hiddens, unless others are beside them."""
+    """Widths and activation of the hidden layers. Images may skip fcnet_hiddens, unless others are next to them."""
     hiddens, post = tuple(settings.fcnet_hiddens), tuple(settings.post_fcnet_hiddens)
     if not images_skip_layers and hiddens_behind(settings.conv_filters) is not None:
         post = tuple(model.get("post_fcnet_hiddens", ()))

@@ -1,6 +1,6 @@
 """Torch networks behind one torso, or behind an encoder of their own.
 
-Critics that read the same features, a policy whose torso critics train, and layers beside a policy that reads
+Critics that read the same features, a policy whose torso critics train, and layers next to a policy that reads
 observations as they are stored.
 """
 

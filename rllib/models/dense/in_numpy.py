@@ -94,7 +94,7 @@ class NumpyNetwork:
 
         Args:
             gradients: of the loss with respect to the two results of the last forward with this number of rows.
-            d_features: with respect to the `policy_features` [width, B] beside these results.
+            d_features: with respect to the `policy_features` [width, B] of these results.
         """
         self._training[len(gradients[0])].backward(*gradients, d_features)
         return self.gradient
@@ -472,7 +472,7 @@ def _of_tower(layout: LayersLayout, tower: int, blocks: dict[str, np.ndarray]) -
 
 
 class _ByRows(_Divided):
-    """Passes of a single tower that compute parts of the rows, each with a gradient of its own.
+    """Passes of a single tower that compute parts of the rows, each with its own gradient.
 
     The gradient is the sum of theirs: its bits depend on their number, and not on that of the cores.
 

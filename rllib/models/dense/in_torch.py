@@ -108,7 +108,7 @@ class StackedLayers(nn.Module):
         """Results [B, outputs] of each head.
 
         Args:
-            inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
+            inputs: [B, num_inputs + 1], closing with a 1 that represents the first layer's bias; with a torso, rows as
                 they are stored.
             by_batch: batch renormalisation is by the statistics of these rows, which the running ones follow, instead
                 of by the running ones.

@@ -51,7 +51,7 @@ class Architecture(Described):
 
     Attributes:
         has_layers: the hidden layers of the description are part of it.
-        has_noise: the network draws random numbers of its own.
+        has_noise: the network draws its own random numbers.
         max_seq_len: longest sequence that gradients flow through, in steps, where there is a memory.
         state_dependent_noise: standard deviations of actions depend on what the policy's head reads.
         batch_renorm: how inputs of the layers are normalised by batches; None: they are not.
@@ -78,7 +78,7 @@ class Architecture(Described):
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it is the library's own, not of a class of the user's, whose code a checkpoint names beside it."""
+        """Whether it is the library's own, not of a class of the user's, which a checkpoint names by import."""
         return type(self).__module__.startswith("rllib.")
 
     def to_json(self) -> dict:
@@ -137,7 +137,7 @@ class Architecture(Described):
 
 @dataclass(frozen=True)
 class UserArchitecture(Architecture):
-    """An architecture of the user's code, which a checkpoint names beside the description; by itself it builds none."""
+    """An architecture of the user's code, which checkpoints name; builds no network itself."""
 
     kind = "user"
     is_built_in = False
@@ -205,7 +205,7 @@ class NetworkSpec:
 
     @property
     def has_noise(self) -> bool:
-        """Whether the network has random numbers of its own, in its weights or as levels of quantiles."""
+        """Whether the network has its own random numbers, in its weights or as levels of quantiles."""
         return bool(self.noisy_layers) or self.architecture.has_noise
 
     @property
@@ -241,7 +241,7 @@ class NetworkSpec:
 
     @property
     def shared(self) -> str | None:
-        """Name of the hidden layers that all heads read; None: each has layers of its own."""
+        """Name of the hidden layers that all heads read; None: each has its own layers."""
         # Without any layers there is nothing to share or to separate: both heads read the observation.
         has_layers = bool(self.hiddens) or self.torso is not None or self.memory is not None
         return "shared" if self.vf_share_layers or not has_layers or not self.critic else None

@@ -34,7 +34,7 @@ class QValues(Distribution):
 
     Attributes:
         num_actions: number of actions.
-        dueling: the inputs hold a value beside the advantages.
+        dueling: the inputs hold a value in addition to the advantages.
         num_atoms: points of the support of a return's distribution, or its quantiles; 1: no distribution, Q itself.
         v_min, v_max: ends of the support.
         masked: some actions may be illegal.
@@ -68,7 +68,7 @@ class QValues(Distribution):
 
     @property
     def support(self) -> np.ndarray:
-        """The returns [n] that the atoms stand for, float32."""
+        """The returns [n] that the atoms represent, float32."""
         return _support(self.num_atoms, self.v_min, self.v_max)
 
     def noise(

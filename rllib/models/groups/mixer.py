@@ -1,4 +1,4 @@
-"""The mixer of a group's values, as a module that learners train beside the policy (models/modules.py)."""
+"""The mixer of a group's values, as a module that learners train in addition to the policy (models/modules.py)."""
 
 import functools
 from collections.abc import Mapping

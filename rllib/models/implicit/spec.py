@@ -1,4 +1,4 @@
-"""Implicit quantile networks (Dabney et al., arXiv:1806.06923): quantiles of the return at levels that are drawn anew.
+"""Implicit quantile networks (Dabney et al., arXiv:1806.06923): quantiles of the return at random levels.
 
 Features psi of the observation are multiplied by features phi of a level tau, number by number, and what stands behind
 the product computes a quantile for each action:

@@ -38,7 +38,7 @@ class MemoryLayout(LayersLayout):
 
     Attributes:
         memory: the cell, and what follows it (Memory, or Attention).
-        joined: numbers that the first layer behind the cell reads beside its output (critics: the action).
+        joined: numbers that the first layer behind the cell reads in addition to its output (critics: the action).
     """
 
     memory: Any = None

@@ -1,7 +1,7 @@
 """Losses of single steps over sequences: modules with a memory, called as if they had none.
 
 A loss over modules (losses/loss.py: LossOverModules) calls a policy and critics with observations. Here it gets,
-in the place of observations, `Steps` of sequences, and modules that unroll themselves over these sequences and return
+instead of observations, `Steps` of sequences, and modules that unroll themselves over these sequences and return
 their results of those steps. The loss of sequences is so the loss of their steps, whose observations are all that has
 been observed; nothing is padded, and a mean is over the learned steps.
 """

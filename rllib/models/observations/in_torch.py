@@ -123,7 +123,7 @@ class MaskedModule(nn.Module):
 def shifted(torso: Torso, rows: Tensor, shifts: Tensor) -> Tensor:
     """Stored rows with shifted images: image i of row b shows at (y, x) what was at (y, x) + shifts[b, i].
 
-    Beyond its edge an image goes on with the pixels of the edge. In the random shifts of DrQ-v2 (arXiv:2107.09645,
+    Beyond its edge an image continues with the pixels of the edge. In the random shifts of DrQ-v2 (arXiv:2107.09645,
     section 3.1; there by bilinear interpolation, at whole pixels) these are the padding and the crop.
 
     Args:

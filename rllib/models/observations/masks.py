@@ -23,7 +23,7 @@ from rllib.config.conflicts import Unfit
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 
-# Stands for an input of an illegal action: far below all others, and finite.
+# Represents an input of an illegal action: far below all others, and finite.
 LOWEST = np.finfo(np.float32).min
 
 

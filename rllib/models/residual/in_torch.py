@@ -32,7 +32,7 @@ class ResidualModule(nn.Module):
     def __init__(self, layout: ResidualLayout, flat: Tensor):
         super().__init__()
         self.layout = layout
-        # Statistics are hidden from autograd, which would take their changes for changes of the weights beside them.
+        # Statistics are hidden from autograd, which would take their changes for changes of the weights next to them.
         trained, (_, self._mean, self._variance) = layout.split(flat.detach())[0], layout.split(flat.data)
         self._running = {
             name: (mean[:, None], variance[:, None])

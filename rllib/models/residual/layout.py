@@ -144,7 +144,7 @@ class BlocksLayout(Layout):
         """Number by which a learned scale of simbav2 is multiplied where it is used (section 4.4 of the paper).
 
         A scale begins at some number, and Adam's steps are of the size of the learning rate whatever that is; so the
-        parameter has a size of its own, and this factor leads to the effect that the scale shall begin with.
+        parameter has its own size, and this factor leads to the effect that the scale shall begin with.
         """
         return self._scales(name)[0] / self._scales(name)[1]
 

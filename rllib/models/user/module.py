@@ -1,4 +1,4 @@
-"""Custom networks: any torch.nn.Module can be a policy's network, or a module beside it.
+"""Custom networks: any torch.nn.Module can be a policy's network, or a module in addition to it.
 
 The layout is the module's parameters in their order; its constructor draws the initial weights. A module with a memory
 computes one step. Acting calls it step by step, and learners unroll the same call over sequences, so the two cannot
@@ -143,7 +143,7 @@ class Unrolled(nn.Module):
 
 @dataclass(frozen=True)
 class CustomModule:
-    """Makes a module beside the policy's network (models/modules.py) from a torch.nn.Module.
+    """Makes a module in addition to the policy's network (models/modules.py) from a torch.nn.Module.
 
     Attributes:
         make: (widths of its inputs) -> torch.nn.Module with its initial weights.

@@ -8,7 +8,7 @@ import numpy as np
 
 from rllib.offline.records import EPISODE_NAMES, episode_numbers, refuse_no_numbers
 
-# Names of the types that Ray gives tensors; their shape stands in the metadata beside the name.
+# Names of the types that Ray gives tensors; their shape stands in the metadata next to the name.
 _RAYS_TENSORS = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
 _TEXTS = ("string", "large_string", "string_view")
 _NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"

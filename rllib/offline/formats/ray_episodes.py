@@ -105,7 +105,7 @@ def _stacked(data: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """The value with arrays in place of the dicts that stand for them."""
+    """The value with arrays in place of the dicts that represent them."""
     if isinstance(value, list):
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):

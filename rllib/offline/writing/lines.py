@@ -1,7 +1,7 @@
 """Lines of RLlib's JSON files, as its JsonWriter writes them: {"type": "SampleBatch", COLUMN: [...], ...}.
 
-Beside RLlib's columns there are actions_normalized and densities_normalized, since nothing else in such a file says the
-units of actions and of their densities.
+In addition to RLlib's columns there are actions_normalized and densities_normalized, since nothing else in such a file
+says the units of actions and of their densities.
 """
 
 import base64
@@ -71,7 +71,7 @@ def _as_of_workers(
 
 
 def _zero_where_unknown(next_obs: np.ndarray, has_next: np.ndarray) -> np.ndarray:
-    """Observations that nobody reads where they are not known, and that may be anything there."""
+    """Observations that are not read where they are not known, and that may be anything there."""
     if has_next.all():
         return next_obs
     next_obs = next_obs.copy()

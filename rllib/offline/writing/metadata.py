@@ -1,4 +1,4 @@
-"""Facts about recorded steps that a file carries beside its columns, as JSON."""
+"""Facts about recorded steps that a file carries next to its columns, as JSON."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -66,7 +66,7 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
     lengths, known = np.diff(starts), columns.get(HAS_NEXT)
     shorter = np.zeros(len(lengths), bool) if known is None else ~known[starts[1:] - 1]
     if shorter.any():
-        logger.warning("%d last steps are left out, as nobody knows what followed them", shorter.sum())
+        logger.warning("%d last steps are left out, as it is unknown what followed them", shorter.sum())
     buffers = []
     for start, stop, is_shorter in zip(starts[:-1].tolist(), starts[1:].tolist(), shorter.tolist()):
         obs = columns[sb.OBS][start:stop]
@@ -89,7 +89,7 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
             )
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about an author and a link to code, which nobody has given
+        warnings.simplefilter("ignore", UserWarning)  # about an author and a link to code, which were not given
         minari.create_dataset_from_buffers(
             name,
             buffer=buffers,

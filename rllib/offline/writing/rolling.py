@@ -1,4 +1,4 @@
-"""Files that follow one another while a run goes on, by RLlib's names: output-TIME_RUN_worker-W_N.json."""
+"""Files that follow one another while a run continues, by RLlib's names: output-TIME_RUN_worker-W_N.json."""
 
 import functools
 import math
@@ -70,7 +70,7 @@ class RollingWriter:
         self._max_bytes, self._max_rows, self._max_s = max_file_size, max_rows_per_file, max_file_seconds
         self._began = 0.0  # when the open file began (s)
         self._prefix, self._number = f"output-{run_id or new_run_id()}_worker-{worker_index}", 0
-        # The file that is open; it is closed with the program, if nobody does it before.
+        # The file that is open; it is closed with the program, if it is not closed before.
         self._open: list[StepFile] = []
         weakref.finalize(self, _close_all, self._open)
         _close_when_terminated(self)
@@ -101,7 +101,7 @@ class RollingWriter:
             self._open.pop().close()
 
     def _next_path(self) -> Path:
-        """A free name: a worker that was replaced goes on behind the files of the one before.
+        """A free name: a worker that was replaced continues behind the files of the one before.
 
         The lines of a killed worker stay in its draft.
         """
@@ -144,7 +144,7 @@ def _of_one_policy(batch) -> Mapping[str, np.ndarray]:
     if len(batch.policy_batches) != 1:
         raise ValueError(
             f"a file holds the steps of one policy, but the batch has {', '.join(map(repr, batch.policy_batches))}. "
-            "Write each with a writer of its own."
+            "Write each with its own writer."
         )
     return next(iter(batch.policy_batches.values()))
 

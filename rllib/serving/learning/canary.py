@@ -1,4 +1,4 @@
-"""Trial of a candidate: its returns beside those of the served policy, in the same period.
+"""Trial of a candidate: its returns compared with those of the served policy, in the same period.
 
 Promoted is what is shown not to be worse, with a margin; what is merely not shown to be worse is not. The test
 (betting.py) holds for all returns within the range of those that are known, whatever their distribution and however few

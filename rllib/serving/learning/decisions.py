@@ -11,7 +11,7 @@ from rllib.serving.learning.packets import Decision, Gap, Reward
 
 # Open decisions take at most this many bytes; beyond it, the episode that began first is given up.
 MOST_OPEN_BYTES = 256 << 20
-# Bytes of the objects of a decision, beside its observations and its action.
+# Bytes of the objects of a decision, in addition to its observations and its action.
 _BYTES_OF_A_STEP = 1000
 # Ids with a reward that are remembered, to tell a repeated one from an unknown one.
 _REMEMBERED = 100_000
@@ -43,7 +43,7 @@ class Episode:
     Attributes:
         steps: each with its reward.
         final: observation after the last step; None where it is not known and not needed, since it has terminated.
-        terminated: whether nothing follows; otherwise the value goes on at the final observation.
+        terminated: whether nothing follows; otherwise the value continues at the final observation.
         is_whole: whether its return may be compared with others: no reward of it is missing.
         begun_at: time of its first decision (seconds).
         total: sum of all rewards.
@@ -80,7 +80,7 @@ class Ledger:
 
     An episode is complete when its end was reported and no reward of it is missing. A decision whose reward does not
     come in time cuts its episode: what was before it is learned from, with the value of the decision's observation, and
-    what follows is an episode of its own that is not compared. An episode that is silent for as long ends where it
+    what follows is its own episode that is not compared. An episode that is silent for as long ends where it
     stands.
 
     Invariant: `_by_action` has exactly the steps without a reward of the episodes in `_open`.

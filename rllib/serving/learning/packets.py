@@ -18,7 +18,7 @@ class Decision(msgspec.Struct, array_like=True, tag="decision"):
 
     Attributes:
         action_id: its id.
-        episode_id: of its episode; None: it is an episode of its own.
+        episode_id: of its episode; None: it is its own episode.
         at: time on the machine's monotonic clock (seconds).
         version: of the policy that has acted.
         observation, action: bytes of the arrays.

@@ -62,7 +62,7 @@ class LearnerResults:
         Args:
             stats: of the learner, as GET /stats answers them.
             candidate_share: share of the episodes that a candidate acts in.
-            has_event: whether something has happened that is worth a result of its own.
+            has_event: whether something has happened that is worth its own result.
         """
         now = time.monotonic()
         time_s = now - self._begun

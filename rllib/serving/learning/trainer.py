@@ -94,7 +94,7 @@ class ServedEpisodesFactory(EnvFactory):
 
 
 class Trainer:
-    """An off-policy algorithm that goes on from a checkpoint with served episodes.
+    """An off-policy algorithm that continues from a checkpoint with served episodes.
 
     Args:
         policy: loaded from the checkpoint.

@@ -1,4 +1,4 @@
-"""Changes of an experiment that does not run: other settings, and trials that go on after their end."""
+"""Changes of an experiment that does not run: other settings, and trials that continue after their end."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

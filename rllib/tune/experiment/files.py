@@ -100,7 +100,7 @@ def _checkpoints(trial: Trial, directory: Path, results: list[dict[str, Any]]) -
 
 
 def start_over(trial: Trial) -> None:
-    """Removes the files of the trial's checkpoints, so that it begins anew when it is rolled back."""
+    """Removes the files of the trial's checkpoints, so that it starts again when it is rolled back."""
     for path in Path(trial.logdir).glob("checkpoint_*"):
         remove_whole(path)
 
@@ -109,7 +109,7 @@ def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
     """Copies the newest checkpoint of one trial to another.
 
     Raises:
-        DamagedFileError: if it holds a link, which the run of somebody else may have left there.
+        DamagedFileError: if it holds a link, which another user's run may have left there.
     """
     checkpoint = source.checkpoint
     places = numbered(Path(trial.logdir) / f"checkpoint_{checkpoint.iteration:06d}")

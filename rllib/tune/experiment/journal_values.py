@@ -1,4 +1,4 @@
-"""Values of a journal: data as JSON, and code beside it, which is loaded on request only.
+"""Values of a journal: data as JSON, and code next to it, which is loaded on request only.
 
 | record                                          | value                                                       |
 |-------------------------------------------------|-------------------------------------------------------------|

@@ -1,7 +1,7 @@
 """Records of trials in the journal: written from trials, and applied to restore them.
 
 JSON has no NaN and no infinity. Where a record has numbers alone, null is NaN, and "inf" and "-inf" are infinite. In
-results null stands for all three, and may have been None, too: it becomes the number that is known to have been there.
+results null represents all three, and may have been None, too: it becomes the number that is known to have been there.
 """
 
 import math

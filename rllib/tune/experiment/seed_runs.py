@@ -24,7 +24,7 @@ class RunCheckpoints(CheckpointConfig):
 
     Attributes:
         checkpoint_at_end: the last state is always saved.
-        keep_best: a trial is saved whenever its return is the best so far, and that checkpoint is kept beside the
+        keep_best: a trial is saved whenever its return is the best so far, and that checkpoint is kept next to the
             others. From the first evaluation on, the returns of evaluations alone count.
     """
 

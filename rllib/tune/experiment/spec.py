@@ -49,7 +49,7 @@ class CheckpointConfig:
     """Settings of checkpoints: when trials are saved, and which checkpoints are kept.
 
     Attributes:
-        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept beside the best, since the
+        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept next to the best, since the
             trial continues from it.
         checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
         checkpoint_score_order: "max" or "min".
@@ -114,7 +114,7 @@ class FailureConfig:
 
 @dataclass
 class RunConfig:
-    """Settings of an experiment beside its search: directory, stop criteria, checkpoints, failures, output.
+    """Settings of an experiment except its search: directory, stop criteria, checkpoints, failures, output.
 
     Attributes:
         name: of the experiment's directory; trainable and date by default. If it exists, the new one gets a number,
@@ -198,7 +198,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
         resume: True or "LOCAL": continue the experiment of this name; "AUTO": if it exists; "ERRORED_ONLY": only its
             failed trials. Without a config, the experiment has its own again, and its other settings where they are
             left out.
-        load_user_code: unpickle the objects that a resumed experiment, or a checkpoint of another run, holds beside
+        load_user_code: unpickle the objects that a resumed experiment, or a checkpoint of another run, holds next to
             plain values. That runs code: only for those whose origin you trust. Without it, values of `config` replace
             pickled ones of an experiment.
         raise_on_failed_trial: raise TuneError at the end if a trial has failed.
@@ -286,7 +286,7 @@ class SyncConfig:
 
 @dataclass
 class ResumeConfig:
-    """Trials that go on when an experiment is resumed, in Ray's words: tune.run(resume=True, resume_config=...).
+    """Trials that continue when an experiment is resumed, in Ray's words: tune.run(resume=True, resume_config=...).
 
     Attributes:
         finished: "SKIP": they stay as they are.
@@ -328,7 +328,7 @@ _RESUMES = {
 }
 
 
-# Given anew when an experiment is restored, or written into its header by themselves.
+# Given again when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
     "trainable", "config", "name", "storage_path", "local_dir", "resume", "load_user_code", "raise_on_failed_trial",
     "num_samples", "return_trials",

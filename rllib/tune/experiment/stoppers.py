@@ -404,7 +404,7 @@ def saved(stopper: Stopper) -> list:
 
 
 def restore(stopper: Stopper, saved: list | None) -> None:
-    """Restores a state of `saved`; a stopper of another class, which the user has given since, begins anew."""
+    """Restores a state of `saved`; a stopper of another class, which the user has given since, starts again."""
     if saved and saved[0] == type(stopper).__name__:
         stopper.set_state(saved[1])
 

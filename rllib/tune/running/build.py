@@ -215,7 +215,7 @@ def _chosen(space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, An
 
 # ---------------------------------------------------------------------- checks
 
-# Settings of one kind -> (what is accepted beside None, the same in words).
+# Settings of one kind -> (what is accepted in addition to None, the same in words).
 _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("reuse_actors", "chdir_to_trial_dir", "checkpoint_at_end", "load_user_code", "raise_on_failed_trial",
      "return_trials", "tensorboard"): (lambda given: scalar(given) in (True, False), "True or False"),

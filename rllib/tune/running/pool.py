@@ -100,7 +100,7 @@ class TrialPool:
         self._start_actor(process)
 
     def _make_room(self) -> None:
-        """Ends idle actors, the oldest first, until all trials that have a process fit beside the rest.
+        """Ends idle actors, the oldest first, until all trials that have a process fit together with the rest.
 
         An idle actor holds the resources of its last trial, which Trials counts as free.
         """

@@ -83,7 +83,7 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
             start_over(trial)
         if continues and is_function and trial.status == PAUSED:  # goes back when it starts, if it does
             trials.take_up(trial, as_paused(trial), is_paused=True)
-        elif continues and trial.trial_id in takes_over:  # its own state does not go on, and its results count
+        elif continues and trial.trial_id in takes_over:  # its own state does not continue, and its results count
             trials.take_up(trial, as_paused(trial))
         else:
             trials.take_up(trial, roll_back(trial) if continues else None)

@@ -127,7 +127,7 @@ class TrialRunner:
             raise KeyboardInterrupt
 
     def _step(self) -> None:
-        """One round: starts trials that fit, and takes in answers."""
+        """One round: starts trials that fit, and processes answers."""
         decided = self._decided
         self._callbacks.round += 1
         unanswered_s = {} if self._spec.stop.time_limit_s is None else self._pool.unanswered_s()
@@ -189,7 +189,7 @@ class TrialRunner:
                 stack.callback(self._files.popitem()[1].close)
 
     def status(self) -> dict[str, Any]:
-        """State of the experiment for reporters, beside the trials."""
+        """State of the experiment for reporters, in addition to the trials."""
         return {
             "scheduler": self._decided.verdicts.scheduler.debug_string(),
             "used": dict(self._decided.used),

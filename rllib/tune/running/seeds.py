@@ -1,6 +1,6 @@
 """A trial of several seeds: the trainable runs once for each, and its results are their medians.
 
-Searcher, scheduler, stop criteria and checkpoints see one trial. Each seed has a process of its own. A result is made
+Searcher, scheduler, stop criteria and checkpoints see one trial. Each seed has its own process. A result is made
 of the seeds' results at equal steps: seeds that are ahead count with their last result up to the steps of the slowest.
 A checkpoint has a part of each seed, seed_N, and medians.json: the results of seeds that are ahead.
 """
@@ -35,9 +35,9 @@ from runtime.util.closing import CLOSE_S, Closable, close_and_kill
 logger = logging.getLogger(__name__)
 
 _STEPS = "timesteps_total"
-# Sections of which each seed's numbers are in results, beside the numbers at the top.
+# Sections of which each seed's numbers are in results, next to the numbers at the top.
 _SECTIONS = ("evaluation", "custom_metrics")
-# Of each seed's own process, or counted anew for the trial.
+# Of each seed's own process, or counted again for the trial.
 _OF_A_PROCESS = frozenset((
     "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
     "timesteps_since_restore", "timesteps_this_iter", "episodes_this_iter", "done", "timestamp", "date", "pid",

@@ -1,4 +1,4 @@
-"""TensorBoard events of an experiment's trials, written by a process beside it (runs/sidecar.py)."""
+"""TensorBoard events of an experiment's trials, written by a process next to it (runs/sidecar.py)."""
 
 import atexit
 import sys

@@ -31,7 +31,7 @@ class Verdicts:
 
     def __init__(self, searcher, scheduler, metric: Metric | None, warn_once: Callable[[str, str], None]):
         self.searcher, self.scheduler = searcher, scheduler
-        own = getattr(scheduler, "metric", None)  # beside several metrics of the experiment
+        own = getattr(scheduler, "metric", None)  # with several metrics of the experiment
         self.metrics = names(metric) + [each for each in names(own) if is_several(metric) and each not in metric]
         self._warn_once = warn_once
         self._seen_metric = False

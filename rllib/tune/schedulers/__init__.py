@@ -30,9 +30,9 @@ _SCHEDULERS = {
     "pb2": PB2,
     "pbt_replay": PopulationBasedTrainingReplay,
 }
-# Arguments by which a population is told what it may change, and the domains that it can change.
+# Arguments by which a population knows what it may change, and the domains that it can change.
 _CHANGES = {"pbt": ("hyperparam_mutations", Domain), "pb2": ("hyperparam_bounds", Float | Integer)}
-# Settings that a population leaves as they are, unless it is told otherwise: weights need a network of the same shape.
+# Settings that a population leaves as they are, unless they are given: weights need a network of the same shape.
 _KEPT = ("env", "model", "seed")
 _NOT_BUILT = {
     **dict.fromkeys(("hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),

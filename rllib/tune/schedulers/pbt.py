@@ -4,7 +4,7 @@ Every perturbation_interval of its training, a trial of the worst quantile takes
 of the best quantile, picked uniformly ("truncation selection"), and its hyperparameters are changed (`explore`). With
 fewer places than trials, trials take turns: after each interval the trials that have trained least come next.
 
-Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn anew. Ours: multiplied values stay within
+Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn again. Ours: multiplied values stay within
 their domain's bounds; a trial takes over only a state that has been trained for longer than the last one that it took
 over. Where the metric falls in training, the trial that is ahead is always among the worst, and without this rule
 trials would send one another back for ever. NaN is no number yet, and not a bad one: a trial is ranked by its last
@@ -69,8 +69,8 @@ class PopulationBasedTraining(TrialScheduler):
         burn_in_period: time before which no trial is changed.
         hyperparam_mutations: hyperparameter -> list of values, domain, function without arguments, or a nested dict.
         quantile_fraction: share of the trials that counts as worst, and as best; at most 0.5.
-        resample_probability: probability that a hyperparameter is drawn anew.
-        perturbation_factors: a number that is not drawn anew is multiplied by one of them.
+        resample_probability: probability that a hyperparameter is drawn again.
+        perturbation_factors: a number that is not drawn again is multiplied by one of them.
         custom_explore_fn: (config) -> config, called after the mutations, or without any.
         log_config: whether pbt_global.txt and pbt_policy_*.txt are written.
         require_attrs: False: results without metric or time_attr are ignored.
@@ -376,7 +376,7 @@ def _explore(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A changed copy of the configuration.
 
-    Each hyperparameter is drawn anew with probability `resample`. Otherwise numbers are multiplied by one of the
+    Each hyperparameter is drawn again with probability `resample`. Otherwise numbers are multiplied by one of the
     factors (within the bounds of their domain; whole numbers stay whole), and of lists the value next to it is taken.
 
     Returns:

@@ -183,7 +183,7 @@ def position_in(options: Sequence, value) -> int | None:
     return next((index for index, option in enumerate(options) if _is_equal(option, value)), None)
 
 
-# What stands for a setting is `Any`, so that type checkers accept it where the setting is a number.
+# What represents a setting is `Any`, so that type checkers accept it where the setting is a number.
 
 
 def choice(values: Sequence) -> Any:

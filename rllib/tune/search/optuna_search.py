@@ -1,6 +1,6 @@
 """Search with Optuna's samplers: TPE, Gaussian process, NSGA-II, CMA-ES, quasi-Monte Carlo.
 
-The space is walked anew for every trial ("define by run"), so that domains inside an option of a choice are asked for
+The space is walked again for every trial ("define by run"), so that domains inside an option of a choice are asked for
 only when the option is chosen. Domains without a distribution of Optuna's are mapped to another one: quantised
 logarithmic domains to whole numbers, normal ones to their quantile.
 

@@ -32,7 +32,7 @@ class SearchSpace:
         grid_size: number of combinations of its grids; 1 without grids.
 
     Raises:
-        ValueError: if a grid is empty, has other keys beside it in its dict, or stands in a choice.
+        ValueError: if a grid is empty, has other keys next to it in its dict, or stands in a choice.
     """
 
     def __init__(self, config: Mapping[str, Any]):
@@ -148,7 +148,7 @@ def changeable(space: Mapping, kind=Domain) -> dict[str, Any]:
 
     Args:
         space: the search space.
-        kind: class of domains; Domain also stands for grids, of which there are the lists.
+        kind: class of domains; Domain also represents grids, of which there are the lists.
     """
     found: dict[str, Any] = {}
     for key, node in space.items():
@@ -167,8 +167,8 @@ def changeable(space: Mapping, kind=Domain) -> dict[str, Any]:
 def options_of(node) -> list:
     """Values of a part of a space in which each option of its grids and choices, and both ends of its ranges, occur.
 
-    Several of them are not combined; the first option stands for the others. [] if other domains are among them, whose
-    values cannot be listed. An end that is drawn with probability 0 stands for the number beside it.
+    Several of them are not combined; the first option represents the others. [] if other domains are among them, whose
+    values cannot be listed. An end that is drawn with probability 0 represents the number next to it.
     """
     if is_grid(node) or isinstance(node, Choice):
         options = [options_of(each) for each in (node["grid_search"] if is_grid(node) else node.values)]
@@ -225,7 +225,7 @@ def _combinations(options: list[list]) -> Iterator[tuple]:
 def _grid_values(node: Mapping, path: Path) -> list:
     if len(node) > 1:
         others = ", ".join(str(key) for key in node if key != "grid_search")
-        raise ValueError(f"{name(path)}: beside grid_search, the dict has {others}; grid_search must be alone in it")
+        raise ValueError(f"{name(path)}: next to grid_search, the dict has {others}; grid_search must be alone in it")
     try:
         return grid_search(node["grid_search"])["grid_search"]
     except (TypeError, ValueError) as error:
@@ -261,7 +261,7 @@ def _draw(node, path: Path, rng, pending: list):
 
 
 class _Mark:
-    """Stands for a value that has not been drawn yet."""
+    """Represents a value that has not been drawn yet."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -300,7 +300,7 @@ def _call(function: Function, config):
 
 
 def _set(root, path: Path, value) -> None:
-    """Sets a value in nested dicts, lists and tuples (which are made anew)."""
+    """Sets a value in nested dicts, lists and tuples (which are made again)."""
     *way, last = path
     parents = [root]
     for key in way:

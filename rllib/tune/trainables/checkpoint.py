@@ -1,8 +1,8 @@
 """Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
 
-Beside the trainable's files a directory has `.tune.json`: counters of the trial, and the form of the trainable's part.
-A dict that a trainable returned is in `checkpoint.json`, with its arrays in `checkpoint.safetensors`, if it is data,
-which reads back exactly and runs no code. Else it is in `checkpoint.pkl` (pickles.py).
+In addition to the trainable's files a directory has `.tune.json`: counters of the trial, and the form of the
+trainable's part. A dict that a trainable returned is in `checkpoint.json`, with its arrays in `checkpoint.safetensors`,
+if it is data, which reads back exactly and runs no code. Else it is in `checkpoint.pkl` (pickles.py).
 
 Data are numbers, texts, bytes, None, arrays and tensors, in dicts, lists, tuples and sets; at most 100,000 of them.
 """

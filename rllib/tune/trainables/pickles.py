@@ -13,7 +13,7 @@ _SIGNATURE = ".mac"
 
 
 def write_pickle(directory: Path, name: str, value) -> None:
-    """Writes DIRECTORY/NAME, and its signature beside it."""
+    """Writes DIRECTORY/NAME, and its signature next to it."""
     content = cloudpickle.dumps(value)
     (directory / name).write_bytes(content)
     (directory / (name + _SIGNATURE)).write_bytes(signature(content))

@@ -61,7 +61,7 @@ class Actors:
 
         Args:
             reason: a text, or what makes the error of later calls.
-            unseen: that error, if nobody has seen it.
+            unseen: that error, if no caller has seen it.
         """
         if actor.error is None:
             actor.unseen = unseen

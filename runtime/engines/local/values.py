@@ -62,7 +62,7 @@ def dumps(value) -> bytes:
 
 
 class Reference(ObjectRef):
-    """A reference of the local engine: pending, or with a stored value or an error (made anew for each `get`)."""
+    """A reference of the local engine: pending, or with a stored value or an error (made again for each `get`)."""
 
     __slots__ = ("__weakref__", "engine", "error", "id", "stored", "unseen")
 

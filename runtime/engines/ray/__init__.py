@@ -30,7 +30,7 @@ def start(config: EngineConfig) -> Engine:
 
 
 def check_installed() -> None:
-    """Refuses to go on without Ray.
+    """Refuses to continue without Ray.
 
     Raises:
         ImportError: it is not installed, or too old.

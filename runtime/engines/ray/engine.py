@@ -71,7 +71,8 @@ class RayEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> {id of options: (options, Ray's function)}
         self._classes = weakref.WeakKeyDictionary()  # definition -> {concurrency groups: Ray's actor class}
         self._exported: dict[bytes, object] = {}  # leases that were pickled
-        # Actor -> Ray's handle from its creation here. Ray ends the actor with that one, whoever found it by its name.
+        # Actor -> Ray's handle from its creation here. Ray ends the actor with that one, even if others found it by
+        # name.
         self._first_handles = weakref.WeakValueDictionary()
         self._killed = OrderedDict()  # actors, the last ones by this process
         self._removed = OrderedDict()  # placement groups, likewise

@@ -30,7 +30,7 @@ def actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
     """Options of an actor that goes to `node`, if it can start there now, or to where Ray places it."""
     cpus = 0 if options.oversubscribe else options.num_cpus
     if cpus is None and options.held():
-        cpus = 0  # beside other resources Ray would hold one
+        cpus = 0  # with other resources Ray would hold one
     placed = {"num_cpus": cpus} if cpus is not None else {}
     placed |= strategy_options(options.scheduling_strategy, what)
     if options.max_concurrency is not None:

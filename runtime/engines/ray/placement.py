@@ -34,7 +34,7 @@ from .values import ActorId
 
 logger = logging.getLogger("runtime")
 
-PER_NODE = ("node:", "object_store_memory")  # resources of Ray that nobody asks for here
+PER_NODE = ("node:", "object_store_memory")  # resources of Ray that no option asks for here
 
 
 def create(bundles: list[dict[str, float]], strategy: str, name: str, detached: bool) -> bytes:
@@ -132,7 +132,7 @@ def cluster_grows() -> bool:
     """Whether an autoscaler adds nodes to the cluster for what waits.
 
     Ray says it only in what `ray status` reads: the second autoscaler has an entry; of the first, which also runs on
-    clusters of a fixed size, the report has types of nodes: "node_<id>" is one that nobody has described to it.
+    clusters of a fixed size, the report has types of nodes: "node_<id>" is one without a description.
     """
     if _internal_kv_get(b"__autoscaler_v2_enabled", namespace=b"__autoscaler") == b"1":
         return True

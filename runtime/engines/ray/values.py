@@ -88,7 +88,7 @@ class Argument(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Stands for a value that there will never be; `decode` raises its error."""
+    """Represents a value that there will never be; `decode` raises its error."""
 
     error: Exception
 
@@ -149,7 +149,7 @@ def decode(stored: bytes | Packed):
 
 
 def dumps(value) -> bytes:
-    """The value in one piece. Ray keeps what the references and handles inside stand for until this process ends."""
+    """The value in one piece. Ray keeps what the references and handles inside represent until this process ends."""
     return ray.cloudpickle.dumps(encode(value))
 
 
@@ -195,7 +195,7 @@ class _Unpickler(pickle.Unpickler):
 def refuse_plain_pickle(frame) -> None:
     """Makes the plain pickle in `encode` fail where `frame` belongs to a `__reduce_ex__` that it has called.
 
-    References and handles are then carried beside the pickle. The frame tells; a flag would cost every call.
+    References and handles are then carried next to the pickle. The frame tells; a flag would cost every call.
     """
     if frame.f_code is encode.__code__:
         raise TypeError("references and handles are carried beside the pickle")

@@ -1,4 +1,4 @@
-"""The settings of recorded data: what a run learns from instead of, or beside, its environment."""
+"""The settings of recorded data: what a run learns from instead of, or in addition to, its environment."""
 
 import dataclasses
 import functools
@@ -223,7 +223,7 @@ class OfflineDataConfig(ConfigObject):
 
     @property
     def has_user_reader(self) -> bool:
-        """Whether a function of the user's makes a source, which may read keys of its own in input_config."""
+        """Whether a function of the user's makes a source, which may read its own keys in input_config."""
         sources = list(self.shares()) or [self.input_]
         return any(callable(each) or (isinstance(each, str) and each in INPUTS) for each in sources)
 

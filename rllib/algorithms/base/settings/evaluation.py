@@ -52,7 +52,7 @@ class EvaluationConfig(ConfigObject):
         ] = None,
         evaluation_duration: Annotated[
             int | Literal["auto"],
-            'episodes or steps per evaluation; "auto": as long as the training beside it takes',
+            'episodes or steps per evaluation; "auto": as long as the training in parallel takes',
             at_least(1),
         ] = 10,
         evaluation_duration_unit: Annotated[
@@ -107,7 +107,7 @@ class EvaluationConfig(ConfigObject):
         needs(
             ("evaluation_duration", "auto"),
             "evaluation_parallel_to_training",
-            why="it is as long as the training beside it",
+            why="it is as long as the parallel training",
         ),
         needs(
             "evaluation_videos",

@@ -167,7 +167,7 @@ class UpdatesConfig(ConfigObject):
         num_cpus_per_learner: Annotated[
             int | Literal["auto", "measured"],
             'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": for '
-            "what numpy learns, those that nobody uses during updates, in learner processes one; these share out the "
+            "what numpy learns, those that are idle during updates, in learner processes one; these share out the "
             'cores for torch, and this process leaves torch\'s threads; "measured": for what numpy learns here, one '
             "or the free ones, whichever is faster. What numpy learns has the same bits on any number",
             at_least(0),
@@ -291,7 +291,7 @@ class UpdatesConfig(ConfigObject):
 
     @property
     def fits_a_value(self) -> bool:
-        """Whether a value of observations is fitted beside the policy."""
+        """Whether a value of observations is fitted in addition to the policy."""
         return self.get("use_critic", "vf_loss_coeff" in self.settings)
 
     def get_schedule(self, name: str) -> Schedule | None:

@@ -121,7 +121,7 @@ def _module_with_value(parameters: Parameters, checkpoint: RayCheckpoint) -> For
     *behind, of_head = _not_empty(vf, "vf.net.mlp", checkpoint)
     actor, critic = [*(both or of_policy), *pi], [*(both or of_value), *behind]
     policy = {**named("policy", actor, head), **named("value", critic, of_head)}
-    note = ["layers that policy and value shared: each has a copy of its own, and they learn apart"] if both else []
+    note = ["layers that policy and value shared: each has its own copy, and they learn apart"] if both else []
     made = ForeignNetwork({"model": _model(actor, critic, activation, False)}, policy, left_out=note)
     return _with_log_std(made, free)
 

@@ -1,7 +1,7 @@
 """The zip that `model.save` writes, read as data.
 
 data                        settings and spaces, JSON; objects in it are pickles in base64, which are not read, with
-                            their readable fields beside them
+                            their readable fields next to them
 policy.pth                  parameters of all networks
 pytorch_variables.pth       the temperature of SAC and TQC
 *.optimizer.pth             memories of the optimizers, which are not read
@@ -68,7 +68,7 @@ class SavedModel:
 
 
 def is_object(value) -> bool:
-    """Whether a value of `data` stands for a pickled object."""
+    """Whether a value of `data` represents a pickled object."""
     return isinstance(value, dict) and _SERIALIZED in value
 
 

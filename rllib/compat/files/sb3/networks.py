@@ -131,7 +131,7 @@ def _of_extractors(
     for owner, behind in (("policy", policy), ("value", value)):
         convolutions, features = read[owner]
         of_layers |= {**_owned(owner, convolutions), **named(owner, [features, *behind])}
-    note = "the convolutions, which policy and value shared: each has a copy of its own, and they learn apart"
+    note = "the convolutions, which policy and value shared: each has its own copy, and they learn apart"
     return ForeignNetwork({"model": {**model, "vf_share_layers": False}}, of_layers, left_out=[note] * bool(is_shared))
 
 
@@ -169,7 +169,7 @@ def _images(parameters: Parameters, prefix: str) -> tuple[Named, Layer]:
     """
     if any(name.startswith(f"{prefix}.extractors.") for name in parameters):
         raise ValueError(
-            "the model reads images beside other observations (MultiInputPolicy): each image has a layer of its own "
+            "the model reads images beside other observations (MultiInputPolicy): each image has its own layer "
             "behind the convolutions there, which no network here has. Models with vectors alone are taken, and those "
             "with one image."
         )

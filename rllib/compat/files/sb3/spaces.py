@@ -1,4 +1,4 @@
-"""Spaces of a model of Stable-Baselines3, from the readable fields beside their pickles."""
+"""Spaces of a model of Stable-Baselines3, from the readable fields next to their pickles."""
 
 import math
 import re
@@ -48,13 +48,13 @@ def _as_json(fields: Mapping) -> dict:
 
 
 def _bounds(fields: Mapping, name: str, count: int) -> list[float] | float:
-    """Bounds of a Box: numpy's text, or the one number that stands for all of them."""
+    """Bounds of a Box: numpy's text, or the one number that represents all of them."""
     for text in (fields.get(name), fields.get(f"{name}_repr")):
         if isinstance(text, str) and "..." not in text:
             numbers = _numbers(text)
             if len(numbers) == count:
                 return numbers
-            if len(numbers) == 1:  # which stands for all, however many
+            if len(numbers) == 1:  # which represents all, however many
                 return numbers[0]
     raise ValueError(f"{name} is shortened")
 

@@ -14,7 +14,7 @@ from rllib.storage.pickled_data import Record, read_pickle
 
 _VEC_NORMALIZE = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 _MOMENTS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
-# Classes whose values stand in such a pickle beside the statistics, as records: spaces and their random generators.
+# Classes whose values stand in such a pickle next to the statistics, as records: spaces and their random generators.
 _KNOWN = ("gymnasium.spaces.", "gym.spaces.", "gym.utils.seeding.", "numpy.random.")
 _MOST_BYTES = 2**28
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @under_plain_names
 class RllibNames:
-    """The attributes and methods that programs for RLlib use, beside those that have the same names anyway.
+    """The attributes and methods that programs for RLlib use, in addition to those that have the same names anyway.
 
     Attributes:
         trial_id, trial_name: of the trial of Tune that it runs in.

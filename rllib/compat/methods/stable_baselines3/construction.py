@@ -1,7 +1,7 @@
 """A constructor in Stable-Baselines3's words: `PPO("MlpPolicy", env, n_steps=2048, verbose=1)`.
 
 Settings, and those that are not given, are Stable-Baselines3's (config/stable_baselines3). Settings of this library may
-stand beside them, as num_rollout_workers=4 does.
+stand next to them, as num_rollout_workers=4 does.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from rllib.storage.local_path import local_path
 # Words whose value may be a function of the remaining share of a run.
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
 _USUAL_LENGTH = 1_000_000
-# Settings that are no part of the comparison: environments are made anew, and a fresh seed is kept.
+# Settings that are no part of the comparison: environments are made again, and a fresh seed is kept.
 _OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
 
 
@@ -163,7 +163,7 @@ def _number_of_environments(
 
 
 def _join_exploration(own: dict[str, Any], said: Mapping[str, Any] | None) -> None:
-    """Adds to an exploration of this library's form what the words beside it say of one of the same type."""
+    """Adds to an exploration of this library's form what the words next to it say of one of the same type."""
     if said and isinstance(given := own.get("exploration_config"), Mapping):
         own["exploration_config"] = joined_exploration(given, said)
 
@@ -194,7 +194,7 @@ def _without_memory(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _warn_of_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
-    """Warns of a setting whose name here counts, where words beside it say something else.
+    """Warns of a setting whose name here counts, where words next to it say something else.
 
     Args:
         own: settings by their names here.
@@ -234,7 +234,7 @@ def _of_each_worker(count: int, workers: int) -> int:
 
 
 def next_directory(given: Any, algorithm: str) -> str:
-    """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
+    """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has its own directory."""
     paths = (local_path(given) / f"{algorithm}_{number}" for number in itertools.count(1))
     return str(next(path for path in paths if not path.exists()))
 

@@ -26,7 +26,8 @@ _ONLY = "policy"
 
 @under_plain_names
 class StableBaselinesNames:
-    """The attributes and methods that programs for Stable-Baselines3 use, beside those that have the same names anyway.
+    """The attributes and methods that programs for Stable-Baselines3 use, in addition to those that have the same names
+    anyway.
 
     Attributes:
         verbose: 1: `learn` prints tables of results; set by the constructor of that name.
@@ -113,7 +114,7 @@ class StableBaselinesNames:
     def _choose_directory(self, tb_log_name: str | None, reset_num_timesteps: bool) -> None:
         """Chooses the directory of tensorboard_log that a call of `learn` writes into.
 
-        A call that does not reset the number of steps goes on in the directory of the run, or of the run that was
+        A call that does not reset the number of steps continues in the directory of the run, or of the run that was
         loaded, unless results that are newer than the checkpoint would be lost there.
         """
         if not self.config.tensorboard_groups or self.config.log_dir is None:
@@ -162,7 +163,7 @@ class StableBaselinesNames:
     ) -> None:
         """Sets the parameters of networks; workers get them with their next request.
 
-        The state of the optimizer stays as it is. `restore` goes on from a checkpoint with all of its state. With the
+        The state of the optimizer stays as it is. `restore` continues from a checkpoint with all of its state. With the
         path of a checkpoint observation filters get its statistics as well.
 
         Args:

@@ -9,7 +9,7 @@ there. The words are the keywords of the algorithm's constructor, and these, whi
 |---|---|
 | `n_envs` | number of environments that step together, 1 if it is not given |
 | `n_timesteps` | length of the run in environment steps, which schedules and `exploration_fraction` are parts of |
-| `action_space` | gymnasium space; only with a Box the deviation of PPO's and A2C's actions is a parameter of its own |
+| `action_space` | gymnasium space; only with a Box the deviation of PPO's and A2C's actions is a separate parameter |
 | `normalize` | True, or the keywords of VecNormalize |
 | `noise_type`, `noise_std` | RL Zoo's words for `action_noise` |
 

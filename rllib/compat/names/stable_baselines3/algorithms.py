@@ -100,7 +100,7 @@ class _Vocabulary:
         parts: functions of all words that give the other settings.
         of_parts: words that the parts read.
         defaults: what a word means if it is not given.
-        always: settings that make the algorithm here the one there, and that no word stands for.
+        always: settings that make the algorithm here the one there, and that no word represents.
     """
 
     names: Mapping[str, str]

@@ -195,7 +195,7 @@ def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 
 
 
 def _log_noise(words: Words) -> None:
-    """Tells of words about state-dependent noise beside none."""
+    """Logs words about state-dependent noise where there is none."""
     if not words["use_sde"]:
         frequency, warmup = (words["sde_sample_freq"] or -1) > 0, words["use_sde_at_warmup"]
         log_unused_arguments(

@@ -223,8 +223,8 @@ def _attributes(noise, names: Sequence[str]) -> dict[str, float]:
 
 
 def kept_words(algorithm: str, saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Words that a checkpoint's settings stand for, of those that are read beside others: numbers of environments,
-    steps and rows, the replay and the exploration.
+    """Words that a checkpoint's settings represent, of those that are read together with others: numbers of
+    environments, steps and rows, the replay and the exploration.
 
     Args:
         algorithm: its name.

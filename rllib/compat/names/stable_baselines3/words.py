@@ -24,7 +24,7 @@ class Words:
 
     Attributes:
         values: every word that has a value.
-        asked: those whose values become settings; others are only read beside them.
+        asked: those whose values become settings; others are only read together with them.
     """
 
     values: Mapping[str, Any]

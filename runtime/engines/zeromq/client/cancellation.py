@@ -63,7 +63,7 @@ class Cancellations:
     def cancel_task(self, serial: int, owner: int, flags: int) -> None:
         """Cancels the task that the node assigned last; it may be queued, running or finished.
 
-        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
+        With CLOSE it is a generator without a consumer: it is not interrupted, but asks `closes`.
         """
         self._add(wire.SUBMIT, (serial, owner), flags, self._run_task)
         if not flags & wire.CLOSE:
@@ -79,7 +79,7 @@ class Cancellations:
     def cancel_call(self, serial: int, caller: int, flags: int) -> bool:
         """A caller says so of a call of this actor: it is dropped if it waits.
 
-        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
+        With CLOSE it is a generator without a consumer: it is not interrupted, but asks `closes`.
 
         Returns:
             Whether that is done; False for a call that has begun.
@@ -207,7 +207,7 @@ class Canceller:
                     self._cancel_call(channel, serial, 0)
 
     def close_streams(self) -> None:
-        """Ends the generators whose results nobody wants any more."""
+        """Ends the generators whose consumers were closed."""
         dropped = self._local_refs.streams.dropped
         with self._mailbox.lock:
             while dropped:

@@ -399,7 +399,7 @@ class Client:
         except (wire.Malformed, struct.error, UnicodeDecodeError) as error:
             self.malformed += 1
             logger.debug("dropped a frame of %d bytes: %r", len(frame), error)
-        except Exception:  # a mistake of ours: it is logged, and reading goes on
+        except Exception:  # a mistake of ours: it is logged, and reading continues
             logger.exception("a message of %d bytes could not be handled", len(frame))
 
     def _make_round(self):
@@ -490,7 +490,7 @@ class Client:
             watched = bool(self.watches)
             for serial, value in replies:
                 ref = pending.get(serial)
-                if type(ref) is not Reference:  # nobody waits for it
+                if type(ref) is not Reference:  # no call waits for it
                     continue
                 del pending[serial]
                 ref.value = value

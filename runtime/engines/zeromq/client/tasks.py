@@ -166,4 +166,4 @@ class _Room:
         return True if len(self._pending) < LARGEST_TASK_COUNT else None
 
     def watch(self, event):
-        """Nobody sets the event: the thread looks again after ROOM_S."""
+        """No thread sets the event: the thread looks again after ROOM_S."""

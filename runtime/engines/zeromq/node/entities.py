@@ -76,7 +76,7 @@ class StarvedTask(msgspec.Struct):
 
 
 class Actor(msgspec.Struct):
-    """An actor until nobody knows it any more.
+    """An actor until no process holds a handle to it.
 
     Attributes:
         owner: process with which it ends; NODE if it is detached.

@@ -1,6 +1,6 @@
 """Choice of the process to end when the memory of the machine runs short.
 
-The newest task that may be run again is ended: those before it, which have done more, go on. Without one it is the
+The newest task that may be run again is ended: those before it, which have done more, continue. Without one it is the
 actor with restarts left that has most private memory; without one of these, the task or actor that has most, unless a
 driver has more: no driver is ended, and the end of others would not help for long. One process is ended at a time.
 """

@@ -172,7 +172,7 @@ class Node:
                 handle(frame, source, serial, a, c)
             except (wire.Malformed, struct.error, UnicodeDecodeError):
                 self.malformed += 1
-            except Exception:  # a mistake of ours: it is shown, and the session goes on
+            except Exception:  # a mistake of ours: it is shown, and the session continues
                 traceback.print_exc()
             self._carry_out()
 

@@ -201,7 +201,7 @@ class ObjectDirectory:
             self._answer_lost(source, key, "the process that owned this value has died")
 
     def forget(self, key: bytes) -> None:
-        """Nobody needs an object any more."""
+        """Drops the subscribers of an object that no process holds."""
         self._subscribers.pop(key, None)
 
     def owner_ended(self, process: int) -> None:

@@ -59,7 +59,7 @@ class SharedMemory:
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody waits for memory: nothing is to be kept for later."""
+        """Whether a process waits for memory: then nothing is kept for later."""
         return bool(self._grants)
 
     def grant(self, process: int, serial: int, size: int) -> None:
@@ -105,14 +105,14 @@ class SharedMemory:
             self._segments[segment].readers.add(process)
 
     def process_ended(self, process: int) -> None:
-        """Closes segments that nobody else knows, and forgets what the process waits for."""
+        """Closes segments that no other process knows, and forgets what the process waits for."""
         for number in [n for n, s in self._segments.items() if s.creator == process and not s.live]:
             self.close(number)
         self._grants = deque(grant for grant in self._grants if grant.process != process)
         self._serve_grants()
 
     def close(self, number: int) -> None:
-        """Nobody needs a segment any more."""
+        """Frees a segment that no process holds."""
         segment = self._segments.pop(number)
         self._uncount(segment)
         self._files.segments -= 1

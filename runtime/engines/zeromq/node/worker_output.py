@@ -242,7 +242,7 @@ class ShownLines:
             self._show(driver, stream, prefix, lines)
 
     def show_due(self, until: float) -> None:
-        """Shows what stands for the lines that were held back until then."""
+        """Shows the summary of the lines that were held back until then."""
         if self._repeats is not None:
             for place, line in self._repeats.due(until):
                 self._show(*place, [line])

@@ -70,7 +70,7 @@ class RunningSession:
             raise ended from None
 
     def wait_end(self, seconds: float) -> None:
-        """The session goes on without this driver."""
+        """The session continues without this driver."""
 
     def close(self) -> None:
         """Closes the descriptor."""

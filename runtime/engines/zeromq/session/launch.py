@@ -125,7 +125,7 @@ def _let_interrupt_come() -> None:
 
 
 def create_session_directory() -> tuple[str, int]:
-    """Makes a directory with a random name for this user alone, and removes directories of dead sessions beside it.
+    """Makes a directory with a random name for this user alone, and removes directories of dead sessions next to it.
 
     A session lives as long as a process holds the lock (`flock`) of the file LOCK in its directory: the driver until
     the node has inherited the descriptor, then the node. Unlike a pid, a lock means the same in all containers that

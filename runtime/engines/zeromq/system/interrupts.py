@@ -35,7 +35,7 @@ _CALLERS = frozenset(module.__file__ for module in (actors, functions, session))
 _waits: set = set()  # code objects that only wait
 _callers_of_user_code: set = set()
 _loops: set = set()  # code objects that call user code through those above alone
-_defaults: dict = {}  # what stands for a default handler in a worker
+_defaults: dict = {}  # replacements of default handlers in a worker
 
 
 def interruptible(function):
@@ -171,7 +171,7 @@ class Handlers:
         self._replacements = signal.signal, signal.getsignal = replacement, getsignal
 
     def close(self) -> None:
-        """Undoes it, unless somebody has replaced `signal.signal` since."""
+        """Undoes it, unless user code has replaced `signal.signal` since."""
         if (signal.signal, signal.getsignal) == self._replacements:
             signal.signal, signal.getsignal = self._originals
             self._change(lambda handler: handler.handler if isinstance(handler, _Postponed) else handler)

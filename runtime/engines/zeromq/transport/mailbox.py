@@ -2,7 +2,7 @@
 
 A thread that waits reads the mailbox itself: the *leader* is the one thread that holds `_leading`; others that wait
 meanwhile are *followers*, woken when what they wait for is there, or to lead. No reply is handed from thread to
-thread. While user code runs nobody leads; then the keeper, a thread parked on the mailbox's descriptor, takes over.
+thread. While user code runs no thread leads; then the keeper, a thread parked on the mailbox's descriptor, takes over.
 
 `lock` guards the PUSH sockets and everything that `dispatch` changes. It is never held while waiting.
 """
@@ -323,7 +323,7 @@ class Mailbox:
             self._promote()
 
     def _promote(self):
-        """Wakes a follower to lead; harmless if somebody leads."""
+        """Wakes a follower to lead; harmless if a thread leads."""
         if not self._leading.locked():
             try:
                 self._followers[0].set()

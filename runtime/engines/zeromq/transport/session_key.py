@@ -25,7 +25,7 @@ def use_key(session: str) -> None:
     """Has this process send and accept frames of this session.
 
     Raises:
-        PermissionError: the file belongs to somebody else, or others may read it.
+        PermissionError: the file belongs to another user, or others may read it.
         OSError, ValueError: there is none, or it is no key.
     """
     path = os.path.join(session, NAME)

@@ -181,7 +181,7 @@ class Waits(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True):
-    """A task failed before or beside user code; `error` names a class of runtime.errors."""
+    """A task failed before or outside of user code; `error` names a class of runtime.errors."""
 
     error: str
     text: str
@@ -192,7 +192,7 @@ class Free(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         free: resources in 1/10000; the totals are known to everyone.
-        items: number of blocks, objects and actors that somebody holds.
+        items: number of blocks, objects and actors that a process holds.
         malformed: number of messages that the node has dropped.
     """
 

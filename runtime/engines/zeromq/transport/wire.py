@@ -10,7 +10,7 @@ they can be passed on without being understood:
 An *item* is whatever must stay alive as long as the value does: a block of shared memory, an object, an actor. Its key
 is (serial, process that made it). A *buffer* is memory the pickle refers to: inside the value, or in a block.
 
-Everything here checks lengths before it reads. A frame that does not fit raises `Malformed`; nobody unpickles it.
+Everything here checks lengths before it reads. A frame that does not fit raises `Malformed`; it is not unpickled.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Call(NamedTuple):
         serial: of its first result.
         refs: where its results go.
         start: its frame up to the values. Of a call that is to be packed with others (packed.py), the method's name.
-        arguments: the encoded (args, kwargs), and the references among them that stand for their values. Of a call
+        arguments: the encoded (args, kwargs), and the references among them that represent their values. Of a call
             that is to be packed, args and ().
         attempts: how often it may be sent, if the actor dies meanwhile and starts again; -1 for no limit. 0: once, and
             not to an actor that is being restarted.

@@ -82,7 +82,7 @@ class Reference(ObjectRef):
         return bool(self.frame[self.start] & wire.ERROR)
 
     def error_seen(self) -> None:
-        """The value is an error, and somebody gets it: it need not be reported."""
+        """Marks an error that a caller receives: it need not be reported."""
         for pin in self.pins:
             if type(pin) is Unseen:
                 pin.seen()
@@ -151,7 +151,7 @@ class UnseenErrors:
         return Unseen(functools.partial(self.lost, frame, start))
 
     def lost(self, frame: bytes, start: int) -> None:
-        """Nobody can get an error any more. In any thread, at any moment."""
+        """Queues an error that no caller can receive any more, to be logged. Safe in any thread and in `__del__`."""
         self._lost.append((frame, start))
         self._mailbox.wake()
 

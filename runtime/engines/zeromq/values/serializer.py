@@ -153,7 +153,7 @@ class Serializer:
         """Whether a block from `empty` keeps these bytes, so that they need not be copied.
 
         Args:
-            sealed: blocks that were sealed for the value that is being encoded; nobody has written there since.
+            sealed: blocks that were sealed for the value that is being encoded; no process has written there since.
         """
         if block.hold.key in sealed:
             return True

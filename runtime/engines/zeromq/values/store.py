@@ -12,7 +12,7 @@ client empties the queue and either reuses the block or tells the node.
 A block that a user has filled (`empty`) is stored without a copy, though views of it, tensors and pointers may be alive
 that can still write. It is *sealed* then: its shared pages move to another address, and the same part of the segment is
 mapped privately in their place. A later write there changes a copy of the page, which this process alone sees. When the
-block is freed, the shared pages move back. They stay mapped meanwhile: to map them anew would cost a page fault each.
+block is freed, the shared pages move back. They stay mapped meanwhile: to map them again would cost a page fault each.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ class Store:
 
 
 def _checked(address):
-    """The address that mmap or mremap has returned; raises the error that it stands for."""
+    """The address that mmap or mremap has returned; raises the error that it represents."""
     if address == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return address

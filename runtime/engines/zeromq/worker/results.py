@@ -190,7 +190,7 @@ class Results:
             outgoing.go_on()
 
     def caller_has_gone(self, process: int) -> None:
-        """Nobody wants the results of this caller's generators any more."""
+        """Ends this caller's generators: the caller has ended."""
         for (serial, caller), outgoing in list(self._outgoing.items()):
             if caller == process:
                 self._cancellations.cancel_call(serial, caller, wire.CLOSE)

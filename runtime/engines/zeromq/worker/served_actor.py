@@ -44,8 +44,8 @@ class ServedActor:
 
     Attributes:
         stopping: the process is to end when no call runs.
-        exit: how, if user code has asked for it in a call that ran beside others.
-        trace: writes events for the calls that run beside others; None for none.
+        exit: how, if user code has asked for it in a call that ran concurrently with others.
+        trace: writes events for the calls that run concurrently with others; None for none.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ServedActor:
 
     @property
     def idle(self) -> bool:
-        """Whether no call waits or runs beside others."""
+        """Whether no call waits or runs concurrently with others."""
         return self._concurrent is None or self._concurrent.idle
 
     @runs_user_code
@@ -233,7 +233,7 @@ class ServedActor:
             self._mailbox.send(call.source, reply)
 
     def cancel_call(self, serial: int, caller: int) -> None:
-        """Cancels a call that runs, or waits, beside others; one that runs alone is not interrupted."""
+        """Cancels a call that runs, or waits, concurrently with others; one that runs alone is not interrupted."""
         if self._concurrent is not None:
             self._concurrent.cancel(serial, caller)
 
@@ -248,7 +248,7 @@ class ServedActor:
         return method
 
     def _end_call(self, call, value, raised, hold):
-        """A call that ran beside others has ended; in its thread. `hold` its reply back, for `HeldReplies.send_all`."""
+        """Ends a concurrent call, in its thread. `hold` its reply back, for `HeldReplies.send_all`."""
         if self._running.forked:
             self._running.end_child(raised)
         if isinstance(raised, SystemExit):

@@ -392,7 +392,7 @@ def _flush_output():
 
 
 def default_threads(settings) -> str:
-    """OMP_NUM_THREADS of a worker for which nobody has set it: the CPUs that its actor holds, or one."""
+    """OMP_NUM_THREADS of a worker for which it is not set: the CPUs that its actor holds, or one."""
     return str(max(1, int(settings.held.get("CPU", 1))))
 
 

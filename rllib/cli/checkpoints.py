@@ -49,7 +49,7 @@ def latest(path: Path | str) -> Path:
     return (newest_checkpoint(path) if path.is_dir() else None) or path
 
 
-def beside(checkpoint: Path, name: str) -> Path:
+def next_to(checkpoint: Path, name: str) -> Path:
     """The path of a new file next to a checkpoint; in the current directory for the copy of one at a URL."""
     checkpoint = local_path(checkpoint)
     return Path.cwd() / name if is_copy(checkpoint) else checkpoint.with_name(name)

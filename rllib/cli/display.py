@@ -223,14 +223,14 @@ class PanelDisplay(QuietDisplay):
         """The goal and a bar, below it if they do not fit side by side."""
         percent = f"{self._progress:.0%}"
         room = width - len(self._goal) - 2 - len("  100%")
-        beside = room >= _SHORTEST_LINE
+        fits = room >= _SHORTEST_LINE
         bar = Table.grid(padding=(0, 2))
-        bar_width = min(24, room) if beside else min(24, width - len("  100%"))
+        bar_width = min(24, room) if fits else min(24, width - len("  100%"))
         drawn = ProgressBar(total=1.0, completed=self._progress, width=bar_width)
-        bar.add_row(*([self._goal] if beside else []), drawn, percent)
-        if not beside:
+        bar.add_row(*([self._goal] if fits else []), drawn, percent)
+        if not fits:
             yield "goal", _broken(self._goal.split(" or "), width, " or ")
-        yield "goal" if beside else "", bar
+        yield "goal" if fits else "", bar
 
 
 @contextlib.contextmanager

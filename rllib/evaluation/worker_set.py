@@ -235,8 +235,8 @@ class WorkerSet(AskedWorkers):
         Raises:
             ValueError: for an index without a worker.
         """
-        beside = [function(self._present_local(), *args)] if local_worker and self._has_local else []
-        return beside + (self._ask_remote(function, args, remote_worker_ids) if self.num_workers else [])
+        local = [function(self._present_local(), *args)] if local_worker and self._has_local else []
+        return local + (self._ask_remote(function, args, remote_worker_ids) if self.num_workers else [])
 
     @property
     def _has_local(self) -> bool:

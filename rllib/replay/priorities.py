@@ -78,9 +78,9 @@ class Priorities:
         alpha, epsilon = (self.alpha if alpha is None else alpha), (self.epsilon if epsilon is None else epsilon)
         if alpha and (alpha, epsilon) != (self.alpha, self.epsilon):
             given = np.append(values, largest)
-            anew = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0) ** self.alpha
-            anew = np.where(given > 0, np.maximum(anew, LEAST), 0.0)
-            values, largest = anew[:-1], float(anew[-1])
+            updated = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0) ** self.alpha
+            updated = np.where(given > 0, np.maximum(updated, LEAST), 0.0)
+            values, largest = updated[:-1], float(updated[-1])
         # A new tree takes no memory for rows without priority.
         self.tree = SumTree(self.tree.capacity)
         self.tree.set_range(0, values)

@@ -76,7 +76,7 @@ class TensorBoardLogger:
         self._write(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     @classmethod
-    def anew(cls, directory: Path, has_groups: bool = False) -> "TensorBoardLogger":
+    def fresh(cls, directory: Path, has_groups: bool = False) -> "TensorBoardLogger":
         """Makes a logger that gets all results again: earlier event files are removed."""
         _of_tensorboard()
         for file in directory.glob(f"events.out.tfevents*{cls._SUFFIX}"):

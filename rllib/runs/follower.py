@@ -81,7 +81,7 @@ def follow_run(directory: Path, title: str) -> None:
     def loggers() -> list:
         opened = []
         for make, missing in (
-            (lambda: TensorBoardLogger.anew(directory, wants_groups(directory)), _NO_TENSORBOARD),
+            (lambda: TensorBoardLogger.fresh(directory, wants_groups(directory)), _NO_TENSORBOARD),
             (lambda: CurveLogger(directory, title, goals.get(RETURN)), _NO_MATPLOTLIB),
         ):
             try:

@@ -133,8 +133,8 @@ class Profile:
         if not self.shares:
             return "No iteration has ended yet."
         name, share = next(iter(self.shares.items()))
-        beside = "" if name == "updates" else f"; the learner is idle {self.learners_idle:.0%} of it"
-        return f"{share:.0%} of the time goes into {_DESCRIPTIONS[name]}{beside}. {_ADVICE[name](self)}"
+        idle = "" if name == "updates" else f"; the learner is idle {self.learners_idle:.0%} of it"
+        return f"{share:.0%} of the time goes into {_DESCRIPTIONS[name]}{idle}. {_ADVICE[name](self)}"
 
     def _advise_on_environments(self) -> str:
         workers = self._settings["num_rollout_workers"]

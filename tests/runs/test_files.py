@@ -306,7 +306,7 @@ def test_charts_have_each_number_once_and_no_clutter():
 def test_events_of_others_stay_when_these_are_made_again(run):
     (run / "events.out.tfevents.1.users").write_bytes(b"mine")
     for iteration in (1, 2):
-        logger = TensorBoardLogger.anew(run)
+        logger = TensorBoardLogger.fresh(run)
         logger.on_result(result(iteration))
         logger.close()
     assert len(list(run.glob("events.out.tfevents*"))) == 2

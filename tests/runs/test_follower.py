@@ -71,7 +71,7 @@ def follower(tmp_path):
 
     def open_loggers():
         opened.append(Remembers())
-        return [TensorBoardLogger.anew(tmp_path), opened[-1]]
+        return [TensorBoardLogger.fresh(tmp_path), opened[-1]]
 
     follower = Follower(tmp_path, open_loggers)
     follower.opened = opened
@@ -187,7 +187,7 @@ def test_curves_are_in_groups_where_the_settings_ask_for_it(tmp_path):
     write_params(tmp_path, {"lr": 0.1})
     assert not wants_groups(tmp_path)
     write_params(tmp_path, {"lr": 0.1, "tensorboard_groups": True})
-    logger = TensorBoardLogger.anew(tmp_path, wants_groups(tmp_path))
+    logger = TensorBoardLogger.fresh(tmp_path, wants_groups(tmp_path))
     logger.on_result(result(1))
     logger.add_hparams({"lr": 0.1}, result(1))
     logger.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath
@@ -73,7 +73,7 @@ def _beside(checkpoint: Path, policy_id: str | None, suffix: str) -> Path:
     """Default path of an export; it has the policy's id where the checkpoint holds several."""
     with user_input():
         is_alone = policy_id is None or len(policy_ids(checkpoint)) == 1
-    return beside(checkpoint, checkpoint.name + ("" if is_alone else f"_{policy_id}") + suffix)
+    return next_to(checkpoint, checkpoint.name + ("" if is_alone else f"_{policy_id}") + suffix)
 
 
 def _only_policy(algorithm: Algorithm) -> str:

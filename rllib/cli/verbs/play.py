@@ -18,7 +18,7 @@ from rllib.algorithms.base.videos import (
     undrawn_environment,
 )
 from rllib.cli.agent_slots import SlotAlgorithms, SlotOptions, slot_options
-from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.human import Human
 from rllib.cli.policy_table import policy_table
@@ -62,7 +62,7 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
 
 def video_of(checkpoint: Path) -> Path:
     """Default path of a checkpoint's video: next to the checkpoint."""
-    return beside(checkpoint, f"{local_path(checkpoint).name}.mp4")
+    return next_to(checkpoint, f"{local_path(checkpoint).name}.mp4")
 
 
 def show(

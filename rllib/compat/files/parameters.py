@@ -129,7 +129,7 @@ def widths(layers: Sequence[Layer]) -> list[int]:
     return [layer.width for layer in layers]
 
 
-def beside(first: Layer, second: Layer, one_input: bool = False) -> Layer:
+def side_by_side(first: Layer, second: Layer, one_input: bool = False) -> Layer:
     """One layer that computes two side by side.
 
     Args:

@@ -265,11 +265,11 @@ class Fragment:
             max_seq_len: longest sequence.
         """
         # Whether a memory was reset, or the fragment has begun, with the action of step t: [T + 1, N].
-        anew = np.ones((self.num_steps + 1, self.num_envs), bool)
-        anew[1:] = self[sb.TERMINATEDS] | self[sb.TRUNCATEDS]
+        restarts = np.ones((self.num_steps + 1, self.num_envs), bool)
+        restarts[1:] = self[sb.TERMINATEDS] | self[sb.TRUNCATEDS]
         if self.valid is not None:
-            anew[1:] |= ~self.valid
-        begins = anew.reshape(-1)[source] & (final < 0)
+            restarts[1:] |= ~self.valid
+        begins = restarts.reshape(-1)[source] & (final < 0)
         rows = np.arange(len(source))
         begins |= (rows - np.maximum.accumulate(np.where(begins, rows, 0))) % max_seq_len == 0
         first = np.flatnonzero(begins)

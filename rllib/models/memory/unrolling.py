@@ -119,5 +119,5 @@ class UnrolledCritics:
         return self._module(sequences.inputs, sequences.order, state, rows, *actions, is_moved=self._is_moved)
 
 
-def _sent(array: np.ndarray, beside: Tensor) -> Tensor:
-    return torch.from_numpy(array).to(beside.device)
+def _sent(array: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(array).to(like.device)

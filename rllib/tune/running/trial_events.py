@@ -54,7 +54,7 @@ def follow_experiment(directory: Path, before: int) -> None:
                 known[record["id"]] = record
             elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
                 place = directory / trial["dir"]
-                follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place, wants_groups(place))])
+                follower = Follower(place, lambda place=place: [TensorBoardLogger.fresh(place, wants_groups(place))])
                 followers.setdefault(trial["id"], follower)
             elif record["type"] == "status" and record["status"] in _ENDS:
                 ended.append(record["id"])

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from rllib.compat.files.network import ForeignNetwork
-from rllib.compat.files.parameters import Layer, Parameters, beside, named, widths
+from rllib.compat.files.parameters import Layer, Parameters, named, side_by_side, widths
 from rllib.compat.files.ray_checkpoints.files import RayCheckpoint
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 
@@ -205,8 +205,8 @@ def _streams(
         *of_value, value = values
         if len(of_value) != len(hiddens):
             raise ValueError(f"the streams of {checkpoint.path} have {len(hiddens)} and {len(of_value)} hidden layers")
-        head = beside(head, value, one_input=not hiddens)
-        hiddens = [beside(*pair, one_input=not index) for index, pair in enumerate(zip(hiddens, of_value))]
+        head = side_by_side(head, value, one_input=not hiddens)
+        hiddens = [side_by_side(*pair, one_input=not index) for index, pair in enumerate(zip(hiddens, of_value))]
     model = {"fcnet_hiddens": widths(below), "fcnet_activation": first}
     settings = {"hiddens": widths(hiddens), "dueling": bool(values), "model": model, **_atoms(checkpoint)}
     return ForeignNetwork(settings, named("shared", [*below, *hiddens], head, "policy"))

@@ -23,6 +23,7 @@ from rllib.env.external.episodes import OpenEpisode
 from rllib.env.factories import masks, previous_steps
 from rllib.env.multi_agent.groups import AgentGroups
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
+from rllib.env.multi_agent.stream import AgentStep, MultiAgentStream
 from rllib.env.spaces.actions import ActionMapper
 from rllib.env.streams.legacy import LegacyEnvironment
 from rllib.env.streams.vector import VectorEnvStream
@@ -335,6 +336,19 @@ def episode_of_several_left_in_the_middle(_complete, *_given): ...
 @mutates(Fragment, "keep", "several agents")
 def newest_observation_of_another_slot(keep, fragment, is_row, newest):
     keep(fragment, is_row, newest | {sb.OBS: np.roll(newest[sb.OBS], 1, axis=0)})
+
+
+@mutates(RecordingLane, "go_on", "several agents")
+def rewards_of_another_agent_where_all_go_on(go_on, lane, slots, rewards, observations):
+    go_on(lane, slots, rewards[1:] + rewards[:1], observations)
+
+
+@mutates(MultiAgentStream, "quick_step", "several agents")
+def ends_of_an_agent_not_noticed(quick_step, stream, index, actions):
+    step = quick_step(stream, index, actions)
+    if type(step) is AgentStep and step.has_ends and not step.is_over:
+        return step._replace(has_ends=False)
+    return step
 
 
 @mutates(RecordingLane, "keep_final", "several agents")

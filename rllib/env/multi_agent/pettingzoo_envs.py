@@ -82,15 +82,16 @@ class ParallelPettingZooEnv(_Adapted):
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
         before = self.env.agents[:]
         observations, rewards, terminations, truncations, infos = self.env.step(action_dict)
-        self._meet_agents()
-        # Some environments continue to return entries of agents that have ended in an earlier step: their rewards
-        # count.
-        agents = dict.fromkeys([*before, *self.env.agents])
-        observations, terminateds, truncateds, infos = (
-            {agent: values[agent] for agent in agents if agent in values}
+        after, agents = self.env.agents, dict.fromkeys(before)
+        if after != before:
+            self._meet_agents()
+            agents.update(dict.fromkeys(after))
+        # Some environments continue to return entries of agents that have ended earlier: their rewards count.
+        observations, terminateds, truncateds, infos = [
+            dict(values) if values.keys() == agents.keys() else {a: values[a] for a in agents if a in values}
             for values in (observations, terminations, truncations, infos)
-        )
-        is_over = not self.env.agents
+        ]
+        is_over = not after
         has_terminated = is_over and all(terminateds.values())
         terminateds[ALL], truncateds[ALL] = has_terminated, is_over and not has_terminated
         return observations, dict(rewards), terminateds, truncateds, infos

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentOrder, AgentSpaces, known_agents
 from rllib.env.multi_agent.checks import CheckedAgents
+from rllib.env.multi_agent.multi_agent_env import StepResult
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, log_exit, successor_seed
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.sync import close_all, take_off_wrappers
@@ -151,15 +152,28 @@ class MultiAgentStream:
             the result; None where the environment has raised and was replaced. Its episode is void, and the new one has
             to be reset.
         """
+        result = self.quick_step(index, actions)
+        return AgentStep(*result, is_over=False, has_ends=False) if type(result) is tuple else result
+
+    def quick_step(self, index: int, actions: dict[AgentID, Any]) -> StepResult | AgentStep | None:
+        """`step` for hot paths.
+
+        Returns:
+            the plain tuple of the five dicts where exactly the agents that have acted have observations and rewards,
+            and nobody has ended: the same agents act again. Else what `step` returns.
+        """
         checked = self._checked[index]
         try:
-            observations, rewards, terminateds, truncateds, infos = checked.step(actions)
+            result = checked.step(actions)
         except (Exception, SystemExit) as error:
             step = checked.time
             where = f"in step() at step {step} of its episode, actions {actions!r:.200}"
             self._replace(index, error, where)
             return None
         self._failures[index] = 0
+        if checked.is_alike and checked.time < self._limits[index]:
+            return result
+        observations, rewards, terminateds, truncateds, infos = result
         is_over = bool(terminateds[ALL] or truncateds[ALL])
         if not is_over:
             if checked.time >= self._limits[index]:

@@ -6,7 +6,7 @@ agent from the step of its action on. Rewards outside of any row count in the ag
 """
 
 from collections import Counter
-from collections.abc import Callable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rllib.env.episodes import Episode
@@ -167,20 +167,38 @@ class EnvironmentEpisode:
             whether the episode is over: it has ended, and is `result`, or the environment has failed.
         """
         actions = self.actions()
-        step = self._stream.step(self.index, actions)
-        if step is not None and not step.has_ends and self._go_on_alike(actions.keys(), step):
-            if self._hooks is not None:
-                self._tell_hooks(actions, step)
-            return False
-        return self.take_in(actions, step)
+        step = self._stream.quick_step(self.index, actions)
+        if type(step) is not tuple:
+            return self.take_in(actions, step)
+        observations, rewards, *_ = step
+        if self._acting_by_lane is None:
+            self._acting_by_lane = _by_lane(self._acting)
+        self.running.length += 1
+        self.num_closed += len(actions)
+        for lane, acting, slots in self._acting_by_lane:
+            given, seen = [], []
+            for slot in acting:
+                agent = slot.agent
+                reward = float(rewards[agent])
+                slot.total += reward
+                slot.num_rows += 1
+                given.append(reward)
+                seen.append(observations[agent])
+            lane.go_on(slots, given, seen)
+        if self._hooks is not None:
+            self._tell_hooks(actions, AgentStep(*step, is_over=False, has_ends=False))
+        return False
+
+    def actions(self) -> dict[AgentID, Any]:
+        """The newest actions of the agents that act."""
+        actions = {}
+        for slot in self._acting:  # a comprehension is one more call a step
+            actions[slot.agent] = slot.lane.env_actions[slot.index]
+        return actions
 
     def _tell_hooks(self, actions: Mapping[AgentID, Any], step: AgentStep) -> None:
         self.running.stepped(actions, step)
         self._hooks.stepped(self.running)
-
-    def actions(self) -> dict[AgentID, Any]:
-        """The newest actions of the agents that act."""
-        return {slot.agent: slot.lane.env_actions[slot.index] for slot in self._acting}
 
     def take_in(self, actions: Mapping[AgentID, Any], step: AgentStep | None) -> bool:
         """Takes in what has followed these actions; returns what `act_and_step` does."""
@@ -201,35 +219,6 @@ class EnvironmentEpisode:
         if step.is_over:
             self.result = self._end()
         return step.is_over
-
-    def _go_on_alike(self, agents: KeysView, step: AgentStep) -> bool:
-        """Takes in a step after which the same agents act again, and no others have rewards, policy by policy.
-
-        Args:
-            agents: that have acted.
-            step: in which nobody has ended.
-
-        Returns:
-            whether it is one. If not, nothing has happened.
-        """
-        observations, rewards = step.observations, step.rewards
-        if observations.keys() != agents or rewards.keys() != agents:
-            return False
-        if self._acting_by_lane is None:
-            self._acting_by_lane = _by_lane(self._acting)
-        self.running.length += 1
-        for lane, acting, slots in self._acting_by_lane:
-            given, seen = [], []
-            for slot in acting:
-                agent = slot.agent
-                reward = float(rewards[agent])
-                slot.total += reward
-                slot.num_rows += 1
-                given.append(reward)
-                seen.append(observations[agent])
-            lane.go_on(slots, given, seen)
-        self.num_closed += len(agents)
-        return True
 
     def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
         slots, loose = self.running.slots, self.running.loose

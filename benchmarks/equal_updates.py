@@ -71,7 +71,7 @@ def weights(algo) -> dict[str, np.ndarray]:
                 for kind, array in layers[layer].items():
                     kind = RENORM[kind] if layer.startswith("renorm") else kind
                     found[f"{module}.{copy}.{index}.{kind}"] = array.copy()
-    if hasattr(algo, "temperature"):
+    if hasattr(algo.trainee, "temperature"):
         found["log_alpha"] = np.log([algo.trainee.temperature.alpha]).astype(np.float32)
     return found
 
@@ -101,7 +101,7 @@ def compare(name: str, environment: str, count: int) -> list[tuple[str, ...]] | 
     with build(name, environment) as algo, tempfile.TemporaryDirectory() as directory:
         given = weights(algo)
         given |= updated(algo, count)
-        given["actions"] = algo.policy.distribution.for_critics(given["actions"])
+        given["actions"] = np.stack(list(map(algo.policy.distribution.for_critics, given["actions"])))
         settings = {"algorithm": name, "environment": environment, "learning_rate": LR, "gamma": algo.config.gamma}
         if name == DISCRETE:
             settings |= {"tau": TAU, **SETTINGS[name]}

@@ -55,13 +55,25 @@ def build(name: str, environment: str):
 
 def weights(algo) -> dict[str, np.ndarray]:
     """Copies of all weights by the names that the peer uses: MODULE.COPY.LAYER.weight and .bias."""
-    learner, found = algo.learner, {}
+    learner = algo.learner
     flat = {name: learner.vector[name] for name in ("policy", *learner.vector.modules)}
-    flat |= {f"target_{name}": target.weights for name, target in learner.targets.items()}
+    found = named(algo, flat | {f"target_{name}": target.weights for name, target in learner.targets.items()})
+    if hasattr(algo.trainee, "temperature"):
+        found["log_alpha"] = np.log([algo.trainee.temperature.alpha]).astype(np.float32)
+    return found
+
+
+def named(algo, flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Copies of the numbers of layers by the names that the peer uses.
+
+    Args:
+        flat: those of modules by name; of targets too, whose names begin with "target_".
+    """
+    found = {}
     for module, values in flat.items():
         of = module.removeprefix("target_")
         networks = {}
-        for name, array in learner.vector.named_parameters(of, values).items():
+        for name, array in algo.learner.vector.named_parameters(of, values).items():
             if name != "passes":
                 *owner, layer, kind = name.split(".")
                 copy = owner[0] if of == "critics" else "0"
@@ -71,8 +83,6 @@ def weights(algo) -> dict[str, np.ndarray]:
                 for kind, array in layers[layer].items():
                     kind = RENORM[kind] if layer.startswith("renorm") else kind
                     found[f"{module}.{copy}.{index}.{kind}"] = array.copy()
-    if hasattr(algo.trainee, "temperature"):
-        found["log_alpha"] = np.log([algo.trainee.temperature.alpha]).astype(np.float32)
     return found
 
 

@@ -5,7 +5,10 @@ Reads what benchmarks/equal_updates.py wrote, and writes the weights after the u
 
 import argparse
 import json
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
 from functools import partial, partialmethod
+from unittest.mock import patch
 
 import numpy as np
 import sb3_contrib
@@ -72,15 +75,44 @@ def batches(arrays: dict):
 
 
 def random_numbers(algorithm: str, arrays: dict, policy_delay: int):
-    """The standard normal numbers in the order in which the library draws them."""
+    """The standard normal numbers, or summands of target actions, in the order in which the library draws them."""
     for index in range(len(arrays["rewards"])):
-        if algorithm == "CrossQ":
+        if algorithm not in SQUASHED:
+            yield arrays["target_noise"][index] if "target_noise" in arrays else np.zeros_like(arrays["actions"][index])
+        elif algorithm == "CrossQ":
             yield arrays["next_noise"][index]
             if (index + 1) % policy_delay == 0:
                 yield arrays["noise"][index]
         else:
             yield arrays["noise"][index]
             yield arrays["next_noise"][index]
+
+
+@contextmanager
+def as_ours(model, algorithm: str, draw: Callable[[], np.ndarray]):
+    """Within it the library computes what we do, where it departs from the papers or in a factor.
+
+    Args:
+        model: of the algorithm; it is changed for good.
+        draw: gives the random numbers that the library draws.
+    """
+    with ExitStack() as patches:
+        if algorithm in SQUASHED:
+            # The library adds 1e-6 within the logarithm of 1 - tanh(u)^2, the papers do not.
+            model.actor.action_dist.epsilon = 0.0
+            drawing = patch("torch.distributions.normal._standard_normal", lambda *_, **__: torch.as_tensor(draw()))
+        else:
+            # Its loss is the squared error, ours half of it; by Adam, epsilon alone makes that a difference.
+            model.critic.optimizer.param_groups[0]["eps"] *= 2
+            drawing = patch.object(torch.Tensor, "normal_", lambda self, *_: self.copy_(torch.as_tensor(draw())))
+        patches.enter_context(drawing)
+        if algorithm == "TQC":
+            # Its loss is the mean over the critics, ours the sum; by Adam, epsilon alone makes that a difference.
+            model.critic.optimizer.param_groups[0]["eps"] /= model.critic.n_critics
+        if algorithm == "CrossQ":
+            # The library divides the sum of squares by the number of rows less one, the paper by their number.
+            patches.enter_context(patch.object(torch.Tensor, "var", partialmethod(torch.Tensor.var, correction=0)))
+        yield
 
 
 def main() -> None:
@@ -99,23 +131,9 @@ def main() -> None:
     tensors = named(model, algorithm)
     load(tensors, arrays)
     model.replay_buffer.sample = partial(lambda given, *args, **kwargs: next(given), batches(arrays))
-    if algorithm in SQUASHED:
-        # The library adds 1e-6 within the logarithm of 1 - tanh(u)^2, the papers do not.
-        model.actor.action_dist.epsilon = 0.0
-        drawn = random_numbers(algorithm, arrays, getattr(model, "policy_delay", 1))
-        torch.distributions.normal._standard_normal = lambda *args, **kwargs: torch.as_tensor(next(drawn))
-        if algorithm == "TQC":
-            # Its loss is the mean over the critics, ours the sum; by Adam, epsilon alone makes that a difference.
-            model.critic.optimizer.param_groups[0]["eps"] /= model.critic.n_critics
-        if algorithm == "CrossQ":
-            # The library divides the sum of squares by the number of rows less one, the paper by their number.
-            torch.Tensor.var = partialmethod(torch.Tensor.var, correction=0)
-    else:
-        target_noise = iter(arrays.get("target_noise", np.zeros_like(arrays["actions"])))
-        torch.Tensor.normal_ = lambda self, mean, std: self.copy_(torch.as_tensor(next(target_noise)))
-        # Its loss is the squared error, ours half of it; by Adam, epsilon alone makes that a difference.
-        model.critic.optimizer.param_groups[0]["eps"] *= 2
-    model.train(updates, rows)
+    drawn = random_numbers(algorithm, arrays, getattr(model, "policy_delay", 1))
+    with as_ours(model, algorithm, partial(next, drawn)):
+        model.train(updates, rows)
     found = {name: torch.cat([part.detach() for part in parts]) for name, parts in named(model, algorithm).items()}
     np.savez(files.results, **{name: tensor.numpy() for name, tensor in found.items()})
     print(json.dumps({"stable_baselines3": stable_baselines3.__version__, "sb3_contrib": sb3_contrib.__version__}))

@@ -50,6 +50,24 @@ class Noted(gymnasium.Wrapper):
         return observation, reward, terminated, truncated, info
 
 
+class Watched(gymnasium.Wrapper):
+    """Takes `before_step(action)` for each action, and begins episodes in states that are the same in all processes."""
+
+    def __init__(self, env, before_step):
+        super().__init__(env)
+        self._before_step, self._ended, self._has_stepped = before_step, 0, False
+
+    def reset(self, *, seed=None, options=None):
+        # A seed for each episode. How often a library resets before a first step is its own affair.
+        self._ended += self._has_stepped
+        self._has_stepped = False
+        return self.env.reset(seed=self._ended, options=options)
+
+    def step(self, action):
+        self._has_stepped = True
+        return self.env.step(self._before_step(action))
+
+
 class Positions(gymnasium.ObservationWrapper):
     """CartPole's positions, without its velocities."""
 

@@ -144,7 +144,7 @@ def test_a_criterion_behind_another_is_named_with_how_it_is_typed(rllib_command,
 
 
 def test_a_mistake_in_a_setting_says_what_to_type(rllib_command):
-    done = rllib_command("train", "PPO", "CartPole-v1", *QUICK, "num_rollout_workers=-1")
+    done = rllib_command("train", "PPO", "CartPole-v1", "num_rollout_workers=-1", *QUICK[1:])
     assert done.exit_code == 2 and "Use num_rollout_workers=2." in done.output and ".rollouts" not in done.output
 
 

@@ -253,13 +253,23 @@ def _quoted(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads a text as itself without quotation marks."""
+    """Whether a text is read as itself without quotation marks."""
     import yaml  # `rllib --help` imports this module
 
     try:
-        return re.fullmatch(r"[\w./*-]+", text) is not None and yaml.safe_load(text) == text
+        is_text = yaml.safe_load(text) == text
     except yaml.YAMLError:  # "*" is the name of an alias there
         return False
+    return is_text and re.fullmatch(r"[\w./*-]+", text) is not None and not _is_number(text)
+
+
+def _is_number(text: str) -> bool:
+    """Whether users' values of this text are numbers; PyYAML takes some, such as 1e5, for texts."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _unless_of_library(frame: re.Match) -> str:

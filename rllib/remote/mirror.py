@@ -130,7 +130,8 @@ class Mirror:
         own = _Identity(own.id, [*own.sessions, secrets.token_hex(4)], self._folder.url)
         content = msgspec.json.encode(own) + b"\n"
         write_whole(self.directory / IDENTITY, content)
-        self._folder.write(IDENTITY, content)
+        # Without it there is no run: it is given more attempts than what is sent meanwhile.
+        RemoteFolder(self.url).write(IDENTITY, content)
         self._sent = dict.fromkeys([*names, IDENTITY])
         self._recognise_checkpoints()
 

@@ -227,8 +227,8 @@ def test_a_refused_setting_is_named_with_its_default(algorithm, name):
     config.update_from_dict({name: default / 2 + 0.25 if other is None and type(default) is float else other})
     if config[name] is None or config[name] == default:
         config.update_from_dict({name: 2 if default != 2 else 3})
-    (mistake,) = [mistake for mistake in mistakes_of(config) if mistake.remedies == ({name: default},)][:1]
-    assert mistake.names == (name,)
+    (mistake,) = [mistake for mistake in mistakes_of(config) if mistake.names == (name,)][:1]
+    assert mistake.remedies == ({name: default},)
     assert not any(each.names == (name,) for each in mistakes_of(after(config, mistake.remedies[0])))
 
 

@@ -62,7 +62,7 @@ def test_a_section_becomes_a_run(tmp_path):
 def test_continuous_actions_are_looked_up(tmp_path):
     config = checked(chosen(tmp_path, PPO, "MountainCarContinuous-v0"))
     assert config["model"]["free_log_std"] and config["model"]["log_std_init"] == -2
-    assert config["observation_filter"] == "MeanStdFilter" and "normalize_returns" not in config
+    assert config["observation_filter"] == "MeanStdFilter" and not config["normalize_returns"]
     assert config["env_wrappers"] == [
         {"TimeLimit": {"max_episode_steps": 100}}, {"FrameStackObservation": {"stack_size": 2}}, "FlattenObservation"
     ]  # fmt: skip

@@ -190,7 +190,7 @@ def test_multi_discrete_starts_and_binaries():
     there = mapper.to_env(np.array([[0, 0], [1, 2]]))
     assert there.tolist() == [[5, -1], [6, 1]]
     assert mapper.to_policy(there).tolist() == [[0, 0], [1, 2]]
-    bits = np.array([[0, 1, 1]])
+    bits = np.array([[0, 1, 1]], np.int8)
     assert ActionMapper(MultiBinary(3)).to_env(bits) is bits
 
 

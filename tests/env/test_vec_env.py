@@ -91,7 +91,7 @@ def test_environments_are_reached_through_their_wrappers():
     [
         (lambda: DummyVecEnv([]), ValueError, "at least one function"),
         (lambda: DummyVecEnv([CountingEnv()]), TypeError, r"takes functions .* Use DummyVecEnv\(\[lambda: env\]\)"),
-        (lambda: make_vec_env("CartPole-v1", n_envs=0), ValueError, "n_envs=0 must be at least 1"),
+        (lambda: make_vec_env("CartPole-v1", n_envs=0), ValueError, "n_envs=0 must be an integer >= 1"),
         (lambda: DummyVecEnv([CountingEnv]).step([0, 1]), ValueError, "1 environments take as many actions, but got 2"),
         (lambda: as_vec_env(gymnasium.make_vec("CartPole-v1")), TypeError, "is a vector environment of gymnasium"),
         (lambda: settings_of(gymnasium.make_vec("CartPole-v1")), TypeError, "Give the id or the class of one"),

@@ -246,7 +246,7 @@ class Crossing(Counting):
             turns += [(self.start_episode(f"{number} {each}"), None) for each in range(rng.randrange(3))]
             rng.shuffle(turns)
             seen = {"agent0": np.zeros(2, np.float32)}
-            asked = [(each, ends, self._found(each).turn(seen, None, ends)) for each, ends in turns]
+            asked = [(each, ends, self._episode_table.find(each).request(seen, None, ends)) for each, ends in turns]
             for *_, turn in asked:
                 self.exchange.submit(turn)
             self.exchange.take_part()

@@ -4,6 +4,7 @@ Hooks are called with RLlib 2.6's arguments. A hook that names one of the later 
 `rl_module`, ...) gets those of its arguments that it names; no other hook is touched, and none pays for it.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -107,8 +108,9 @@ def _read_of_any(function: Callable) -> set[str]:
         return set()
     texts = {each for each in code.co_consts if each in _LATER_NAMES}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
-        wrapped = None if name == "__class__" else cell.cell_contents
-        texts |= named_arguments(wrapped)[0] if inspect.isfunction(wrapped) else set()
+        with contextlib.suppress(ValueError):  # a variable of the function around it that has no value yet
+            wrapped = None if name == "__class__" else cell.cell_contents
+            texts |= named_arguments(wrapped)[0] if inspect.isfunction(wrapped) else set()
     return texts
 
 

@@ -78,6 +78,7 @@ MOVED = {
     "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
     "rllib.offline.estimators": "rllib.evaluation.estimators",
     "rllib.offline.input_reader": "rllib.offline.readers",
+    "rllib.offline.io_context": "rllib.config.io_context",
     "rllib.offline.json_reader": "rllib.offline.readers",
     "rllib.profile": "rllib.runs.profiling",
     "rllib.tune.analysis": "rllib.tune.reporting.analysis",

@@ -5,7 +5,7 @@ from rllib.lazy_names import lazy_names
 # Loaded on first use, so that a run from an environment loads none of it.
 _LAZY = {
     "Dataset": "rllib.offline.dataset",
-    "IOContext": "rllib.offline.io_context",
+    "IOContext": "rllib.config.io_context",
     "InputReader": "rllib.offline.readers",
     "JsonReader": "rllib.offline.readers",
     "JsonWriter": "rllib.offline.writing.rolling",

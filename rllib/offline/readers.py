@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rllib.config.io_context import IOContext
 from rllib.offline.files import record_pieces
-from rllib.offline.io_context import IOContext
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records, renamed
 from rllib.registered import INPUTS

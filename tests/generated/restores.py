@@ -1,7 +1,7 @@
 """Checkpoints that are restored into something else than the run that has written them.
 
 A run with other settings has the new ones, and what is stored fits to them: it is converted, dropped with a sentence,
-or refused with a remedy. A checkpoint of another run in the place of a run's own is refused, and the run stays as it
+or refused with a remedy. A checkpoint of another run, put where a run's own was, is refused, and the run stays as it
 was.
 """
 

@@ -77,7 +77,7 @@ class Outcome:
         refused_changes: (change, message) of those that were refused.
         refused_restores: as `refusals`, of restores with other settings.
         restored_with: whether it was restored with other settings.
-        kept_out: whether a checkpoint of another run was refused in the place of its own.
+        kept_out: whether a checkpoint of another run was refused where its own had been.
         read_faulty: whether its recorded data had a fault.
         details: traceback of the first exception.
     """
@@ -471,7 +471,7 @@ class Trial:
         self.outcome.restored_with = True
 
     def _kept_out(self, algorithm: Algorithm, path: Path) -> None:
-        """Puts the checkpoint of another run in the place of this one's, which refuses it and goes on."""
+        """Puts the checkpoint of another run where this one's was; the run refuses it and continues."""
         kind, before = self.draw["in its place"], restores.state_of(algorithm)
         if not restores.put_in_place(path, kind, self.draw, self._built_other, self._rng):
             return

@@ -357,7 +357,8 @@ def _settings_of(policy_id: str, given: Any) -> Mapping[str, Any]:
     """The settings of a policy as they were given, which have to be a dict."""
     if not isinstance(given, Mapping):
         raise ValueError(
-            f"config={given!r:.80} of policy {policy_id!r} must be a dict of its own settings, such as {{'lr': 1e-3}}."
+            f"config={given!r:.80} of policy {policy_id!r} must be a dict of the settings in which it differs "
+            "from the run, such as {'lr': 1e-3}."
         )
     return given
 

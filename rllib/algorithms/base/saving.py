@@ -295,7 +295,7 @@ class Saving:
         log_unused_arguments(
             "load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info
         )
-        log_unused_arguments("load", "episodes always begin anew", force_reset=not force_reset)
+        log_unused_arguments("load", "episodes always start again", force_reset=not force_reset)
         path = checkpoint_named(path)
         config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
         changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words}, saved_settings(path))

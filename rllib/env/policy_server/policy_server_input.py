@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from rllib.config.io_context import IOContext
 from rllib.env.policy_server.server_settings import TOKEN_VARIABLE
 from rllib.notices import log_unused_arguments
-from rllib.offline.io_context import IOContext
 
 
 class PolicyServerInput:

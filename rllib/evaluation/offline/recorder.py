@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib import sample_batch as sb
+from rllib.config.io_context import IOContext
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
 from rllib.models.observations.masks import parts_of_mask
-from rllib.offline.io_context import IOContext
 from rllib.offline.records import T
 from rllib.offline.writing.metadata import ENVIRONMENT, HAS_NEXT, NORMALIZED
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED, RollingWriter

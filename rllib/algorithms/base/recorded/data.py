@@ -13,13 +13,13 @@ from gymnasium.spaces import Dict
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.config.conflicts import Mistake
+from rllib.config.io_context import IOContext
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.model_settings import MODEL_DEFAULTS, PREVIOUS_STEP
 from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import COPIES, Dataset
 from rllib.offline.files import named, size_of_files
 from rllib.offline.formats import is_table
-from rllib.offline.io_context import IOContext
 from rllib.offline.larger_than_memory import dataset_on_disk
 from rllib.offline.readers import JsonReader
 from rllib.offline.stream import RecordedStream, Unread

@@ -9,6 +9,11 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 AgentInterface = Literal["dict", "parallel", "turns", "arrays"]
 # Wrappers that leave dicts by agent as they are; others may make an environment with one agent.
 STANDARD_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+# By what an environment serves its agents, which adapters change: the one inside an adapter does not speak for it.
+INTERFACE_NAMES = frozenset({
+    "action_space", "action_spaces", "agent_iter", "agent_selection", "agents", "get_action_space", "get_agent_ids",
+    "get_observation_space", "num_envs", "observation_space", "observation_spaces", "possible_agents",
+})  # fmt: skip
 
 
 def agent_interface(env) -> AgentInterface | None:

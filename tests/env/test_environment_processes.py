@@ -24,6 +24,7 @@ from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, ProbeFailure
 from tests.generated import worlds
+from tests.generated.comparisons import different, weights_of
 
 FAILS_IN = 1
 # An hour: nobody waits for it.
@@ -211,13 +212,32 @@ def test_an_error_of_a_constructor_is_that_of_each_question():
         made.close()
 
 
-@pytest.mark.parametrize("door", [worlds.parallel, worlds.aec])
-def test_environments_of_pettingzoo_have_methods_in_place_of_spaces(door):
+# Settings that put an adapter between an environment with several agents and its process.
+ADAPTED = {
+    "plain": {},
+    "ids of agents": {"agent_id_in_observation": True},
+    "critic of all": {"centralized_critic": True},
+    "previous steps": {
+        "model": {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True}
+    },
+}
+
+
+@pytest.mark.parametrize("settings", ADAPTED)
+@pytest.mark.parametrize("door", ["agents", "parallel", "aec"])
+def test_environments_with_several_agents_are_the_same_in_processes(door, settings):
+    """What an adapter makes of PettingZoo's interface is spoken to as the adapter is, not as what is inside it."""
     world = {"observation": "numbers", "action": "choice", "length": 3, "agents": 2, "style": "all"}
-    config = PPOConfig().environment(door, env_config=world).training(train_batch_size=12, sgd_minibatch_size=6)
-    config.rollouts(num_rollout_workers=0, gym_env_vectorize_mode="async").training(model={"fcnet_hiddens": [4]})
-    with config.build() as algorithm:
-        assert algorithm.train()["episode_len_mean"] == (3 if door is worlds.parallel else 6)
+
+    def weights(mode: str):
+        config = PPOConfig().environment(worlds.DOORS[door], env_config=world).debugging(seed=3)
+        config.training(train_batch_size=12, sgd_minibatch_size=6, model={"fcnet_hiddens": [4]})
+        config.rollouts(num_rollout_workers=0, gym_env_vectorize_mode=mode).update_from_dict(ADAPTED[settings])
+        with config.build() as algorithm:
+            assert algorithm.train()["episode_len_mean"] == (6 if door == "aec" else 3)
+            return weights_of(algorithm)
+
+    assert not different(weights("sync"), weights("async"))
 
 
 def test_an_environment_with_its_own_loop_is_refused():

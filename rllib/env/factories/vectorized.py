@@ -6,6 +6,7 @@ from functools import partial
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from rllib.config.conflicts import Unfit
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext, EnvFactory, GymnasiumFactory, WrappingFactory
 from rllib.env.streams.process import EnvironmentProcess
@@ -15,16 +16,18 @@ def by_entry_point(factory: EnvFactory) -> "EntryPointFactory":
     """The factory of an environment's own vector version.
 
     Raises:
-        ValueError: if it has none.
+        Unfit: (a ValueError) if it has none.
     """
     if isinstance(factory, GymnasiumFactory) and factory.spec.vector_entry_point is not None:
         return EntryPointFactory(factory)
     specs = [spec for spec in gymnasium.registry.values() if spec.vector_entry_point is not None]
     having = sorted(spec.id for spec in specs if spec.namespace is None)
-    raise ValueError(
+    raise Unfit(
         f'gym_env_vectorize_mode="vector_entry_point" needs an id of gymnasium\'s registry with a vector_entry_point, '
-        f"but {factory.name} has none ({', '.join(having)} have one). Register your vector class with "
-        "gymnasium.register(id, vector_entry_point=...), or give the class itself as the environment."
+        f"but {factory.name} has none ({', '.join(having)} have one).",
+        "Register your vector class with gymnasium.register(id, vector_entry_point=...), or give the class itself as "
+        "the environment.",
+        {"gym_env_vectorize_mode": "sync"},
     )
 
 
@@ -59,12 +62,14 @@ class AsyncFactory(WrappingFactory):
         """The environment, in its process.
 
         Raises:
-            ValueError: if it is a vector itself.
+            Unfit: (a ValueError) if it is a vector itself.
         """
         env = make_environment(self.factory, context)
         if isinstance(env, VectorEnv):
-            raise ValueError(
+            raise Unfit(
                 f'gym_env_vectorize_mode="async" runs single environments, but {self.name} makes a vector of '
-                f'{env.num_envs}. Use .rollouts(gym_env_vectorize_mode="sync"), which takes it as it is.'
+                f"{env.num_envs}.",
+                'Use .rollouts(gym_env_vectorize_mode="sync"), which takes it as it is.',
+                {"gym_env_vectorize_mode": "sync"},
             )
         return env

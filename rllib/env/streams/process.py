@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from rllib.env.agents import INTERFACE_NAMES, STANDARD_WRAPPERS
 from rllib.env.streams.legacy import call_reset
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
 
@@ -423,9 +424,12 @@ def _call(env, question: tuple):
 
 
 def _attribute(env, name: str):
-    """An attribute of the environment, or of the first one inside its wrappers that has it."""
+    """An attribute of the environment, or of the first one inside its wrappers that has it.
+
+    The names of an interface to several agents are looked for in the wrappers that leave it as it is, and no further.
+    """
     while not hasattr(env, name):
-        if not hasattr(env, "env"):
+        if not hasattr(env, "env") or (name in INTERFACE_NAMES and type(env) not in STANDARD_WRAPPERS):
             raise AttributeError(f"the environment has no attribute {name!r}")
         env = env.env
     return getattr(env, name)

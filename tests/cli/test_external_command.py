@@ -145,6 +145,18 @@ def test_mistakes(rllib_command, monkeypatch, words, message):
     assert re.search(message, result.stderr), result.stderr
 
 
+@pytest.mark.parametrize("port, workers, spaces", [(65_535, 3, CARTPOLE), (65_534, 3, ())])
+def test_ports_beyond_the_largest_are_refused_before_clients_are_invited(
+    rllib_command, monkeypatch, port, workers, spaces
+):
+    wait = Mock(side_effect=AssertionError("it waits for a client"))
+    monkeypatch.setattr("rllib.cli.external.spaces_of_first_client", wait)
+    place = f"127.0.0.1:{port}"
+    result = rllib_command("train", "PPO", "--external", place, *spaces, f"num_rollout_workers={workers}")
+    assert result.exit_code == 2 and "the largest port is 65,535" in result.stderr, result.output
+    assert "policy server on" not in result.output
+
+
 def test_a_port_in_use(rllib_command):
     with socket.create_server(("127.0.0.1", 0)) as other:
         place = f"127.0.0.1:{other.getsockname()[1]}"

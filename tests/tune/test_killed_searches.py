@@ -5,6 +5,7 @@ never killed: the same trials with the same results, ends, statistics and checkp
 populations the descent of every result is checked, since what a takeover finds depends on what was saved.
 """
 
+import itertools
 import json
 import math
 import random
@@ -106,10 +107,13 @@ def outcome(directory: Path) -> dict:
 
 
 def check_checkpoints(directory: Path) -> None:
-    """The journal has the checkpoints that are there."""
+    """The journal has the checkpoints that are there, and those of curves have the numbers of their results."""
     for trial in tune.ExperimentAnalysis(directory / "x").trials:
         there = sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*"))
         assert sorted(checkpoint.name for checkpoint in trial.checkpoints) == there, trial
+        for checkpoint in trial.checkpoints if "other" in trial.last_result else ():
+            rate, n = trial.config["rate"], checkpoint.iteration
+            assert checkpoint.metrics["score"] == score(rate, n) and checkpoint.metrics["other"] == other(n), trial
 
 
 def has_begun(directory: Path) -> bool:
@@ -183,9 +187,9 @@ class Descent(tune.Trainable):
         self.line = checkpoint["line"]
 
 
-def population(directory: Path, kind: str, checkpoints: dict, resume: bool) -> None:
+def population(directory: Path, kind: str, checkpoints: dict, resume: bool, synch: bool = True) -> None:
     runtime.init(engine="local", num_cpus=2)
-    names = {"time_attr": "training_iteration", "metric": "score", "mode": "max", "synch": True, "seed": 1}
+    names = {"time_attr": "training_iteration", "metric": "score", "mode": "max", "synch": synch, "seed": 1}
     made = (
         schedulers.PopulationBasedTraining(
             perturbation_interval=2, hyperparam_mutations={"rate": tune.uniform(0, 1)}, **names
@@ -243,6 +247,80 @@ def test_members_of_a_population_that_is_killed_train_each_iteration_once(tmp_pa
         for resume, killed_at in ((False, at), (True, 0)):
             crash_at(killed_at, directory, lambda resume=resume, to=directory: run(to, resume))
         check_descent(directory)
+
+
+# ---------------------------------------------------------------------- trials that do not go back
+
+
+def calls_of_records(calls: list[str], directory: Path) -> list[tuple[int, dict]]:
+    """The records of an experiment that was not killed, and the number of the call that writes each."""
+    [journal] = directory.glob("x/experiment_state-*.json")
+    writes = [number for number, call in enumerate(calls, 1) if call.startswith("write x/experiment_state-")]
+    return list(zip(writes, map(json.loads, journal.read_text().splitlines()), strict=True))
+
+
+def reported(directory: Path) -> set[tuple[str, int]]:
+    """Trial and iteration of each result that an experiment, which may have been killed, had reported."""
+    [journal] = directory.glob("x/experiment_state-*.json")
+    *lines, _ = journal.read_text().split("\n")
+    records = [record for record in map(json.loads, lines) if record["type"] == "result"]
+    return {(record["id"], record["iteration"]) for record in records}
+
+
+def in_a_takeover(records: list[tuple[int, dict]]) -> list[int]:
+    """Calls before the first takeover that was carried out: before and after its source was saved, and copied."""
+    done = next(place for place, (_, record) in enumerate(records) if {"config", "iteration"} <= record.keys())
+    return [number for number, _ in records[done - 3 : done + 1]]
+
+
+def in_a_halving(records: list[tuple[int, dict]]) -> list[int]:
+    """Calls before which a scheduler had ended the first of several paused trials, and no others."""
+    ended = [number for number, record in records if (record.get("stopped_by") or "") == "the scheduler"]
+    return ended[1:2]
+
+
+DO_NOT_GO_BACK = {
+    "takeover": (lambda *args: population(args[0], "pbt", args[1], args[2], synch=False), in_a_takeover),
+    "halving": (lambda *args: search(args[0], Curve, "hyperband", *args[1:]), in_a_halving),
+    "halving of functions": (lambda *args: search(args[0], reports, "hyperband", {}, args[2]), in_a_halving),
+}
+
+
+def litter(directory: Path) -> None:
+    """Leaves in the directory of each trial a draft, a checkpoint without a record, and a record without one."""
+    for trial in tune.ExperimentAnalysis(directory / "x").trials:
+        if trial.status in ("PENDING", "RUNNING", "PAUSED") and Path(trial.logdir).exists():
+            Path(trial.logdir, ".checkpoint.tmp-0123456789ab").mkdir()
+            if trial.checkpoint:
+                Path(trial.checkpoint_path(trial.checkpoint)).rename(Path(trial.logdir, "checkpoint_000099"))
+
+
+@pytest.mark.parametrize("checkpoints", [{}, {"checkpoint_freq": 1}])
+@pytest.mark.parametrize("kind", DO_NOT_GO_BACK)
+def test_trials_that_do_not_go_back_keep_their_results_and_records(tmp_path, kind, checkpoints):
+    """Those that will take over another state, those that the scheduler has ended, and functions that are paused."""
+    run, moments = DO_NOT_GO_BACK[kind]
+    if "functions" in kind and checkpoints:
+        pytest.skip("functions save themselves")
+    (tmp_path / "whole").mkdir()
+    calls = crash_at(0, tmp_path / "whole", lambda: run(tmp_path / "whole", checkpoints, False))
+    killed_at = moments(calls_of_records(calls, tmp_path / "whole"))
+    assert killed_at
+    for at, is_littered in itertools.product(killed_at, (False, True)):
+        directory = tmp_path / f"{at} {is_littered}"
+        directory.mkdir()
+        crash_at(at, directory, lambda to=directory: run(to, checkpoints, False))
+        before = reported(directory)
+        if is_littered:
+            litter(directory)
+        crash_at(0, directory, lambda to=directory: run(to, checkpoints, True))
+        check_checkpoints(directory)
+        assert not list(directory.rglob("*tmp*"))
+        kept = {(result["trial_id"], result["training_iteration"])
+                for path in directory.glob("x/*/result.json") for result in read_results(path.parent)}  # fmt: skip
+        assert before and before <= kept, f"killed at {at}: {before - kept} are lost"
+        if kind != "takeover" and not is_littered:
+            assert outcome(directory) == outcome(tmp_path / "whole")
 
 
 # ---------------------------------------------------------------------- trials that fail

@@ -18,7 +18,7 @@ from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.files import as_paused, roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
-from rllib.tune.experiment.trial import Trial
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
@@ -75,25 +75,37 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
     for name, text, append in replay.texts:
         directory.complete_text(name, text, append)
     queue = replay.queue()
-    sources = {trial_id: replay.by_id[source_id] for trial_id, (source_id, _) in replay.exploits.items()}
-    takes_over = {trial_id for trial_id, source in sources.items() if source.checkpoint}
-    for trial in replay.by_id.values():
-        continues = trial.trial_id in continuing
-        if continues and trial.status == ERROR and resume == "RESTART_ERRORED":
+    left: dict[str, tuple[list, list[TrialCheckpoint]]] = {}
+    # Those that take over come last: a checkpoint of their source may be there without a record.
+    for trial_id in sorted(filter(continuing.__contains__, replay.by_id), key=replay.exploits.__contains__):
+        trial = replay.by_id[trial_id]
+        if trial.status == ERROR and resume == "RESTART_ERRORED":
             start_over(trial)
-        if continues and is_function and trial.status == PAUSED:  # goes back when it starts, if it does
-            trials.take_up(trial, as_paused(trial), is_paused=True)
-        elif continues and trial.trial_id in takes_over:  # its own state does not continue, and its results count
-            trials.take_up(trial, as_paused(trial))
-        else:
-            trials.take_up(trial, roll_back(trial) if continues else None)
+        goes_back_later = is_function and trial.status == PAUSED  # when it starts, if it does
+        left[trial_id] = (as_paused if goes_back_later or _takes_over(trial_id, replay, left) else roll_back)(trial)
+    for trial in replay.by_id.values():
+        trials.take_up(trial, left.get(trial.trial_id), is_paused=is_function and trial.status == PAUSED)
     trials.queue_up(queue)
     for trial in replay.stopped.values():
-        trial.go_back(*as_paused(trial))  # the journal has the statistics of trials that have ended alone
-        trials.record_end(trial, TERMINATED, "the scheduler")
+        # The journal has the statistics of trials that have ended alone.
+        trials.end_as_left(trial, *as_paused(trial), "the scheduler")
     for trial_id, (source_id, config) in replay.exploits.items():
         if trial_id in trials.waiting:
             trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
+
+
+def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, list[TrialCheckpoint]]]) -> bool:
+    """Whether a trial is to continue from another one's checkpoint: its own state does not, and its results count.
+
+    Args:
+        trial_id: of the trial.
+        replay: of the whole journal.
+        left: trial id -> results and checkpoints that its files have, of those that were looked at already.
+    """
+    if trial_id not in replay.exploits:
+        return False
+    source = replay.by_id[replay.exploits[trial_id][0]]
+    return bool(left[source.trial_id][1] if source.trial_id in left else source.checkpoints)
 
 
 def _given_again(config: Mapping[str, Any], space: Any) -> list[str]:

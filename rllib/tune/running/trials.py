@@ -608,6 +608,13 @@ class Trials:
         trial.settle()
         self._record(status_record(trial))
 
+    def end_as_left(
+        self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint], reason: str
+    ) -> None:
+        """Records the end of a trial of the journal, with the results and checkpoints that its files have."""
+        self._checkpoints.go_back(trial, results, checkpoints)
+        self.record_end(trial, TERMINATED, reason)
+
     def failed(self, trial: Trial, exception: BaseException, text: str) -> None:
         """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
 

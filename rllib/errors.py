@@ -62,6 +62,18 @@ class EnvironmentPackageError(RLlibError, ValueError):
     """A package that an environment needs is not installed; the message says how to install it."""
 
 
+class InfoColumnError(RLlibError, ValueError):
+    """An environment's info lacks the key of a column, or has a value there that does not fit.
+
+    Attributes:
+        column: its name.
+    """
+
+    def __init__(self, message: str, column: str = ""):
+        super().__init__(message)
+        self.column = column
+
+
 class EnvironmentDiedError(RLlibError):
     """The process of an environment has ended by itself."""
 

@@ -361,8 +361,8 @@ class Six(Choice):
     ("config", "complaint"),
     [
         (ppo(Choice, cost_limit=-1.0), "cost_limit"),
-        (ppo(CountingEnv, cost_limit=1.0), "info_columns names 'cost'.*has only"),
-        (ppo(Choice, cost_limit=1.0, cost_column="toll"), "info_columns names 'toll'.*has only"),
+        (ppo(CountingEnv, cost_limit=1.0), "'cost' is read from infos.*has only"),
+        (ppo(Choice, cost_limit=1.0, cost_column="toll"), "'toll' is read from infos.*has only"),
         (ppo(Choice, cost_limit=1.0).environment(info_columns={"cost": {"shape": [2]}}), "a single number"),
         (ppo(Choice, cost_limit=1.0, use_critic=False, use_gae=False), "needs a critic"),
         (ppo(Choice, cost_limit=1.0, recompute_advantages=True), "recompute_advantages"),

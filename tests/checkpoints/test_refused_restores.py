@@ -24,12 +24,20 @@ def built(cls, **settings):
     return config.training(model={"fcnet_hiddens": [4]}).update_from_dict({**own, **settings}).build()
 
 
+def with_previous(env, spaces, device):
+    """Connectors of observations."""
+    from rllib.core import PrevActionsPrevRewards
+
+    return [PrevActionsPrevRewards()]
+
+
 STORED = {"store_buffer_in_checkpoints": True}
 # Class, settings of the saved run, others of the one that is to go on, and the setting that the remedy names.
 REFUSED = {
     "optimizer": (PPOConfig, {}, {"opt_type": "sgd"}, "opt_type"),
     "filter": (PPOConfig, {}, {"observation_filter": "MeanStdFilter"}, "observation_filter"),
     "observations": (PPOConfig, {}, {"env_wrappers": ["TimeAwareObservation"]}, "env_wrappers"),
+    "connectors": (PPOConfig, {}, {"env_to_module_connector": with_previous}, "env_to_module_connector"),
     "network": (PPOConfig, {}, {"model": {"fcnet_hiddens": [5]}}, "model"),
     "rows": (DQNConfig, {**STORED, "n_step": 3, "gamma": 0.9}, {"gamma": 0.5}, "gamma"),
     "novelty": (

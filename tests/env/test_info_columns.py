@@ -87,7 +87,7 @@ def test_a_replaced_environment_has_no_cost_and_a_new_mask():
 @pytest.mark.parametrize(
     ("column", "complaint"),
     [
-        (Column("price"), r"'price', of shape \(\) .* environment 0 has only \['action_mask', 'cost'\]"),
+        (Column("price"), r"'price', with shape \(\) .* environment 0 has only \['action_mask', 'cost'\]"),
         (Column("action_mask"), r"'action_mask', of shape \(\) .* environment 0 has array\(\[False, False\]\)"),
     ],
 )

@@ -52,6 +52,13 @@ def flatten(env, spaces, device):
     return [FlattenObservations()]
 
 
+def with_previous(env, spaces, device):
+    """The same, that add the action and reward before."""
+    from rllib.core import PrevActionsPrevRewards
+
+    return [PrevActionsPrevRewards()]
+
+
 def falls(timestep: int) -> float:
     """A schedule that is a function."""
     return 1e-3 / (1 + timestep)
@@ -68,7 +75,7 @@ def estimates(*names: str) -> dict:
 
 NAMED: dict[str, Any] = {
     "Notes": Notes, "next_task": next_task, "small_outputs": small_outputs, "falls": falls, "flatten": flatten,
-    "with_small_outputs": with_small_outputs, "on_episode_end": on_episode_end,
+    "with_previous": with_previous, "with_small_outputs": with_small_outputs, "on_episode_end": on_episode_end,
 }  # fmt: skip
 
 
@@ -97,7 +104,7 @@ TABLES: dict[str, tuple] = {
     "critic_observation_keys": (["choice"], ["numbers"]),
     "info_columns": ({"extra": {}}, {"pair": {"shape": [2], "before_action": True}}),
     "env_task_fn": (named("next_task"),),
-    "env_to_module_connector": (named("flatten"),),
+    "env_to_module_connector": (named("flatten"), named("with_previous")),
     "auxiliary_losses": ({"small": {"loss": named("small_outputs"), "weight": 0.5, "stats": ["mean"]}},),
     "custom_loss": (named("with_small_outputs"),),
     "callbacks_class": (named("Notes"), [named("Notes"), named("Notes")]),

@@ -258,7 +258,10 @@ def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *g
 
 
 def _as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Saved values of those of these settings that are other ones in a config; of dicts that are merged, their keys."""
+    """Saved values of those of these settings that are other ones in a config; of dicts that are merged, their keys.
+
+    Code of the user's that was not loaded is left out: it can be given by the user alone.
+    """
     found = {}
     for name in (name for name in names if name in saved and name in config.settings):
         setting, before, own = config.settings[name], saved[name], config[name]
@@ -267,7 +270,7 @@ def _as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable
             both = [{**defaults, **setting.default, **each} for each in (before, own)]
             keys = {key: value for key, value in both[0].items() if not _is_equal(value, both[1].get(key))}
             found |= {name: keys} if keys else {}
-        elif not _is_equal(before, own):
+        elif not isinstance(before, UserCode) and not _is_equal(before, own):
             found[name] = before
     return found
 

@@ -59,6 +59,8 @@ logger = logging.getLogger(__name__)
 _TASKS = "env_tasks.json"
 # Settings by which an environment is another one.
 _OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
+# Settings of rollouts by which a policy sees other observations, or its actions are other ones.
+_BETWEEN_WORLD_AND_POLICY = ("env_to_module_connector", "module_to_env_connector", "preprocessor_pref")
 
 
 @under_plain_names
@@ -443,7 +445,7 @@ class Saving:
         except ValueError as error:
             fields = [name for name in NetworkSpec.__dataclass_fields__ if name in config.settings]
             observed = [name for name in config.sections["environment"].names if name not in _OF_ANOTHER_WORLD]
-            groups = fields, observed, config.sections["training"].names
+            groups = fields, (*observed, *_BETWEEN_WORLD_AND_POLICY), config.sections["training"].names
             if unfit := unfit_by(str(error), config, saved, *groups):
                 raise unfit from error
             raise

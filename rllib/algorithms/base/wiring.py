@@ -19,6 +19,7 @@ from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
+from rllib.errors import InfoColumnError
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
@@ -184,15 +185,19 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:
         observation_space = adapted_space(config.observation_space, config.action_space, adapters)
         return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))
-    examined = examine_environment(
-        factory,
-        config.env_config,
-        num_envs=config.num_envs_per_worker,
-        check=not config.disable_env_checking,
-        info_columns=config.get_info_columns(),
-        action_mask_key=config.action_mask_key,
-        needs_goals=config.needs_goals,
-    )
+    try:
+        examined = examine_environment(
+            factory,
+            config.env_config,
+            num_envs=config.num_envs_per_worker,
+            check=not config.disable_env_checking,
+            info_columns=config.get_info_columns(),
+            action_mask_key=config.action_mask_key,
+            needs_goals=config.needs_goals,
+        )
+    except InfoColumnError as error:
+        remedy = config.without_info_column(error.column)
+        raise config.error(Mistake(f"{error}.", tuple(remedy), (remedy,))) from error
     if examined.is_external and config.num_envs_per_worker != 1 and "num_envs_per_worker" in config.changes():
         raise config.error(
             Mistake(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.feature import Feature
 from rllib.config.config_object import relation
-from rllib.config.conflicts import DEFAULT, Mistake, conflict
+from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict
 from rllib.config.sections import at_least, between, only_with, section
 from rllib.evaluation.sampling_worker import SampleReport
 from rllib.sample_batch import Column
@@ -99,6 +99,10 @@ class ConstrainedConfig(AlgorithmConfig):
     def get_info_columns(self) -> tuple[Column, ...]:
         columns, own = super().get_info_columns(), self.episode_cost_column
         return columns if own is None or own in self.info_columns else (*columns, Column(own))
+
+    def without_info_column(self, name: str) -> Remedy:
+        own = ("cost_limit", "cost_column") if name == self.episode_cost_column else ()
+        return super().without_info_column(name) | {each: None for each in own if self[each] is not None}
 
     @relation("cost_column", "cost_limit", "info_columns")
     def _check_cost_column(self):

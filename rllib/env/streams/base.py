@@ -10,6 +10,7 @@ import numpy as np
 
 from rllib.env.spaces.observations import observation_column
 from rllib.env.streams.rewards import write_rewards
+from rllib.errors import InfoColumnError
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column, table_of
 
 logger = logging.getLogger("rllib.env")
@@ -213,7 +214,7 @@ class EnvironmentStream(ABC):
         """Writes the info columns of one kind from the infos of the N environments; None becomes zeros.
 
         Raises:
-            ValueError: if an info lacks the key, or its value does not fit the column.
+            InfoColumnError: (a ValueError) if an info lacks the key, or its value does not fit the column.
         """
         for column in self.info_columns:
             if column.before_action is not before_action:
@@ -224,9 +225,11 @@ class EnvironmentStream(ABC):
                 except (KeyError, TypeError, ValueError):
                     given = f"has {info[column.name]!r:.80}" if column.name in info else f"has only {sorted(info)}"
                     source = "reset() and step()" if before_action else "step()"
-                    raise ValueError(
-                        f"info_columns names {column.name!r}, of shape {column.shape} and dtype {column.dtype}, but "
-                        f"the info of environment {index} {given}; {source} must give it every time"
+                    raise InfoColumnError(
+                        f"the column {column.name!r} is read from infos, with shape {column.shape} and dtype "
+                        f"{column.dtype}, but the info of environment {index} {given}; {source} must give it every "
+                        "time",
+                        column.name,
                     ) from None
 
     def _write_rewards(self, given, out: np.ndarray, first_index: int = 0) -> None:

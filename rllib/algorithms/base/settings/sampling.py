@@ -9,7 +9,7 @@ import numpy as np
 
 from rllib.compat.methods.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
+from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict, needs
 from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
@@ -279,6 +279,11 @@ class SamplingConfig(ConfigObject):
         """
         columns = [Column(name, **given) for name, given in self.info_columns.items()]
         return tuple(replace(each, shape=tuple(each.shape), dtype=np.dtype(each.dtype).name) for each in columns)
+
+    def without_info_column(self, name: str) -> Remedy:
+        """Settings with which a column of infos is no longer read."""
+        others = {column: of for column, of in self.info_columns.items() if column != name}
+        return {"info_columns": others} if name in self.info_columns else {}
 
     @property
     def filters_observations(self) -> bool:

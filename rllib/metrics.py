@@ -14,8 +14,6 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from rllib.env.episodes import Episode
 from rllib.env.traffic import RunTraffic
 from rllib.result import ENV_RUNNERS, EXTERNAL, LEARNERS, LOGGED, Result
@@ -575,7 +573,9 @@ class SystemUsage:
     """Use of the machine's CPUs and memory, memory of this process and use of its GPUs: `perf` in results."""
 
     def __init__(self):
-        self._process = psutil.Process()
+        import psutil  # here, so that the library's import does without
+
+        self._psutil, self._process = psutil, psutil.Process()
         self._read_at = -_REFRESH_S
         self._last: dict[str, float] = {}
         psutil.cpu_percent()  # the first call only sets the point that the next one counts from
@@ -586,8 +586,8 @@ class SystemUsage:
         if now - self._read_at >= _REFRESH_S:
             self._read_at = now
             self._last = {
-                "cpu_util_percent": psutil.cpu_percent(),
-                "ram_util_percent": psutil.virtual_memory().percent,
+                "cpu_util_percent": self._psutil.cpu_percent(),
+                "ram_util_percent": self._psutil.virtual_memory().percent,
                 "rss_mb": self._process.memory_info().rss / 2**20,
                 **gpu_usage(),
             }

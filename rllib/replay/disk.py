@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from rllib.config.conflicts import Unfit
 from rllib.replay.gpu import GPU
@@ -112,6 +111,8 @@ def _is_writable(directory: str | os.PathLike) -> bool:
 
 def _is_in_memory(directory: str) -> bool:
     """Whether its file system takes memory instead of a disk."""
+    import psutil  # here, so that the library's import does without
+
     kinds = {partition.mountpoint: partition.fstype for partition in psutil.disk_partitions(all=True)}
     path = Path(directory).resolve()
     return next((kinds[str(place)] for place in (path, *path.parents) if str(place) in kinds), "") in _IN_MEMORY

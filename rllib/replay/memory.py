@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import psutil
-
 from rllib.config.conflicts import Unfit
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -31,6 +29,8 @@ def check_memory(rows: int, size_bytes: int) -> None:
 
 def free_bytes() -> int:
     """Free memory of the machine, or of the container that this process runs in if that is less."""
+    import psutil  # here, so that the library's import does without
+
     free = psutil.virtual_memory().available
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()

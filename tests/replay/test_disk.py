@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from rllib.replay import disk
@@ -47,7 +48,7 @@ def test_the_bits_are_those_of_memory(tmp_path, frame_axis, alpha):
 def test_temporary_directories_in_memory_are_passed_over(tmp_path, monkeypatch):
     kinds = {"/": "ext4", "/dev/shm": "tmpfs"}
     partitions = [SimpleNamespace(mountpoint=place, fstype=kind) for place, kind in kinds.items()]
-    monkeypatch.setattr(disk.psutil, "disk_partitions", lambda all: partitions)
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: partitions)
     monkeypatch.setenv("TMPDIR", "/dev/shm")
     monkeypatch.setattr(disk, "PLACES", ("/none", str(tmp_path)))
     assert directory_of("disk") == str(tmp_path) and directory_of("memory") is None

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
-import psutil
 
 from rllib.env.checkup.random_walk import RandomWalk
 from rllib.env.checkup.report import Found
@@ -135,6 +134,8 @@ def instances_check(subject: Subject) -> Iterator[Found]:
 
 def memory_check(subject: Subject) -> Iterator[Found]:
     """Whether memory grows from episode to episode."""
+    import psutil  # here, so that the library's import does without
+
     env, draw = subject.env, subject.actions(subject.env)
     sizes, resident, frozen = [], [], gc.get_freeze_count()
     gc.freeze()  # excludes the program's own objects, which may be millions, from the collections of each round

@@ -9,7 +9,6 @@ from rllib.algorithms.base.settings.exploration import exploration_mistake
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import Translated, at_least, only_with, section
-from rllib.evaluation.estimators.choose import methods_problem
 from rllib.policies import overrides_of
 
 # Default of settings that are dicts; every config gets a copy.
@@ -174,6 +173,10 @@ class EvaluationConfig(ConfigObject):
     @relation("off_policy_estimation_methods")
     def _check_estimation_methods(self) -> Mistake | None:
         """Each method of `off_policy_estimation_methods` is a type of estimator with its arguments."""
+        if not self.off_policy_estimation_methods:
+            return None
+        from rllib.evaluation.estimators.choose import methods_problem  # most runs do without estimators
+
         if problem := methods_problem(self.off_policy_estimation_methods):
             problem = f"off_policy_estimation_methods: {problem.removesuffix('.')}."
             remedy = {"off_policy_estimation_methods": {}}

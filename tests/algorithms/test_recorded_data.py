@@ -294,7 +294,7 @@ def test_the_best_episodes_alone_are_learned_from():
     settings = config("BC").offline_data(input_fraction_of_best=0.34)
     with settings.build() as algorithm:
         assert algorithm.recorded.only.num_episodes == 1
-        assert algorithm.recorded.info()["mean_return"] == Dataset.from_path(CARTPOLE).returns.max()
+        assert algorithm.recorded.progress(0)["mean_return"] == Dataset.from_path(CARTPOLE).returns.max()
 
 
 def test_rewards_are_scaled_and_shifted():

@@ -2,15 +2,14 @@
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
 newest weights, counting and timing. In other files: base/wiring.py reads the config, saving.py saves and restores,
-evaluations.py evaluates, acting/inference.py acts in the user's own loops.
+evaluations.py evaluates, results.py makes the result of an iteration, acting/inference.py acts in the user's own loops.
+What is there for programs of other libraries, `learn` and `load` among it, is in compat/methods.
 """
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import math
-import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +24,14 @@ from rllib import spans
 from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
+from rllib.algorithms.base.curriculum import Curriculum
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
+from rllib.algorithms.base.part_rules import refuse_absent_columns, refuse_memory
 from rllib.algorithms.base.policies import by_message, described, make_policies, naming_settings_of, policy_configs
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
 from rllib.algorithms.base.reporting import Reporting
+from rllib.algorithms.base.results import Results
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.settings.exploration import exploration_settings, make_exploration
 from rllib.algorithms.base.several_agents import SeveralAgents
@@ -37,24 +39,19 @@ from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.space_rules import NewPolicy, naming_settings
 from rllib.algorithms.base.trainee import Trainee, refuse_methods_of_trainees
 from rllib.algorithms.base.videos import EvaluationVideos
-from rllib.callbacks.base import callbacks_of
-from rllib.callbacks.learning import Learning
-from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.compat.methods.ray_rllib.names import RllibNames
 from rllib.compat.methods.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
-from rllib.compat.methods.stable_baselines3.construction import Words, differs
 from rllib.compat.methods.stable_baselines3.names import StableBaselinesNames
 from rllib.compat.names import absent
 from rllib.compat.names.elsewhere import OF_ITS_MODELS
-from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
-from rllib.config.conflicts import DEFAULT, Unfit
+from rllib.compat.names.stable_baselines3.rules import count
+from rllib.config.conflicts import Unfit
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.env.factories.settable_tasks import set_next_task, summary_of, task_of
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import call_recreated_hooks, hears, make_callbacks
+from rllib.evaluation.callbacks import call_recreated_hooks, make_callbacks
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.postprocess.base import Postprocess
@@ -63,10 +60,9 @@ from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.learner import Learner
-from rllib.learners.updates.core_choice import CLAIMED
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.user.auxiliary import auxiliary_losses
-from rllib.metrics import Metrics, SystemUsage
+from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.offline.dataset import Dataset
@@ -76,7 +72,7 @@ from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
 from rllib.result import ENV_TASK, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
-from rllib.sample_batch import DEFAULT_POLICY, NAMES, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
 from rllib.storage.local_path import local_path
 
 logger = logging.getLogger(__name__)
@@ -129,7 +125,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         the environment's own exception, if it cannot be made or stepped.
     """
 
-    config_class: ClassVar[type[AlgorithmConfig]]
+    config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
     # Class of the policies in training (trainee.py).
     trainee_class: ClassVar[type[Trainee]] = Trainee
     # The loss that learners minimise, unless `make_loss` of the trainee is overridden.
@@ -157,12 +153,18 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     def __init__(self, config: AlgorithmConfig | dict | str | None = None, env: Any = None, **words: Any):
         if isinstance(config, str) or words:
-            self.verbose = int(words.get("verbose", 0))
-            self._words = Words(config, env, words)
-            config, env = self._words.config(self.get_default_config()), None
+            config, env = self._config_of_words(config, env, words), None
         if config is None or isinstance(config, dict):
             config = self.get_default_config().update_from_dict(config or {})
-        self.config = frozen(self.config_class, config, env)
+        self._begin(self._frozen(config, env))
+
+    def _frozen(self, config: AlgorithmConfig, env: Any = None) -> AlgorithmConfig:
+        """A validated, frozen config of the algorithm's own class; `env`: environment, where the config names none."""
+        return frozen(self.config_class, config, env)
+
+    def _begin(self, config: AlgorithmConfig) -> None:
+        """Makes all that a run has, by a frozen config: agents, data, policies, and what `_build` makes."""
+        self.config = config
         self.callbacks = make_callbacks(self.config.callbacks_class, self.config.callback_functions)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
@@ -233,8 +235,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         )
         for policy_id in self.trainees:
             with self._naming_settings_of(policy_id):
-                self._refuse_absent_columns(policy_id)
-        self._refuse_memory()
+                refuse_absent_columns(self, policy_id)
+        refuse_memory(self)
         for policy_id, trainee in self.trainees.items():
             with self._naming_settings_of(policy_id):
                 trainee.prepare()
@@ -254,12 +256,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
-        self._usage = SystemUsage() if self.config.log_sys_usage else None
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = local_path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
-        self._logged_no_episode = self._warned_filters_stay = False
-        self._logged_claimed_cores = False
+        self._results = Results(self)
+        self._warned_filters_stay = False
         self.goal: Mapping[str, float] = {}
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -269,11 +270,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.setup()
         wiring.log_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
-        # Tasks of each worker's environments, of which checkpoints and results tell; [] without env_task_fn.
-        self._env_tasks: list[list] = []
+        self._curriculum: Curriculum | None = None
         if self.config.env_task_fn is not None:
-            with naming_settings(self.config):
-                self._env_tasks = self.workers.foreach_env(task_of)
+            self._curriculum = Curriculum(self.config, self.workers, self._rollout_settings)
         self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 
@@ -307,8 +306,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         refuse_methods_of_trainees(cls)
         if "setup" in vars(cls):
             cls.setup = taking_a_config(cls.setup)
-        if not hasattr(cls, "config_class"):  # its get_default_config may give a config of another class, as in RLlib
-            cls.config_class = AlgorithmConfig
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -380,44 +377,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
         return not cannot and self.loss is not None and self.loss.by_newest_weights
 
-    def _refuse_absent_columns(self, policy_id: str) -> None:
-        """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
-
-        Only where nothing of the user's may add columns to batches.
-        """
-        adds = hears(self.callbacks, "on_learn_on_batch") or hears(self.callbacks, "on_postprocess_trajectory")
-        if adds or self.recorded is not None or not type(self).__module__.startswith("rllib."):
-            return
-        custom = getattr(self.config_of(policy_id).custom_loss, "columns", ())
-        asked = [*(name for part in self.auxiliary_losses for name in part.columns), *custom]
-        made = self.postprocess_of(policy_id).columns
-        known = {*NAMES, *(column.name for column in (*made, *self.config.get_info_columns()))}
-        for name in asked:
-            if name not in known:
-                raise Unfit(
-                    f"a loss of .training() reads the column {name!r}, but no batch has it.",
-                    f"Columns are {', '.join(sorted(known))}; .environment(info_columns={{...}}) makes more of the "
-                    "environment's infos.",
-                    dict.fromkeys(("auxiliary_losses", "custom_loss"), DEFAULT),
-                )
-
     def make_features(self) -> dict[str, Feature]:
         """Makes the optional parts of a run (feature.py), by names under which checkpoints have their state."""
         return {}
-
-    def _stats_of_features(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-        """The features' statistics, whose names are none of the policies' own."""
-        joined: dict[str, float] = {}
-        for name, feature in self.features.items():
-            own = feature.stats()
-            for taken in (joined, *stats.values()):
-                if doubled := own.keys() & taken.keys():
-                    raise ValueError(
-                        f"the feature {name!r} reports {sorted(doubled)[0]!r}, which is a statistic of policies, or of "
-                        "another feature, already: give it another name"
-                    )
-            joined |= own
-        return joined
 
     def make_postprocess(self, policy_id: str) -> Postprocess:
         """Makes the function that adds columns to each fragment of a policy, in the workers."""
@@ -449,19 +411,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
         Under "learner" there may be a dict, policy id -> statistics of the iteration, which join the policy's own.
         """
-        recorded = {} if self.recorded is None else {"dataset": self._progress_of_data()}
+        recorded = {}
+        if self.recorded is not None:
+            trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
+            recorded = {"dataset": self.recorded.progress(trained)}
         if not self.config.num_learners:
             return recorded
         restarts = sum(each.learner.backend.fleet.num_restarts for each in self.trainees.values())
         return {**recorded, "num_learner_restarts": restarts}
-
-    def _progress_of_data(self) -> dict[str, Any]:
-        """The recorded data, and how often its rows were learned from so far."""
-        facts = self.recorded.info()
-        if self.recorded.stream is not None:
-            return facts
-        trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
-        return {**facts, "epochs": trained * (1 - self.recorded.sampled) / facts["rows"]}
 
     def make_policy_spec(self, observation_space, action_space, config: AlgorithmConfig) -> NetworkSpec:
         """Describes a policy's network for these spaces, which are the environment's as the policy sees them.
@@ -533,17 +490,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 {"model": {"custom_action_dist": None}},
             )
         spec.distribution.check()
-
-    def _refuse_memory(self) -> None:
-        """Raises an error where a policy has a memory, and its exploration or postprocess cannot use one.
-
-        What these are is not known from the settings alone: methods of an algorithm make them.
-        """
-        for policy_id, settings in self._rollout_settings.policies.items():
-            config, spec = self.config_of(policy_id), self.policies[policy_id].spec
-            for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
-                if part.without_memory:
-                    raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))
 
     def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
         """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""
@@ -755,137 +701,20 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             if losses := self._evaluations.on_held_out(self.metrics.iteration + 1):
                 evaluation = evaluation or {"evaluation": Result()}
                 evaluation["evaluation"].update(losses)
-            stats = {
-                name: value for name, value in stats.items() if not isinstance(value, dict) or name in self.policies
-            }
-            stats = stats or {policy_id: {} for policy_id in self._trained_ids()}
-            by_policy = any(isinstance(value, dict) for value in stats.values())
-            stats, extra = stats if by_policy or not stats else {DEFAULT_POLICY: stats}, self.extra_results()
-            of_iteration = extra.pop("learner", {})
-            of_features = self._stats_of_features(stats)
-            result = self.metrics.result(
-                {
-                    policy_id: {**own, **of_features, **of_iteration.get(policy_id, {})}
-                    for policy_id, own in stats.items()
-                }
-            )
-            result["info"].update(extra)
-            if choices := wiring.core_choices(self.learners):
-                result["info"]["learner_cores"] = choices
-                self._log_claimed_cores(choices)
-            result.update(evaluation or {})
-            self._add_surroundings(result)
+            result = self._results.of_iteration(stats, evaluation or {})
             self._note_exploration()
-            if self.config.env_task_fn is not None:
-                result[ENV_TASK] = summary_of(self._env_tasks)
-            self._log_no_episode_yet(result)
+            if self._curriculum is not None:
+                result[ENV_TASK] = self._curriculum.summary()
             call_recreated_hooks(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
-            if self.config.env_task_fn is not None:
-                # The settings are most of a result, and the environments' processes have them.
-                known = Result({key: value for key, value in result.items() if key != "config"})
-                self._set_tasks(functools.partial(set_next_task, self.config.env_task_fn, known))
+            if self._curriculum is not None:
+                self._curriculum.choose_next(result)
             if self._learning is not None:
                 self._learning.on_result(result)
             self.log_result(result)
             self.metrics.add_logged_here(result)
             self._reporting.on_result(result)
             return result
-
-    def _set_tasks(self, choose: Callable) -> None:
-        """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
-        # Not of a local worker in addition to remote ones, which takes no part in sampling.
-        samples_here = not self.config.num_rollout_workers
-        answers = self.workers.foreach_worker(operator.methodcaller("set_tasks", choose), local_worker=samples_here)
-        self._env_tasks = [tasks for _, tasks in answers]
-        for worker_index, tasks in answers:
-            # Workers that replace others get the settings of this process.
-            of_places = {(worker_index, index): task for index, task in enumerate(tasks)}
-            self._rollout_settings.env_tasks.update(of_places)
-
-    def learn(
-        self,
-        total_timesteps: float,
-        callback: Any = None,
-        log_interval: int | None = 1,
-        tb_log_name: str | None = None,
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> Self:
-        """Trains until this number of further environment steps has been sampled, rounded up to whole training steps.
-
-        Args:
-            total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
-            callback: a function of (locals, globals) that returns False to end the training, an object derived from
-                rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
-                (docs/start/from_sb3.md).
-            log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor; None: no
-                tables.
-            tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
-                on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
-            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
-                continue, also after `load`. The clock of schedules, `timesteps`, continues anyway.
-            progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
-
-        Returns:
-            the algorithm itself, as Stable-Baselines3 does.
-
-        Raises:
-            ValueError: if the number is not positive and finite.
-            TypeError: if a callback is none.
-        """
-        if not number().holds(total_timesteps) or total_timesteps <= 0:
-            raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
-        check_flags(reset_num_timesteps=reset_num_timesteps, progress_bar=progress_bar)
-        count(1, none=", or None: no table").check("log_interval", log_interval)
-        callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
-        if self.verbose and log_interval is not None:
-            callbacks.append(TableCallback(log_interval))
-        if self._words is not None and not self.timesteps:
-            self._take_length(total_timesteps)
-        first = self.timesteps
-        if reset_num_timesteps:
-            self._first_timestep = first
-        variables = {
-            "total_timesteps": self.num_timesteps + total_timesteps,
-            "log_interval": log_interval,
-            "tb_log_name": tb_log_name or "run",
-        }
-        self._choose_directory(tb_log_name, reset_num_timesteps)
-        self._learning, goal = Learning(self, callbacks, self._steps_since_reset, variables), self.goal
-        self.goal = {"timesteps": first + total_timesteps, **goal}
-        try:
-            self._learning.run(lambda: self.timesteps - first >= total_timesteps)
-        finally:
-            self._learning, self.goal = None, goal
-        return self
-
-    def _take_length(self, total_timesteps: float) -> None:
-        """Builds the algorithm again where its constructor's words are shares of a run, whose length is known now."""
-        config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
-        if not differs(config, self.config):
-            return
-        frozen(self.config_class, config, None)  # refuses it before this one is stopped
-        weights, rows, kept = self.get_weights(), self._rows_of_replays(), self._taken_along()
-        before = dict(self.__dict__)
-        self.stop()
-        self.__dict__.clear()
-        self.__dict__.update(kept)
-        Algorithm.__init__(self, config)
-        # What a program has set, as `model.mine = 3`.
-        for name, value in before.items():
-            if not name.startswith("_"):
-                self.__dict__.setdefault(name, value)
-        self._parts.callback(self._close_vec_env)
-        self.set_weights(weights)
-        self._take_rows_of_replays(rows)
-
-    def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Rows of the replay of each policy by its id, for `_take_rows_of_replays`; {} without replays."""
-        return {}
-
-    def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
-        """Replaces the rows of replays by those of `_rows_of_replays`."""
 
     def _new_environment(self) -> Any:
         env = wiring.playable_environment(self.config).make(EnvContext(self.config.env_config))
@@ -920,48 +749,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if wanted is not None and self.metrics.settled_return() >= wanted:
             return True
         return self.timesteps >= self.goal.get("timesteps", math.inf)
-
-    def _add_surroundings(self, result: Result) -> None:
-        health = {
-            "num_healthy_workers": self.workers.num_healthy_workers,
-            "num_remote_worker_restarts": self.workers.num_restarts,
-        }
-        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.workers.num_in_flight)
-        perf = self._usage.read() if self._usage else {}
-        if perf and self.config.num_learners:
-            for learner in self.learners.values():
-                perf |= learner.backend.usage()
-        result.update(perf=perf, config=self.config.to_dict())
-
-    def _log_no_episode_yet(self, result: Result) -> None:
-        """Says once why there is no return; metrics.py warns of episodes that seem to have no end."""
-        if not math.isnan(result["episode_reward_mean"]):
-            return
-        if self.config.is_offline:
-            if not (self._logged_no_episode or self.config.evaluation_interval):
-                self._logged_no_episode = True
-                logger.info(
-                    "this run learns from recorded steps and plays no episodes, so the reward keys stay NaN. "
-                    ".evaluation(evaluation_interval=10) plays some, in the environment, after every tenth iteration."
-                )
-            return
-        if not self._logged_no_episode:
-            self._logged_no_episode = True
-            logger.info(
-                "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
-                result["longest_running_episode"],
-            )
-
-    def _log_claimed_cores(self, choices: dict[str, dict]) -> None:
-        workers = self.config.num_rollout_workers
-        if not self._logged_claimed_cores and workers and any(each["reason"] == CLAIMED for each in choices.values()):
-            self._logged_claimed_cores = True
-            logger.info(
-                "updates take one core: num_rollout_workers=%d have claimed the others, and sample meanwhile. Where "
-                "updates take most of the time, .rollouts(num_rollout_workers=0, sample_async=False) is faster: they "
-                "then take all cores.",
-                workers,
-            )
 
     def profile(self) -> Profile:
         """Profile of the run so far, in all processes; only with `.reporting(profile=True)`.

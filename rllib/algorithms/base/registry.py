@@ -1,6 +1,7 @@
 """Algorithms by name, loaded when they are asked for; `import rllib` reads the names and stays quick."""
 
 import importlib
+import inspect
 
 from rllib.did_you_mean import did_you_mean
 
@@ -116,12 +117,15 @@ def register_typed_algorithm(name: str) -> None:
             f"algorithm {name!r} names the module {module_name!r}, which cannot be found ({error}). Install it, or "
             "start from the directory it lies in."
         ) from None
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and hasattr(found, "config_class")):
-        own = [key for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "config_class")]
-        has = f" It has {', '.join(own)}." if own else ""
+    own = {
+        key: value for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "config_class")
+    }
+    if class_name not in own:
+        # Not the base class, which a module imports to derive its own from.
+        complete = [key for key, value in own.items() if not inspect.isabstract(value)]
+        has = f" It has {', '.join(complete)}." if complete else ""
         raise ValueError(f"the module {module_name!r} has no class of algorithms {class_name!r}.{has}")
-    _typed[name] = found
+    _typed[name] = own[class_name]
 
 
 def absent(name: str) -> str | None:

@@ -1,7 +1,6 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
-import functools
 import importlib
 import logging
 import os
@@ -16,39 +15,32 @@ import numpy as np
 
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.curriculum import Curriculum
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
-    checkpoint_named,
     keep_changes,
     loaded_changes,
-    log_directory,
     read_state,
     saved_class,
     saved_config,
     saved_config_class,
-    saved_settings,
     take_policies,
     unfit_by,
-    without_environment,
 )
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
-from rllib.compat.methods.stable_baselines3.construction import changes_from_words
-from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
 from rllib.models.architectures import description_of, spec_without_code
 from rllib.models.dense.network_spec import NetworkSpec
-from rllib.notices import log_unused_arguments
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
 from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damage, write_checkpoint
-from rllib.storage.encoding import encode
 from rllib.storage.local_path import local_path
 
 if TYPE_CHECKING:
@@ -56,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TASKS = "env_tasks.json"
 # Settings by which an environment is another one.
 _OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
 # Settings of rollouts by which a policy sees other observations, or its actions are other ones.
@@ -85,11 +76,7 @@ class Saving:
     _newest_checkpoint: Path | None = None
     _restores: int
     _stopped: bool
-    _env_tasks: list[list]
-
-    @abstractmethod
-    def _set_tasks(self, choose: Callable) -> None:
-        """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
+    _curriculum: Curriculum | None
 
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
@@ -262,52 +249,6 @@ class Saving:
         algorithm._newest_checkpoint = Path(checkpoint_path)
         return algorithm
 
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike,
-        env: Any = None,
-        device: str = "auto",
-        custom_objects: Mapping[str, Any] | None = None,
-        print_system_info: bool = False,
-        force_reset: bool = True,
-        **words: Any,
-    ) -> Self:
-        """`from_checkpoint`, by the name and the arguments of Stable-Baselines3.
-
-        Where no checkpoint can name the environment, as with a function or an environment that was given made already,
-        the algorithm is built without one: it acts, and trains when it is loaded with `env`.
-
-        Args:
-            path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
-                constructor's tensorboard_log, further training writes into a new directory there; with
-                learn(reset_num_timesteps=False) into that of the saved run.
-            env: an environment in any form that the constructor takes, instead of the saved one.
-            device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
-            custom_objects: further settings, as in `words`.
-            print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
-                versions, and episodes start again.
-            words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
-                n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
-
-        Raises:
-            CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
-            TypeError: for a word that is no setting.
-        """
-        log_unused_arguments(
-            "load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info
-        )
-        log_unused_arguments("load", "episodes always start again", force_reset=not force_reset)
-        path = checkpoint_named(path)
-        config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
-        changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words}, saved_settings(path))
-        if env is None:
-            changes |= without_environment(path)
-        saved, place = log_directory(path)
-        algorithm = cls.from_checkpoint(path, {**place, **changes})
-        algorithm._loaded_from = saved
-        return algorithm
-
     def get_state(self) -> dict[str, Any]:
         """The files of a checkpoint: name -> dict of plain values, or of arrays."""
         files = {
@@ -337,18 +278,7 @@ class Saving:
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
         for policy_id, trainee in self.trainees.items():
             files |= {f"policies/{policy_id}/{name}": arrays for name, arrays in trainee.get_state().items()}
-        return {**files, **self._task_files()}
-
-    def _task_files(self) -> dict[str, Any]:
-        """The file with the tasks that env_task_fn has set, if they are data; without it a restored run resets them."""
-        if not self._env_tasks:
-            return {}
-        try:
-            encode(self._env_tasks)
-        except TypeError as error:
-            logger.warning("checkpoints leave out the tasks of environments, which are no plain values: %s", error)
-            return {}
-        return {_TASKS: {"tasks": self._env_tasks}}
+        return files if self._curriculum is None else {**files, **self._curriculum.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes over `get_state`; spaces and network must be the same.
@@ -394,9 +324,8 @@ class Saving:
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
-        if self.config.env_task_fn is not None and (saved := state.get(_TASKS)) and all(saved["tasks"]):
-            # Before the workers, whose episodes start again.
-            self._set_tasks(functools.partial(set_saved_task, saved["tasks"]))
+        if self._curriculum is not None:
+            self._curriculum.set_state(state)  # before the workers, whose episodes start again
         self.workers.set_state(rng["workers"], self._restores)
         self._note_exploration()
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it

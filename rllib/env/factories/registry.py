@@ -32,6 +32,8 @@ from rllib.env.factories.names_elsewhere import example_advice, example_here, id
 from rllib.errors import EnvironmentPackageError
 from rllib.notices import log_once
 from rllib.registered import ENVIRONMENTS
+from rllib.storage.checkpoint import UserCode
+from rllib.storage.encoding import import_path
 
 logger = logging.getLogger("rllib.env")
 
@@ -439,6 +441,14 @@ def is_environment_class(found) -> bool:
     return issubclass(found, (gymnasium.Env, VectorEnv)) or all(
         callable(getattr(found, method, None)) for method in ("reset", "step")
     )
+
+
+def named_environment(code: UserCode) -> type | UserCode:
+    """The class that code of a checkpoint is a reference to, if it is one of environments; else the code, as it is."""
+    if ":" not in code.reference:
+        return code  # the place of something pickled
+    found = import_path(code.reference)
+    return found if is_environment_class(found) else code
 
 
 def module_of(name: str) -> str:

@@ -86,8 +86,12 @@ class RecordedData:
                 moments.add(some.reshape(len(some), -1).astype(np.float64))
         return moments.get_state()
 
-    def info(self) -> dict[str, Any]:
-        """Sizes and returns, for results."""
+    def progress(self, trained: int) -> dict[str, Any]:
+        """Sizes and returns, and how often the rows were learned from, for results.
+
+        Args:
+            trained: rows that were learned from so far.
+        """
         if self.stream is not None:
             return {"rows": self.stream.rows}
         datasets = [dataset for dataset, _ in self.datasets]
@@ -95,7 +99,7 @@ class RecordedData:
         if all(REWARDS in each.columns for each in datasets):
             returns = np.concatenate([each.returns for each in datasets])
             facts |= {"mean_return": float(returns.mean()), "max_return": float(returns.max())}
-        return facts
+        return {**facts, "epochs": trained * (1 - self.sampled) / facts["rows"]}
 
 
 def recorded_data(

@@ -4,17 +4,15 @@ Settings, and those that are not given, are Stable-Baselines3's (config/stable_b
 stand next to them, as num_rollout_workers=4 does.
 """
 
-import itertools
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gymnasium import Space
 from gymnasium.vector import VectorEnv
 
+from rllib.compat.methods.stable_baselines3.directories import next_directory
 from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
 from rllib.compat.names.stable_baselines3 import has_words, settings_from_sb3
 from rllib.compat.names.stable_baselines3.sampling import joined_exploration
@@ -22,7 +20,6 @@ from rllib.config.config_object import ConfigObject
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.vec_env.given import settings_of
 from rllib.notices import log_once
-from rllib.storage.local_path import local_path
 
 # Words whose value may be a function of the remaining share of a run.
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
@@ -231,18 +228,6 @@ def _of_each_worker(count: int, workers: int) -> int:
     if count % workers:
         raise ValueError(f"n_envs={count} environments cannot be divided among num_rollout_workers={workers}")
     return count // workers
-
-
-def next_directory(given: Any, algorithm: str) -> str:
-    """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has its own directory."""
-    paths = (local_path(given) / f"{algorithm}_{number}" for number in itertools.count(1))
-    return str(next(path for path in paths if not path.exists()))
-
-
-def numbered_name(directory: Path) -> str | None:
-    """The name before the number of a directory that `next_directory` has named; None for any other."""
-    found = re.fullmatch(r"(.+)_\d+", directory.name)
-    return found and found[1]
 
 
 def _no_policy(config: Any, policy: Any, words: Mapping[str, Any]) -> str:

@@ -6,18 +6,27 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from rllib.acting.inference import under_plain_names
+from rllib.callbacks.base import callbacks_of
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.logger import Logger
-from rllib.compat.methods.stable_baselines3.construction import Words, next_directory, numbered_name
+from rllib.callbacks.shown import ProgressBarCallback, TableCallback
+from rllib.compat.methods.stable_baselines3.checkpoints import (
+    checkpoint_named,
+    log_directory,
+    saved_settings,
+    without_environment,
+)
+from rllib.compat.methods.stable_baselines3.construction import Words, changes_from_words, differs
+from rllib.compat.methods.stable_baselines3.directories import directory_of_learning, numbered_name
+from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 from rllib.notices import log_once, log_unused_arguments
 from rllib.policy import Policy
-from rllib.runs.run_log import hand_over
 from rllib.sample_batch import DEFAULT_POLICY
 
 # The name of the only policy's parameters.
@@ -50,7 +59,25 @@ class StableBaselinesNames:
     # Directory of tensorboard_log of the run whose checkpoint was loaded.
     _loaded_from: Path | None = None
     _reporting: Any
+    goal: Mapping[str, float]
     iteration: int
+    seed: int
+    get_default_config: Any
+    from_checkpoint: Any
+    get_weights: Any
+    set_weights: Any
+
+    @abstractmethod
+    def _frozen(self, config: Any) -> Any:
+        """A validated, frozen config of the algorithm's own class."""
+
+    @abstractmethod
+    def _begin(self, config: Any) -> None:
+        """Makes all that a run has, by a frozen config."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the workers and all other processes of the run."""
 
     @abstractmethod
     def _new_environment(self) -> Any:
@@ -59,6 +86,145 @@ class StableBaselinesNames:
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The present policy of this id, which has a network."""
+
+    def _config_of_words(self, policy: Any, env: Any, words: Mapping[str, Any]) -> Any:
+        """The config for a constructor that is called in that library's form: the name of a policy, and words."""
+        self.verbose = int(words.get("verbose", 0))
+        self._words = Words(policy, env, words)
+        return self._words.config(self.get_default_config())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        env: Any = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **words: Any,
+    ) -> Self:
+        """`from_checkpoint`, by the name and the arguments of Stable-Baselines3.
+
+        Where no checkpoint can name the environment, as with a function or an environment that was given made already,
+        the algorithm is built without one: it acts, and trains when it is loaded with `env`.
+
+        Args:
+            path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
+                constructor's tensorboard_log, further training writes into a new directory there; with
+                learn(reset_num_timesteps=False) into that of the saved run.
+            env: an environment in any form that the constructor takes, instead of the saved one.
+            device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
+            custom_objects: further settings, as in `words`.
+            print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
+                versions, and episodes start again.
+            words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
+                n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
+
+        Raises:
+            CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
+            TypeError: for a word that is no setting.
+        """
+        log_unused_arguments(
+            "load", "the checkpoint's manifest.json names the versions", print_system_info=print_system_info
+        )
+        log_unused_arguments("load", "episodes always start again", force_reset=not force_reset)
+        path = checkpoint_named(path)
+        words = {**(custom_objects or {}), **words}
+        changes = changes_from_words(cls.get_default_config(), env, device, words, saved_settings(path))
+        if env is None:
+            changes |= without_environment(path)
+        saved, place = log_directory(path)
+        algorithm = cls.from_checkpoint(path, {**place, **changes})
+        algorithm._loaded_from = saved
+        return algorithm
+
+    def learn(
+        self,
+        total_timesteps: float,
+        callback: Any = None,
+        log_interval: int | None = 1,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Trains until this number of further environment steps has been sampled, rounded up to whole training steps.
+
+        Args:
+            total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
+            callback: a function of (locals, globals) that returns False to end the training, an object derived from
+                rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
+                (docs/start/from_sb3.md).
+            log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor; None: no
+                tables.
+            tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
+                on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
+            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
+                continue, also after `load`. The clock of schedules, `timesteps`, continues anyway.
+            progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
+
+        Returns:
+            the algorithm itself, as Stable-Baselines3 does.
+
+        Raises:
+            ValueError: if the number is not positive and finite.
+            TypeError: if a callback is none.
+        """
+        if not number().holds(total_timesteps) or total_timesteps <= 0:
+            raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
+        check_flags(reset_num_timesteps=reset_num_timesteps, progress_bar=progress_bar)
+        count(1, none=", or None: no table").check("log_interval", log_interval)
+        callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
+        if self.verbose and log_interval is not None:
+            callbacks.append(TableCallback(log_interval))
+        if self._words is not None and not self.timesteps:
+            self._take_length(total_timesteps)
+        first = self.timesteps
+        if reset_num_timesteps:
+            self._first_timestep = first
+        variables = {
+            "total_timesteps": self.num_timesteps + total_timesteps,
+            "log_interval": log_interval,
+            "tb_log_name": tb_log_name or "run",
+        }
+        self._choose_directory(tb_log_name, reset_num_timesteps)
+        self._learning, goal = Learning(self, callbacks, self._steps_since_reset, variables), self.goal
+        self.goal = {"timesteps": first + total_timesteps, **goal}
+        try:
+            self._learning.run(lambda: self.timesteps - first >= total_timesteps)
+        finally:
+            self._learning, self.goal = None, goal
+        return self
+
+    def _take_length(self, total_timesteps: float) -> None:
+        """Builds the algorithm again where its constructor's words are shares of a run, whose length is known now."""
+        config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
+        if not differs(config, self.config):
+            return
+        config = self._frozen(config)  # refuses it before this one is stopped
+        weights, rows = self.get_weights(), self._rows_of_replays()
+        # What users may hold goes into the new one.
+        names = ("verbose", "_vec_env", "_logger")
+        kept = {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
+        before = dict(self.__dict__)
+        self.stop()
+        self.__dict__.clear()
+        self.__dict__.update(kept)
+        self._begin(config)
+        # What a program has set, as `model.mine = 3`.
+        for name, value in before.items():
+            if not name.startswith("_"):
+                self.__dict__.setdefault(name, value)
+        self._parts.callback(self._close_vec_env)
+        self.set_weights(weights)
+        self._take_rows_of_replays(rows)
+
+    def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
+        """Rows of the replay of each policy by its id, for `_take_rows_of_replays`; {} without replays."""
+        return {}
+
+    def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
+        """Replaces the rows of replays by those of `_rows_of_replays`."""
 
     @property
     def num_timesteps(self) -> int:
@@ -111,12 +277,8 @@ class StableBaselinesNames:
         if self._vec_env is not None:
             self._vec_env.close()
 
-    def _choose_directory(self, tb_log_name: str | None, reset_num_timesteps: bool) -> None:
-        """Chooses the directory of tensorboard_log that a call of `learn` writes into.
-
-        A call that does not reset the number of steps continues in the directory of the run, or of the run that was
-        loaded, unless results that are newer than the checkpoint would be lost there.
-        """
+    def _choose_directory(self, tb_log_name: str | None, starts_again: bool) -> None:
+        """Takes the directory of tensorboard_log that a call of `learn` writes into."""
         if not self.config.tensorboard_groups or self.config.log_dir is None:
             if tb_log_name is not None:
                 log_once(
@@ -126,22 +288,17 @@ class StableBaselinesNames:
                     logging.WARNING,
                 )
             return
-        present = self.directory
-        name = tb_log_name or numbered_name(present) or type(self).__name__
-        is_open, same_name = self._reporting.is_open, name == numbered_name(present)
-        if same_name and (not is_open or not reset_num_timesteps):
-            saved = None if is_open or reset_num_timesteps else self._loaded_from
-            chosen = present if saved is None or not hand_over(saved, self.iteration) else saved
-        else:
-            chosen = Path(next_directory(present.parent, name))
-        if chosen != present:
+        chosen = directory_of_learning(
+            self.directory,
+            tb_log_name or numbered_name(self.directory) or type(self).__name__,
+            is_open=self._reporting.is_open,
+            starts_again=starts_again,
+            loaded_from=self._loaded_from,
+            iteration=self.iteration,
+        )
+        if chosen != self.directory:
             self.directory = chosen
             self.config = self.config.copy(copy_frozen=False).reporting(log_dir=str(chosen)).freeze()
-
-    def _taken_along(self) -> dict[str, Any]:
-        """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""
-        names = ("verbose", "_vec_env", "_logger")
-        return {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
 
     def get_vec_normalize_env(self) -> None:
         """None: filters of observations and rewards belong to the algorithm, and are saved with it."""

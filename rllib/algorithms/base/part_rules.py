@@ -1,0 +1,37 @@
+"""What parts of a run ask of each other, where methods of an algorithm make them, so that no setting says it."""
+
+from rllib.config.conflicts import DEFAULT, Unfit
+from rllib.evaluation.callbacks import hears
+from rllib.sample_batch import NAMES
+
+
+def refuse_absent_columns(algorithm, policy_id: str) -> None:
+    """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
+
+    Only where nothing of the user's may add columns to batches.
+    """
+    callbacks, config = algorithm.callbacks, algorithm.config_of(policy_id)
+    adds = hears(callbacks, "on_learn_on_batch") or hears(callbacks, "on_postprocess_trajectory")
+    if adds or algorithm.recorded is not None or not type(algorithm).__module__.startswith("rllib."):
+        return
+    custom = getattr(config.custom_loss, "columns", ())
+    asked = [*(name for part in algorithm.auxiliary_losses for name in part.columns), *custom]
+    made = algorithm.postprocess_of(policy_id).columns
+    known = {*NAMES, *(column.name for column in (*made, *algorithm.config.get_info_columns()))}
+    for name in asked:
+        if name not in known:
+            raise Unfit(
+                f"a loss of .training() reads the column {name!r}, but no batch has it.",
+                f"Columns are {', '.join(sorted(known))}; .environment(info_columns={{...}}) makes more of the "
+                "environment's infos.",
+                dict.fromkeys(("auxiliary_losses", "custom_loss"), DEFAULT),
+            )
+
+
+def refuse_memory(algorithm) -> None:
+    """Raises an error where a policy has a memory, and its exploration or postprocess cannot use one."""
+    for policy_id, settings in algorithm._rollout_settings.policies.items():
+        config, spec = algorithm.config_of(policy_id), algorithm.policies[policy_id].spec
+        for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
+            if part.without_memory:
+                raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))

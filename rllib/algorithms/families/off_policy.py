@@ -10,7 +10,6 @@ the updates of the target network.
 """
 
 import functools
-import json
 import logging
 import math
 import os
@@ -23,11 +22,18 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, rows_of_steps
+from rllib.algorithms.base.from_checkpoint import REPLAY_FILE
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.base.saving import numbers_in
 from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
+from rllib.algorithms.families.replay_files import (
+    RowFiles,
+    priorities_file,
+    read_replays,
+    take_priorities,
+    write_replays,
+)
 from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict
@@ -40,7 +46,6 @@ from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.hindsight import HindsightTransitions
 from rllib.evaluation.postprocess.sequences import SequenceTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
-from rllib.models.distributions.base import ActionUnit
 from rllib.notices import log_unused_arguments
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
@@ -51,17 +56,13 @@ from rllib.replay.gpu import GPU
 from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.replay.replay_settings import ReplaySettings
-from rllib.sample_batch import DEFAULT_POLICY, Column, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import Schedule
-from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, write_checkpoint
+from rllib.storage.checkpoint import naming_damage
 
 # Remedies.
 _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
-# Of rows that are read from data.
-PRIORITIES_FILE = "recorded_priorities.safetensors"
-# Name of an array in a file of rows: JSON of what they were made by, as bytes.
-_MADE_BY = "made_by"
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
 logger = logging.getLogger(__name__)
@@ -381,11 +382,11 @@ class OffPolicyTrainee(Trainee):
         return {sb.DISCOUNTS: ("gamma", self.config.gamma)}
 
     @property
-    def row_settings(self) -> dict[str, Any]:
-        """Settings by which rewards, observations and ends were changed before rows were stored, by name."""
+    def row_files(self) -> RowFiles:
+        """What writes rows of the replay into files, and reads them."""
         config = self.algorithm.config
         scales, filters = config.normalize_returns, self.policy.filters_observations
-        return {
+        made_by = {
             "clip_rewards": self.algorithm._reward_clip or False,
             "normalize_returns": scales,
             "normalized_reward_clip": config.normalized_reward_clip if scales else None,
@@ -393,52 +394,7 @@ class OffPolicyTrainee(Trainee):
             "observation_clip": config.observation_clip if filters else None,
             "time_limit_ends_episode": config.time_limit_ends_episode,
         }
-
-    def rows_to_save(self) -> dict[str, np.ndarray]:
-        """The run's own rows for a file, with what they were made by: see `as_rows`."""
-        by = {f"gamma.{column}": np.array(gamma) for column, (_, gamma) in self.discounts.items()}
-        made = {**self.row_settings, "unit": self.policy.distribution.unit.value}
-        by |= {"n_step": np.array(self.config.n_step), _MADE_BY: np.frombuffer(json.dumps(made).encode(), np.uint8)}
-        return {**self.own_rows().get_state(), **by}
-
-    def as_rows(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The rows of a file, for `set_rows`, with the discounts and the unit of actions that this policy has.
-
-        Raises:
-            Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
-        """
-        by = {name: saved[name] for name in saved if name in ("n_step", _MADE_BY) or name.startswith("gamma.")}
-        rows = {name: column for name, column in saved.items() if name not in by}
-        rows = rows_of_steps(rows, self.config.gamma, self.config.n_step, self.config.rows_of_capacity)
-        for column, (setting, gamma) in self.discounts.items():
-            if (before := float(by.get(f"gamma.{column}", gamma))) != gamma:
-                named = [name for name in rows if name.endswith(f"columns.{column}")]  # also of a shard
-                rows |= {name: _by_discount(rows[name], setting, before, gamma, int(by["n_step"])) for name in named}
-        self.own_rows().refuse_state(rows, self.config.capacity_for)
-        if _MADE_BY in by:  # earlier files do not say it
-            made, own = json.loads(by[_MADE_BY].tobytes()), self.policy.distribution.unit
-            unit = ActionUnit(made.pop("unit", own))
-            self._refuse_other_rows(made)
-            if unit != own:
-                named = [name for name in rows if name.endswith(f"columns.{sb.ACTIONS}")]
-                rows |= {name: own.stored(unit.read(rows[name])) for name in named}
-        return rows
-
-    def _refuse_other_rows(self, saved: Mapping[str, Any]) -> None:
-        """Refuses saved rows that other settings have made: what they were before is lost."""
-        for name, own in self.row_settings.items():
-            before = saved.get(name, own)
-            if json.dumps(before) != json.dumps(own):  # True and 1.0 are two clips
-                raise Unfit(
-                    f"the saved replay has rows of {name}={before!r}, but the run has {name}={own!r}.",
-                    f"Use .{self.config.settings[name].section}({name}={before!r}), as they were saved with, or begin "
-                    "with an empty replay.",
-                    {name: before},
-                )
-
-    def set_rows(self, rows: dict[str, np.ndarray]) -> None:
-        """Replaces the run's own rows in the replay by those of `as_rows`."""
-        self.own_rows().set_state(rows)
+        return RowFiles(self.config, self.discounts, made_by, self.policy.distribution.unit)
 
     # ------------------------------------------------------------------ learning
 
@@ -553,51 +509,25 @@ class OffPolicyTrainee(Trainee):
         if not self.algorithm.config.store_buffer_in_checkpoints:
             return state
         if own is not None:
-            state[REPLAY_FILE] = self.rows_to_save()
-        priorities = [part.get_priorities() for part in self.recorded_parts()]
-        if any(priorities):
-            state[PRIORITIES_FILE] = {
-                f"{i}.{name}": array for i, each in enumerate(priorities) for name, array in each.items()
-            }
-        return state
+            state[REPLAY_FILE] = self.row_files.write(own)
+        return state | priorities_file(self.recorded_parts())
 
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         super().set_state(files)
-        priorities = files.get(PRIORITIES_FILE, {})
-        for i, part in enumerate(self.recorded_parts()):
-            # Where none are saved they start again, whatever this run has learned before.
-            names = [name for name in priorities if name.startswith(f"{i}.")]
-            part.set_priorities({name.removeprefix(f"{i}."): priorities[name] for name in names})
-        own = self.own_rows()
-        if own is None:
+        take_priorities(files, self.recorded_parts())
+        if (own := self.own_rows()) is None:
             return
-        if REPLAY_FILE in files and (rows := self._rows_that_fit(files[REPLAY_FILE])) is not None:
-            self.set_rows(rows)
+        if REPLAY_FILE in files and (rows := self.row_files.read_checkpoint(files[REPLAY_FILE], own)) is not None:
+            own.set_state(rows)
         elif not len(own):
             # A few rows, learned from over and over, would undo what has been learned.
             self.empty_at = self.timesteps
 
     def refuse_state(self, files: Mapping[str, Mapping[str, np.ndarray]], settings: Mapping[str, Any]) -> None:
         super().refuse_state(files, settings)
-        stores = self.algorithm.config.store_buffer_in_checkpoints
-        if stores and REPLAY_FILE in files and self.own_rows() is not None:
-            self._rows_that_fit(files[REPLAY_FILE])
-
-    def _rows_that_fit(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """The rows of a checkpoint; None for those of other settings, where the run does not store its replay.
-
-        Raises:
-            Unfit: (a ValueError) for such rows, if it does.
-        """
-        try:
-            return self.as_rows(saved)
-        except Unfit as error:
-            problem, advice, remedies = error.mistake.problem, error.mistake.advice, error.mistake.remedies
-            if not self.algorithm.config.store_buffer_in_checkpoints:
-                logger.warning("%s The run goes on with an empty one.", problem)
-                return None
-            advice = f"{advice} With store_buffer_in_checkpoints=False the replay begins empty."
-            raise Unfit(problem, advice, *remedies, {"store_buffer_in_checkpoints": False}) from error
+        stores, own = self.algorithm.config.store_buffer_in_checkpoints, self.own_rows()
+        if stores and REPLAY_FILE in files and own is not None:
+            self.row_files.read_checkpoint(files[REPLAY_FILE], own)
 
 
 class OffPolicy(Algorithm):
@@ -702,16 +632,16 @@ class OffPolicy(Algorithm):
         Raises:
             CheckpointError: (a ValueError) if the run has none of its own.
         """
-        files = {_file_of(policy_id): trainee.rows_to_save() for policy_id, trainee in self._with_own_rows().items()}
-        return write_checkpoint(Path(path), files)
+        return write_replays(path, self._rows_of_replays())
 
     def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
-        having = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
-        return {policy_id: trainee.rows_to_save() for policy_id, trainee in having.items()}
+        return {policy_id: each.row_files.write(each.own_rows()) for policy_id, each in self._with_own_rows().items()}
 
     def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
         for policy_id, of_policy in rows.items():
-            self.trainees[policy_id].set_rows(self.trainees[policy_id].as_rows(of_policy))
+            trainee = self.trainees[policy_id]
+            own = trainee.own_rows()
+            own.set_state(trainee.row_files.read(of_policy, own))
 
     def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
         """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning continues at once.
@@ -729,58 +659,14 @@ class OffPolicy(Algorithm):
         log_unused_arguments(
             "load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj
         )
-        files = read_checkpoint(path)
-        taking = self._with_own_rows()
-        missing = [policy_id for policy_id in taking if _file_of(policy_id) not in files]
-        if missing:
-            named = ", ".join(missing)
-            raise CheckpointError(f"{os.fspath(path)} has no rows of {named}. Use save_replay_buffer(path).")
-        own = {_file_of(policy_id) for policy_id in taking}
-        if others := sorted(name for name in files if Path(name).name == REPLAY_FILE and name not in own):
-            raise CheckpointError(
-                f"{os.fspath(path)} has rows of other policies, {', '.join(others)}, than the run's, "
-                f"{', '.join(sorted(own))}. Build the run with the policies that they were saved with."
-            )
+        trainees = self._with_own_rows()
+        readers = {policy_id: (each.row_files, each.own_rows()) for policy_id, each in trainees.items()}
+        rows = read_replays(path, readers)
         with naming_damage(path):
-            rows = {policy_id: trainee.as_rows(files[_file_of(policy_id)]) for policy_id, trainee in taking.items()}
-            for policy_id, trainee in taking.items():
-                trainee.set_rows(rows[policy_id])
+            for policy_id, trainee in trainees.items():
+                trainee.own_rows().set_state(rows[policy_id])
                 trainee.empty_at = 0
 
     def _with_own_rows(self) -> dict[str, OffPolicyTrainee]:
         """The policies whose replay has rows that the run has sampled, or may get them."""
-        trainees = {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
-        if not trainees:
-            raise CheckpointError(
-                "this run has no replay of its own: it learns from recorded steps alone, which it reads again. Use "
-                'input_="sampler", or a mixture with it.'
-            )
-        return trainees
-
-
-def _file_of(policy_id: str) -> str:
-    """Path of a policy's rows in what `save_replay_buffer` writes."""
-    return REPLAY_FILE if policy_id == DEFAULT_POLICY else f"policies/{policy_id}/{REPLAY_FILE}"
-
-
-def _by_discount(discounts: np.ndarray, setting: str, before: float, gamma: float, n_step: int) -> np.ndarray:
-    """Saved discounts of rows, as they are with another discount per step.
-
-    Args:
-        discounts: of single steps; 0 where the task ended.
-        setting: that has the discount.
-        before, gamma: discount per step when they were saved, and now.
-        n_step: rewards that the rows sum up, at most.
-
-    Raises:
-        Unfit: (a ValueError) if they cannot be told: rewards are summed up with the one before, or it was 0.
-    """
-    going_on = discounts > 0
-    if n_step > 1 or not before or (discounts[going_on] != np.float32(before)).any():
-        raise Unfit(
-            f"the saved replay has returns of {setting}={before:g}, but the run has {setting}={gamma:g}.",
-            f"Use .training({setting}={before:g}), as they were saved with, or begin with an empty replay. Rows of "
-            "n_step=1 go on with another discount.",
-            {setting: before},
-        )
-    return np.where(going_on, np.float32(gamma), np.float32(0))
+        return {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}

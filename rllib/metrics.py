@@ -345,14 +345,10 @@ class Metrics:
                 steps[name], now = count(verb)
                 steps[f"{name}_this_iter"] = now
                 steps[f"{name}_throughput_per_sec"] = now / elapsed if elapsed else 0.0
-        return steps | self._steps_by_name()
-
-    def _steps_by_name(self) -> dict[str, dict[str, int]]:
-        """Steps sampled by agent and by policy; nothing where there is one agent."""
-        if not self.agents:
-            return {}
+        if not self.agents:  # there is one, without a name
+            return steps
         by_policy = {policy_id: self._steps_of(policy_id, "num_steps_sampled") for policy_id in self.policies}
-        return {
+        return steps | {
             "agent_steps_sampled": dict(self.agents),
             "agent_steps_sampled_this_iter": {
                 agent: total - self._agents_before[agent] for agent, total in self.agents.items()
@@ -470,7 +466,7 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
             for index, part in enumerate(("mean", "min", "max"))
         },
         **of_agents,
-        **_cost_statistics(costs),
+        **(dict(zip(("episode_cost_mean", "episode_cost_min", "episode_cost_max"), _spread(costs))) if costs else {}),
         "hist_stats": {
             **{name: list(chain.from_iterable(parts)) for name, parts in histograms.items()},
             **{f"policy_{policy_id}_reward": values for policy_id, values in of_policies.items() if of_agents},
@@ -481,11 +477,6 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
         "custom_metrics": _custom_metrics(episodes),
         "episode_media": _by_name(episode.media for episode in episodes),
     }
-
-
-def _cost_statistics(costs: list[float]) -> dict[str, float]:
-    """Mean and extremes of the episodes' costs; empty where they have none."""
-    return dict(zip((f"episode_cost_{part}" for part in ("mean", "min", "max")), _spread(costs))) if costs else {}
 
 
 def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rllib.did_you_mean import did_you_mean
-from rllib.evaluation.hooks.arguments import LATER, LaterArguments, adapt, named_arguments
+from rllib.evaluation.hooks.arguments import LATER, LaterArguments, adapt, is_new_style, named_arguments
 from rllib.evaluation.hooks.functions import functions_problem, methods_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 class DefaultCallbacks:
     """Base class of callbacks. Its hooks do nothing; override those that you need."""
+
+    # Of an object that calls the hooks of several others.
+    _parts: "Sequence[DefaultCallbacks] | None" = None
 
     # ------------------------------------------------------------------ in the driver
 
@@ -154,7 +157,12 @@ _OTHER_HOOKS = (
 
 def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
     """Whether this object does anything when the hook is called."""
-    return getattr(type(callbacks), hook) is not getattr(DefaultCallbacks, hook)
+    return _defines(type(callbacks), hook)
+
+
+def _defines(kind: Callable, hook: str) -> bool:
+    """Whether a class does anything in a hook; a function that makes the object may return one that does."""
+    return getattr(kind, hook, None) is not getattr(DefaultCallbacks, hook)
 
 
 def remembers_episodes(callbacks: DefaultCallbacks) -> bool:
@@ -219,7 +227,7 @@ def make_multi_callbacks(callback_class_list: Sequence[Made]) -> type[DefaultCal
 
     def is_heard(hook):
         kinds = [type(part) if isinstance(part, DefaultCallbacks) else part for part in parts]
-        return any(getattr(kind, hook, None) is not getattr(DefaultCallbacks, hook) for kind in kinds)
+        return any(_defines(kind, hook) for kind in kinds)
 
     methods = {"__init__": init, "get_state": get_state, "set_state": set_state}
     hooks = {hook: forward(hook) for hook in HOOKS if is_heard(hook)}
@@ -247,7 +255,7 @@ def make_callbacks(given, functions: Mapping[str, Callable | Sequence[Callable]]
         raise ValueError(problem)
     if type(made) is not DefaultCallbacks:
         made._later = LaterArguments()
-        for part in getattr(made, "_parts", [made]):
+        for part in [made] if made._parts is None else made._parts:
             adapt(part, tuple(hook for hook in HOOKS if hears(part, hook)), made._later)
     return made
 
@@ -293,7 +301,7 @@ def _hook_problem(owner: type[DefaultCallbacks], name: str) -> str | None:
     declared = inspect.signature(getattr(DefaultCallbacks, name)).parameters.values()
     given = [parameter.name for parameter in declared if parameter.kind is parameter.KEYWORD_ONLY]
     method, later = getattr(owner, name), LATER.get(name, {})
-    if getattr(method, "is_new_style", False) or named_arguments(method)[0] & later.keys():
+    if is_new_style(method) or named_arguments(method)[0] & later.keys():
         return _later_problem(method, name, [*given, *later])
     try:
         inspect.signature(method).bind(None, **dict.fromkeys(given))

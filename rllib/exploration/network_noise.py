@@ -175,8 +175,10 @@ class ParameterNoiseExplorer(Explorer):
         self._observations, self._inputs = [], []
 
     def take_over(self, other: "ParameterNoiseExplorer", environments: np.ndarray) -> None:
-        for name in ("scales", "_directions", "_begins", "_divergence", "_tolerance"):
-            getattr(self, name)[environments] = getattr(other, name)
+        own = self.scales, self._directions, self._begins, self._divergence, self._tolerance
+        given = other.scales, other._directions, other._begins, other._divergence, other._tolerance
+        for mine, others in zip(own, given):
+            mine[environments] = others
 
     def start_over(self) -> None:
         self._begins[:] = True

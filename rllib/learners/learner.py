@@ -405,7 +405,7 @@ def _rows_to_look_at(columns: Mapping[str, np.ndarray], indices: np.ndarray | No
 
 
 def _in_numpy(column):
-    return column.numpy(force=True) if hasattr(column, "numpy") else column
+    return column if isinstance(column, np.ndarray) else column.numpy(force=True)
 
 
 def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:

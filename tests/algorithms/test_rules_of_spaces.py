@@ -125,7 +125,7 @@ BROKEN = set()
 
 def noting_rules(config, policy, needs_network):
     """`broken_rules`, which notes the rules."""
-    for name, (_, looks_at_network) in _rules(type(config)).items():
+    for name, (_, _, looks_at_network) in _rules(type(config)).items():
         if looks_at_network is needs_network and getattr(config, name)(policy):
             BROKEN.add(name)
     return broken_rules(config, policy, needs_network)

@@ -233,12 +233,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             drops_logged_rows=self.learns_from_own_actions,
             max_lag_updates=self._max_lag_updates(),
         )
-        for policy_id in self.trainees:
-            with self._naming_settings_of(policy_id):
-                refuse_absent_columns(self, policy_id)
+        for trainee in self.trainees.values():
+            with self._naming_settings_of(trainee.policy_id):
+                refuse_absent_columns(self, trainee)
         refuse_memory(self)
-        for policy_id, trainee in self.trainees.items():
-            with self._naming_settings_of(policy_id):
+        for trainee in self.trainees.values():
+            with self._naming_settings_of(trainee.policy_id):
                 trainee.prepare()
         self.features = self.make_features()
         self._numbers_of_parts()  # refuses two of one name

@@ -1,22 +1,23 @@
 """What parts of a run ask of each other, where methods of an algorithm make them, so that no setting says it."""
 
+from rllib.algorithms.base.trainee import Trainee
 from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.evaluation.callbacks import hears
+from rllib.losses.user.auxiliary import columns_of
 from rllib.sample_batch import NAMES
 
 
-def refuse_absent_columns(algorithm, policy_id: str) -> None:
+def refuse_absent_columns(algorithm, trainee: Trainee) -> None:
     """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
 
     Only where nothing of the user's may add columns to batches.
     """
-    callbacks, config = algorithm.callbacks, algorithm.config_of(policy_id)
+    callbacks, custom = algorithm.callbacks, trainee.config.custom_loss
     adds = hears(callbacks, "on_learn_on_batch") or hears(callbacks, "on_postprocess_trajectory")
     if adds or algorithm.recorded is not None or not type(algorithm).__module__.startswith("rllib."):
         return
-    custom = getattr(config.custom_loss, "columns", ())
-    asked = [*(name for part in algorithm.auxiliary_losses for name in part.columns), *custom]
-    made = algorithm.postprocess_of(policy_id).columns
+    asked = [*(name for part in algorithm.auxiliary_losses for name in part.columns), *columns_of(custom)]
+    made = algorithm.postprocess_of(trainee.policy_id).columns
     known = {*NAMES, *(column.name for column in (*made, *algorithm.config.get_info_columns()))}
     for name in asked:
         if name not in known:

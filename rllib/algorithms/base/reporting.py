@@ -37,7 +37,7 @@ class Reporting:
     def __init__(self, algorithm):
         self._algorithm, self.failed = algorithm, False
         config = algorithm.config
-        self._options = {name: options for name in TRACKERS if (options := getattr(config, name)) is not None}
+        self._options = {name: options for name in TRACKERS if (options := config[name]) is not None}
         self._log: RunLog | None = None
         self._trackers: list = []
         for name, options in self._options.items():

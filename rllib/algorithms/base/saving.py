@@ -276,8 +276,9 @@ class Saving:
         for policy_id, policy in self.policies.items():
             own = self._policy_files(policy_id, policy)
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
-        for policy_id, trainee in self.trainees.items():
-            files |= {f"policies/{policy_id}/{name}": arrays for name, arrays in trainee.get_state().items()}
+        for trainee in self.trainees.values():
+            place = f"policies/{trainee.policy_id}"
+            files |= {f"{place}/{name}": arrays for name, arrays in trainee.get_state().items()}
         return files if self._curriculum is None else {**files, **self._curriculum.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -293,11 +294,11 @@ class Saving:
         agents = None if self.agents is None else self._restored_agents(state)
         self._refuse_state(state, agents)
         if agents is not None:
-            learned = dict(self.trainees)
+            learned = list(self.trainees.values())
             self._change_policies(state, agents)
-            for policy_id, trainee in self.trainees.items():
-                if learned.get(policy_id) is not trainee:  # which was not there to be compared
-                    trainee.refuse_state(_files_of_policy(policy_id, state), state["config.json"])
+            for trainee in self.trainees.values():
+                if trainee not in learned:  # it was not there to be compared
+                    trainee.refuse_state(_files_of(trainee, state), state["config.json"])
         of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
@@ -313,9 +314,9 @@ class Saving:
         known = self.policies if self.agents is None else self.agents.settings.spaces
         for policy_id in self.metrics.policies.keys() - known.keys():
             self.metrics.forget(policy_id)
-        for policy_id, trainee in self.trainees.items():
-            trainee.set_numbers(_of_policy(policy_id, algorithm["state"]))
-            trainee.set_state(_files_of_policy(policy_id, state))
+        for trainee in self.trainees.values():
+            trainee.set_numbers(_numbers_of(trainee, algorithm["state"]))
+            trainee.set_state(_files_of(trainee, state))
         for name in self.features.keys() & algorithm["state"].keys():  # a run may begin from one without them
             self.features[name].set_state(algorithm["state"][name])
         self.set_algorithm_state(algorithm["state"])
@@ -363,8 +364,9 @@ class Saving:
                 raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
             if policy_id in stay:
                 self._refuse_network(policy_id, state)
-        for policy_id in stay & self.trainees.keys() & policies:
-            self.trainees[policy_id].refuse_state(_files_of_policy(policy_id, state), state["config.json"])
+        for trainee in self.trainees.values():
+            if trainee.policy_id in stay & policies:
+                trainee.refuse_state(_files_of(trainee, state), state["config.json"])
 
     def _refuse_network(self, policy_id: str, state: Mapping[str, Any]) -> None:
         """Refuses a policy with another network, with the saved settings that it follows from."""
@@ -397,8 +399,9 @@ class Saving:
     def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
         if "bit_generator" in saved:  # of an earlier version, which had one for all policies
             saved = {next(iter(self.policies)): saved}
-        for policy_id in saved.keys() & self.trainees.keys():
-            self.trainees[policy_id].rng.bit_generator.state = saved[policy_id]
+        for trainee in self.trainees.values():
+            if trainee.policy_id in saved:
+                trainee.rng.bit_generator.state = saved[trainee.policy_id]
 
     def numbers(self) -> dict[str, Any]:
         """JSON-able state: of policies in training as name -> {policy id: value}, of features, of `algorithm_state`."""
@@ -407,9 +410,9 @@ class Saving:
     def _numbers_of_parts(self) -> dict[str, Any]:
         """`numbers` without `algorithm_state`."""
         by_name: dict[str, Any] = {}
-        for policy_id, trainee in self.trainees.items():
+        for trainee in self.trainees.values():
             for name, value in trainee.numbers().items():
-                by_name.setdefault(name, {})[policy_id] = value
+                by_name.setdefault(name, {})[trainee.policy_id] = value
         return _joined(by_name, {name: feature.get_state() for name, feature in self.features.items()})
 
     def algorithm_state(self) -> dict[str, Any]:
@@ -439,9 +442,9 @@ class Saving:
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
 
 
-def _files_of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The files of a policy in a checkpoint, by their names in its folder."""
-    place = f"policies/{policy_id}/"
+def _files_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The files of a trainee's policy in a checkpoint, by their names in its folder."""
+    place = f"policies/{trainee.policy_id}/"
     return {name.removeprefix(place): of for name, of in state.items() if name.startswith(place)}
 
 
@@ -462,9 +465,10 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | other
 
 
-def _of_policy(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of one policy in training, by name."""
-    return {name: each[policy_id] for name, each in state.items() if isinstance(each, dict) and policy_id in each}
+    own = trainee.policy_id
+    return {name: each[own] for name, each in state.items() if isinstance(each, dict) and own in each}
 
 
 def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:

@@ -76,30 +76,32 @@ def broken_rules(config: ConfigObject, policy: NewPolicy, needs_network: bool) -
         policy: what they are to fit.
         needs_network: by the rules that look at the network, or by those that do not.
     """
-    for name, (names, looks_at_network) in _rules(type(config)).items():
+    for check, names, looks_at_network in _rules(type(config)).values():
         is_due = looks_at_network is needs_network and all(each in config.settings for each in names)
-        if is_due and (mistake := getattr(config, name)(policy)):
+        if is_due and (mistake := check(config, policy)):
             yield mistake
 
 
-def _rules(cls: type) -> dict[str, tuple[tuple[str, ...], bool]]:
-    """Name of a method -> the settings that it reads, and whether it looks at the network.
+def _rules(cls: type) -> dict[str, tuple[Callable, tuple[str, ...], bool]]:
+    """The marked methods by their names, each with the settings that it reads, and whether it looks at the network.
 
-    A method replaces one of its name in a base.
+    A method replaces one of its name in a base, and goes by that one's mark if it has none.
     """
-    return {
-        name: member.__of_policies__
-        for base in reversed(cls.__mro__)
-        for name, member in vars(base).items()
-        if hasattr(member, "__of_policies__")
-    }
+    found: dict[str, tuple] = {}
+    for base in reversed(cls.__mro__):
+        for name, member in vars(base).items():
+            if hasattr(member, "__of_policies__"):
+                found[name] = member, *member.__of_policies__
+            elif name in found:
+                found[name] = member, *found[name][1:]
+    return found
 
 
 def rows_of_policies(cls: type) -> list[RuleRow]:
     """The rules about spaces and networks as lines of a table: the first sentence of each method's docstring."""
     return [
-        RuleRow(rule_of(getattr(cls, name)), "", "", names)
-        for name, (names, _) in _rules(cls).items()
+        RuleRow(rule_of(check), "", "", names)
+        for check, names, _ in _rules(cls).values()
         if all(each in cls.settings for each in names)
     ]
 

@@ -22,6 +22,7 @@ from rllib.algorithms.base.from_checkpoint import unfit_by
 from rllib.config.conflicts import Mistake
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears
+from rllib.evaluation.hooks.arguments import code_of
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
@@ -324,8 +325,8 @@ def refuse_methods_of_trainees(cls: type["Algorithm"]) -> None:
 
 def _names_read(member: Any) -> set[str]:
     """Names of attributes and globals that a method, or a property, reads."""
-    function = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "__func__", member))
-    waiting, names = [getattr(function, "__code__", None)], set()
+    function = inspect.unwrap(member.fget if isinstance(member, property) else member)
+    waiting, names = [code_of(function)], set()
     while waiting:
         if (code := waiting.pop()) is not None:
             names.update(code.co_names)

@@ -23,11 +23,12 @@ def drawn_environment(config: AlgorithmConfig, mode: str):
     """
     factory = playable_environment(config)
     env = factory.make(EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True))
-    if getattr(env, "num_envs", 1) != 1 or getattr(env, "render_mode", None) != mode:
+    made = getattr(env, "render_mode", None)
+    if getattr(env, "num_envs", 1) != 1 or made != mode:
         env.close()
         raise ValueError(
             f"{factory.name} does not draw itself: made with render_mode={mode!r}, it has "
-            f"render_mode={getattr(env, 'render_mode', None)!r}. A class of your own gets it with its config, and "
+            f"render_mode={made!r}. A class of your own gets it with its config, and "
             "keeps it as self.render_mode; a vector environment cannot be shown."
         )
     return env

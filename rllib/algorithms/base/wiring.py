@@ -101,7 +101,7 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
 
 def time_limit_of(factory: EnvFactory | None) -> int | None:
     """Steps after which an environment of gymnasium's registry truncates an episode; None if none is known."""
-    return getattr(getattr(factory, "spec", None), "max_episode_steps", None)
+    return None if factory is None else factory.max_episode_steps
 
 
 def acting_settings(config: AlgorithmConfig, agents: "Agents | None") -> ActingSettings:

@@ -6,7 +6,6 @@ A train batch's advantages are those of rewards minus the multiplier times those
 (losses/lagrangian/actor_critic.py).
 """
 
-import dataclasses
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -119,7 +118,7 @@ def with_cost_advantages(rows: AdvantageEstimator, config: ConstrainedActorCriti
     if config.cost_limit is None:
         return rows
     return CostAdvantages(
-        **{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)},
+        **vars(rows),
         cost_column=config.episode_cost_column,
         critic_name=COST_CRITIC,
         critic=cost_critic(config),

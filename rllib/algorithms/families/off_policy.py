@@ -635,7 +635,7 @@ class OffPolicy(Algorithm):
         return write_replays(path, self._rows_of_replays())
 
     def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
-        return {policy_id: each.row_files.write(each.own_rows()) for policy_id, each in self._with_own_rows().items()}
+        return {each.policy_id: each.row_files.write(each.own_rows()) for each in self._with_own_rows()}
 
     def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
         for policy_id, of_policy in rows.items():
@@ -660,13 +660,13 @@ class OffPolicy(Algorithm):
             "load_replay_buffer", "rows are whole transitions", truncate_last_traj=not truncate_last_traj
         )
         trainees = self._with_own_rows()
-        readers = {policy_id: (each.row_files, each.own_rows()) for policy_id, each in trainees.items()}
+        readers = {each.policy_id: (each.row_files, each.own_rows()) for each in trainees}
         rows = read_replays(path, readers)
         with naming_damage(path):
-            for policy_id, trainee in trainees.items():
-                trainee.own_rows().set_state(rows[policy_id])
+            for trainee in trainees:
+                trainee.own_rows().set_state(rows[trainee.policy_id])
                 trainee.empty_at = 0
 
-    def _with_own_rows(self) -> dict[str, OffPolicyTrainee]:
-        """The policies whose replay has rows that the run has sampled, or may get them."""
-        return {policy_id: each for policy_id, each in self.trainees.items() if each.own_rows() is not None}
+    def _with_own_rows(self) -> list[OffPolicyTrainee]:
+        """The trainees whose replay has rows that the run has sampled, or may get them."""
+        return [each for each in self.trainees.values() if each.own_rows() is not None]

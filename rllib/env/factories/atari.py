@@ -59,6 +59,10 @@ class AtariFactory(EnvFactory):
     def name(self) -> str:
         return self.spec.id
 
+    @property
+    def max_episode_steps(self) -> int | None:
+        return self.spec.max_episode_steps
+
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         options = {
             "img_height": self.size,

@@ -106,10 +106,12 @@ class EnvFactory(ABC):
     Attributes:
         name: for messages.
         clips_rewards: whether training clips rewards to their sign, unless the settings say otherwise.
+        max_episode_steps: steps after which gymnasium's registry has episodes truncated; None if it says none.
     """
 
     name: str
     clips_rewards: bool = False
+    max_episode_steps: int | None = None
 
     @abstractmethod
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
@@ -125,6 +127,10 @@ class GymnasiumFactory(EnvFactory):
     @property
     def name(self) -> str:
         return self.spec.id
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        return self.spec.max_episode_steps
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         try:

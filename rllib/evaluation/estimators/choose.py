@@ -99,12 +99,9 @@ def estimate_all(
         ValueError: if the data lacks what an estimator reads.
     """
     fitted: dict[int, dict[str, float]] = {}
-    for estimator in estimators.values():
-        model = id(getattr(estimator, "model", estimator))
-        if model not in fitted:
+    learning = {name: id(each if each.model is None else each.model) for name, each in estimators.items()}
+    for name, estimator in estimators.items():
+        if learning[name] not in fitted:
             losses = estimator.train(fit_on or steps).get("losses")
-            fitted[model] = {"loss": losses[-1]} if losses else {}
-    return {
-        name: {**estimator.estimate(steps), **fitted[id(getattr(estimator, "model", estimator))]}
-        for name, estimator in estimators.items()
-    }
+            fitted[learning[name]] = {"loss": losses[-1]} if losses else {}
+    return {name: {**estimator.estimate(steps), **fitted[learning[name]]} for name, estimator in estimators.items()}

@@ -53,6 +53,8 @@ class OffPolicyEstimator(ABC):
     short_name: ClassVar[str | None] = None
     # Whether it compares probabilities of the recorded actions, by `log_ratios`: those of the policy and of the data.
     reads_probabilities: ClassVar[bool] = False
+    # What `train` fits, where estimators may have one in common; None: the estimator itself.
+    model: Any = None
 
     def __init__(
         self,

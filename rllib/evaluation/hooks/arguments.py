@@ -8,6 +8,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,11 +83,15 @@ def adapt(callbacks: Any, hooks: tuple[str, ...], later: LaterArguments) -> None
         method = getattr(callbacks, hook)
         names, takes_any = named_arguments(method)
         added = {name: value for name, value in LATER.get(hook, {}).items() if name in names}
-        is_new_style = bool(added) or getattr(method, "is_new_style", False)
-        if is_new_style and hook.startswith("on_episode"):
+        if (added or is_new_style(method)) and hook.startswith("on_episode"):
             later.remembers_episodes = True
         if added:
             setattr(callbacks, hook, _called(method, names, takes_any, added, later))
+
+
+def is_new_style(method: Callable) -> bool:
+    """Whether a method takes arguments of RLlib 2.6 that its signature does not name (functions.py says so)."""
+    return getattr(method, "is_new_style", False)
 
 
 def named_arguments(method: Callable) -> tuple[set[str], bool]:
@@ -101,10 +106,13 @@ def named_arguments(method: Callable) -> tuple[set[str], bool]:
     return names | (_read_of_any(inspect.unwrap(method)) if takes_any else set()), takes_any
 
 
+def code_of(method: Any) -> CodeType | None:
+    """The code of a function, or of a method of any kind; None of what has no Python code."""
+    return getattr(getattr(method, "__func__", method), "__code__", None)
+
+
 def _read_of_any(function: Callable) -> set[str]:
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
+    if (code := code_of(function)) is None:
         return set()
     texts = {each for each in code.co_consts if each in _LATER_NAMES}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):

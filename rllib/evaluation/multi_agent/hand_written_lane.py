@@ -69,8 +69,9 @@ class HandWrittenLane(AgentLane):
         before = [self._states.get(slot) for slot in self.acting]
         more = {"rngs": [self._rngs[slot] for slot in self.acting]} if self._takes_rngs else {}
         answer, following = choose(self.chooser, self._observations, before, **more)
-        if not hasattr(answer, "__len__") or len(answer) != count:
-            given = f"{len(answer)} actions" if hasattr(answer, "__len__") else f"{answer!r:.60}"
+        num_given = len(answer) if hasattr(answer, "__len__") else None
+        if num_given != count:
+            given = f"{answer!r:.60}" if num_given is None else f"{num_given} actions"
             raise ValueError(
                 f"{self._name} gave {given} for {count} observations; compute_actions returns one action for each of "
                 "them, in their order"

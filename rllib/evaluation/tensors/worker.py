@@ -307,7 +307,7 @@ class TensorRolloutWorker(SamplingWorker):
 def _acting(learner: "Learner") -> tuple:
     """The torch network on the learner's weights, its device, and a function that copies changed weights there."""
     backend, policy = learner.backend, learner.policy
-    if hasattr(backend, "policy_module"):
+    if backend.policy_module is not None:
         return backend.policy_module, backend.device, backend.fetch_weights
     flat = torch.from_numpy(policy.weights)  # a numpy learner's: the same memory
     return policy.spec.masked_torch(policy.layout, flat, policy.network), flat.device, lambda: None

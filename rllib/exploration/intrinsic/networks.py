@@ -24,6 +24,7 @@ from rllib.models.dense.in_torch import StackedLayers
 from rllib.models.dense.initializers import orthogonal
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.distributions.product import Product
 from rllib.models.observations.filters import EPSILON, RunningMoments
 
 CLIP = 5.0  # bound of RND's normalised observations, in standard deviations (arXiv:1810.12894, section 2.4)
@@ -220,7 +221,7 @@ class Dynamics:
 
 def action_width(distribution) -> int:
     """Size of an action's row in `action_rows`."""
-    if hasattr(distribution, "parts"):
+    if isinstance(distribution, Product):
         return sum(map(action_width, distribution.parts))
     is_continuous = distribution.action_dtype.kind == "f"
     return math.prod(distribution.action_shape) if is_continuous else distribution.num_inputs
@@ -229,7 +230,7 @@ def action_width(distribution) -> int:
 def action_rows(distribution, actions: Tensor) -> Tensor:
     """Stored actions as rows [B, width]: discrete choices one-hot and side by side, continuous actions unchanged."""
     rows = actions.reshape(len(actions), -1)
-    if hasattr(distribution, "parts"):
+    if isinstance(distribution, Product):
         columns = rows.split([math.prod(part.action_shape) for part in distribution.parts], dim=1)
         return torch.cat([action_rows(part, its) for part, its in zip(distribution.parts, columns)], dim=1)
     if distribution.action_dtype.kind == "f":

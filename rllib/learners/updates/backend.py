@@ -16,12 +16,15 @@ class Backend:
         device: where it computes, as torch names devices.
         takes_tensors: whether batches may be tensors on its device, and it draws the order of rows there.
         core_choice: chooses the number of cores; None: the number is fixed.
+        policy_module: the policy's torch network on `device`, which other parts of this process may use; None: there is
+            none.
         logged: values that functions of the user's have logged elsewhere, for `Learner.pop_logged`.
     """
 
     device: Any = "cpu"
     takes_tensors: ClassVar[bool] = False
     core_choice: FreeCores | None = None
+    policy_module: Any = None
     logged: Sequence = ()
 
     def new_rows(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

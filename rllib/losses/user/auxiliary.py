@@ -131,7 +131,7 @@ class WithAuxiliary(Loss):
 
     def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
         self._loss, self._parts, self._custom, self._opened = loss, tuple(parts), custom, opened
-        more = [*(name for part in parts for name in part.columns), *getattr(custom, "columns", ())]
+        more = [*(name for part in parts for name in part.columns), *columns_of(custom)]
         self.columns = tuple(dict.fromkeys([*loss.columns, *more]))
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
         self.row_stats = loss.row_stats
@@ -195,6 +195,11 @@ class BuiltInNetwork:
     def parameters(self) -> Iterator:
         """The tensors that it computes with; together they have each parameter once."""
         return iter(self._network.leaves)
+
+
+def columns_of(custom_loss: Callable | None) -> tuple[str, ...]:
+    """Columns that a custom_loss reads in addition to those of the algorithm's loss, by its attribute `columns`."""
+    return getattr(custom_loss, "columns", ())
 
 
 def refuse_taken_names(parts: Sequence[AuxiliaryLoss], taken: Iterable[str]) -> None:

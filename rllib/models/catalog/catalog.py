@@ -251,11 +251,9 @@ def _user_model_spec(
     is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
     filtered = filtered and not isinstance(observation_space, spaces.Discrete)
     _refuse_filtered_choices(observation_space, filtered)
-    kind = getattr(user_model, "policy_description", None) or (
-        ModelV2Spec if hasattr(user_model, "value_function") else UserModelSpec
-    )
-    is_v2, is_rl_module = kind is ModelV2Spec, hasattr(user_model, "policy_description")
-    if not (is_v2 or is_rl_module):
+    kind = _description_of(user_model)
+    is_v2, is_rl_module = kind is ModelV2Spec, kind not in (ModelV2Spec, UserModelSpec)
+    if kind is UserModelSpec:
         _log_unread(model, user_model)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
     distribution = _distribution(action_space, settings, model)
@@ -277,6 +275,15 @@ def _user_model_spec(
         architecture=kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given),
     )
     return with_state_shapes(spec)
+
+
+def _description_of(user_model) -> type:
+    """The class that describes a user's network: an RLModule's own (rllib/core), a TorchModelV2's, or the plain one."""
+    from rllib.models.user.model_v2 import ModelV2Spec
+    from rllib.models.user.user_model import UserModelSpec
+
+    own = getattr(user_model, "policy_description", None)
+    return own or (ModelV2Spec if hasattr(user_model, "value_function") else UserModelSpec)
 
 
 def _refuse_filtered_choices(observation_space: spaces.Space, filtered: bool) -> None:
@@ -317,9 +324,10 @@ def user_critics(
         ValueError: if the network breaks the contract; the message says what to do.
     """
     from rllib.models.user.user_critics import UserCritics
+    from rllib.models.user.user_model import UserModelSpec
 
     user_model, filtered = resolved("custom_model", settings["custom_model"]), policy.observation_filter != "NoFilter"
-    if hasattr(user_model, "value_function") or hasattr(user_model, "policy_description"):
+    if _description_of(user_model) is not UserModelSpec:
         raise Unfit(
             f"the custom critic {user_model!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads "
             "no action here.",

@@ -79,6 +79,8 @@ class Distribution(Described):
         size: components of a continuous action; 0 for others.
         log_prob_of: (inputs [B, num_inputs], actions [B, size]) -> log-probabilities of actions in [-1, 1], of
             distributions that are squashed; None: of others.
+        choices: columns (start, stop) of the inputs with the choices of each part of an action, () for numbers; None:
+            they are not known, as of the user's distributions.
         user_class: the user's class that evaluates it; None: it is the library's.
     """
 
@@ -88,6 +90,7 @@ class Distribution(Described):
     num_atoms = 1
     size = 0
     log_prob_of: ClassVar[Callable | None] = None
+    choices: tuple[tuple[int, int], ...] | None = None
     user_class: Callable | None = None
 
     @property

@@ -39,7 +39,7 @@ def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice 
         ValueError: for a mask of another length than the actions have choices, or of numbers that are no mask.
     """
     # A distribution of the user's own has no choices that are known here: its network reads the mask itself.
-    if not has_key(space, key) or not hasattr(distribution, "choices"):
+    if not has_key(space, key) or distribution.choices is None:
         return None
     leaves = [leaf for leaf in flat_leaves(space) if leaf.path.startswith(f"[{key!r}]")]
     needed = num_choices(distribution)
@@ -80,7 +80,7 @@ def refuse_nested(space: spaces.Space, key: str | None, distribution) -> None:
     Raises:
         Unfit: if there is one, and actions that could be masked.
     """
-    if key is None or has_key(space, key) or not getattr(distribution, "choices", ()):
+    if key is None or has_key(space, key) or not distribution.choices:
         return
     if nested := next((leaf for leaf in flat_leaves(space) if f"[{key!r}]" in leaf.path), None):
         raise Unfit(

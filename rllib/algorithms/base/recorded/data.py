@@ -229,9 +229,10 @@ def _dataset(
     if callable(source):
         return _from_reader(source, config, options, spaces)
     if isinstance(source, Dataset):
+        own = {"observation_space": source.observation_space, "action_space": source.action_space}
         for name, space in spaces.items():
-            if space is not None and getattr(source, name) != space:
-                problem = f"{source.source} has the {name} {getattr(source, name)}, but the environment's is {space}."
+            if space is not None and own[name] != space:
+                problem = f"{source.source} has the {name} {own[name]}, but the environment's is {space}."
                 raise config.error(Mistake(problem, ("input_", "env"), advice="Name the environment of the data."))
         return source
     if isinstance(source, Mapping) or is_table(source):
@@ -262,13 +263,14 @@ def _from_reader(
 
 def _estimates_from(config: OfflineDataConfig) -> bool:
     """Whether estimators read the run's own data."""
-    return bool(config.get("off_policy_estimation_methods")) and getattr(config, "evaluation_data", None) is None
+    return bool(config.get("off_policy_estimation_methods")) and config.get("evaluation_data") is None
 
 
 def _is_plain(reader: Any) -> bool:
     """Whether it is a JsonReader that gives what is in its files, so that these can be read in its place."""
-    own = [getattr(type(reader), name, None) for name in ("next", "read_all_files")]
-    return own == [JsonReader.next, JsonReader.read_all_files]
+    kind = type(reader)
+    own = issubclass(kind, JsonReader) and (kind.next, kind.read_all_files)
+    return own == (JsonReader.next, JsonReader.read_all_files)
 
 
 def _refuse_with_stream(config: OfflineDataConfig) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
@@ -204,13 +204,16 @@ class OfflineDataConfig(ConfigObject):
             return self.dataset_num_iters_per_learner
         return 0 if any(name in self.changes() for name in _MINIMA) else UPDATES_PER_ITERATION
 
+    # [(the function in `input_`, what it has returned)], until that is taken.
+    _made_input: Sequence[tuple[Any, Any]] = ()
+
     def keep_input(self, made: Any) -> None:
         """Keeps what the function in `input_` has returned, so that it need not be called a second time."""
         self._made_input = [(self.input_, made)]
 
     def take_input(self, function: Callable) -> tuple[Any, ...]:
         """(what the function has returned,) once if it is kept, else ()."""
-        kept = getattr(self, "_made_input", [])
+        kept = self._made_input
         return (kept.pop()[1],) if kept and kept[0][0] is function else ()
 
     def shares(self) -> dict[Any, float]:

@@ -1,13 +1,12 @@
 """What parts of a run ask of each other, where methods of an algorithm make them, so that no setting says it."""
 
-from rllib.algorithms.base.trainee import Trainee
 from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.evaluation.callbacks import hears
 from rllib.losses.user.auxiliary import columns_of
 from rllib.sample_batch import NAMES
 
 
-def refuse_absent_columns(algorithm, trainee: Trainee) -> None:
+def refuse_absent_columns(algorithm, trainee) -> None:
     """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
 
     Only where nothing of the user's may add columns to batches.

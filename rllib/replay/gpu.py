@@ -60,8 +60,10 @@ class GpuArray:
 
     def __getitem__(self, place):
         """For a tensor of places [...] the rows there, a tensor [..., *row]; else a copy as an array."""
+        import torch
+
         found = self._rows[place]
-        return found if hasattr(place, "device") else found.cpu().numpy()
+        return found if isinstance(place, torch.Tensor) else found.cpu().numpy()
 
     def take(self, places: np.ndarray, axis: int = 0, out: None = None, mode: str = "clip"):
         """The rows at these places [B], a tensor [B, *row]; arguments as numpy's, of which the places alone count."""

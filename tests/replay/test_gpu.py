@@ -49,6 +49,19 @@ def same(first, second):
     return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize(
+    "place", [2, slice(1, 4), np.array([3, 0]), torch.tensor([3, 0])], ids=["one", "slice", "array", "tensor"]
+)
+def test_rows_are_tensors_for_tensors_of_places_alone(device, place):
+    numbers = np.arange(12, dtype=np.float32).reshape(6, 2)
+    column = gpu.GpuArray(numbers.shape, numbers.dtype)
+    column[:] = numbers
+    found = column[place]
+    assert isinstance(found, torch.Tensor) == isinstance(place, torch.Tensor)
+    place = place.numpy() if isinstance(place, torch.Tensor) else place
+    np.testing.assert_array_equal(torch.as_tensor(found).cpu().numpy(), numbers[place])
+
+
 @pytest.mark.parametrize("frame_axis", [None, -1])
 @pytest.mark.parametrize("alpha", [None, 0.6])
 def test_the_bits_are_those_of_memory(device, frame_axis, alpha):

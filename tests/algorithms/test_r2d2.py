@@ -299,10 +299,16 @@ SINGLE_ROWS, NOISE = r"a replay keeps single rows.*R2D2's has sequences", "layer
 
 @pytest.mark.parametrize(
     ("cls", "settings", "reason"),
-    [(DQNConfig, {}, SINGLE_ROWS), (ApexDQNConfig, {}, SINGLE_ROWS), (R2D2Config, {"noisy": True}, NOISE)],
+    [
+        (DQNConfig, {}, SINGLE_ROWS),
+        (ApexDQNConfig, {}, SINGLE_ROWS),
+        (R2D2Config, {"noisy": True}, NOISE),
+        (R2D2Config, {"noisy": True, "num_learners": 2}, NOISE),
+    ],
 )
 def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
-    made = cls().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(model=LSTM, **settings)
+    made = cls().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(model=LSTM)
+    made.update_from_dict(settings)
     with pytest.raises(ValueError, match=f"cannot train a policy with a memory: {reason}"):
         made.build()
 

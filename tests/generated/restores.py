@@ -98,7 +98,8 @@ def wrong_rows(before, after, saved: Rows, restored: Rows) -> Iterator[str]:
     for name in (name for name in restored if name.endswith(("priorities", "largest_priority"))):
         if not old or new is None or name not in saved:
             continue
-        expected = np.where(saved[name] > 0, np.abs(saved[name]) ** (new / old), 0)
+        errors = np.abs(saved[name]) ** (1 / old) - _epsilon(before) + _epsilon(after)
+        expected = np.where(saved[name] > 0, np.maximum(errors, 0) ** new, 0)
         if not np.allclose(restored[name], expected, rtol=1e-6):
             yield f"{name} has not the exponent {new}: {restored[name]} instead of {expected}"
 
@@ -127,6 +128,10 @@ def _count(rows: Rows) -> int:
 def _exponent(config) -> float | None:
     settings = config.replay_settings()
     return settings.prioritized_replay_alpha if settings.has_priorities else None
+
+
+def _epsilon(config) -> float:
+    return config.replay_settings().prioritized_replay_eps
 
 
 # ------------------------------------------------------------------ another checkpoint

@@ -219,6 +219,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         wiring.refuse_crowded_updates(self.config)
         for policy_id in self._trained_ids():
             with self._naming_settings_of(policy_id):
+                refuse_memory(self, policy_id, self.make_exploration(self.config_of(policy_id), policy_id))
                 self.trainees[policy_id] = self.trainee_class(self, policy_id)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
@@ -236,7 +237,6 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         for trainee in self.trainees.values():
             with self._naming_settings_of(trainee.policy_id):
                 refuse_absent_columns(self, trainee)
-        refuse_memory(self)
         for trainee in self.trainees.values():
             with self._naming_settings_of(trainee.policy_id):
                 trainee.prepare()
@@ -291,6 +291,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _policy_settings(self, policy_id: str) -> PolicySettings:
         config = self.config_of(policy_id)
         parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
+        refuse_memory(self, policy_id, *parts)
         learner = self.trainees[policy_id].gradient_learner() if self.workers_learn else None
         waits = self.marks_waiting(policy_id)
         return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)

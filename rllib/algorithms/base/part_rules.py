@@ -28,10 +28,9 @@ def refuse_absent_columns(algorithm, trainee) -> None:
             )
 
 
-def refuse_memory(algorithm) -> None:
-    """Raises an error where a policy has a memory, and its exploration or postprocess cannot use one."""
-    for policy_id, settings in algorithm._rollout_settings.policies.items():
-        config, spec = algorithm.config_of(policy_id), algorithm.policies[policy_id].spec
-        for part in (settings.exploration, settings.postprocess) if spec.state_size else ():
-            if part.without_memory:
-                raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))
+def refuse_memory(algorithm, policy_id: str, *parts) -> None:
+    """Raises an error where a policy has a memory, and one of these parts, such as its exploration, cannot use it."""
+    config, spec = algorithm.config_of(policy_id), algorithm.policies[policy_id].spec
+    for part in parts if spec.state_size else ():
+        if part.without_memory:
+            raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))

@@ -10,7 +10,6 @@ from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
-from rllib.algorithms.base.part_rules import refuse_memory
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.algorithms.base.space_rules import naming_settings
 from rllib.notices import log_unused_arguments
@@ -181,7 +180,6 @@ class SeveralAgents(Acting):
                 for policy_id in agents.spaces
             }
             self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
-            refuse_memory(self)
             for policy_id in self._trained_ids():
                 if policy_id not in trained:
                     self.begin_training(policy_id)

@@ -83,9 +83,12 @@ class OpenEpisode:
         Raises:
             ValueError: as `finite_reward`.
         """
-        numbers = {agent: self.finite_reward(agent, reward) for agent, reward in rewards.items()}
-        for agent, number in numbers.items():  # all of them are right
-            self.rewards[agent] = self.rewards.get(agent, 0.0) + number
+        self.add({agent: self.finite_reward(agent, reward) for agent, reward in rewards.items()}, infos)
+
+    def add(self, rewards: Mapping[AgentID, float], infos: Mapping) -> None:
+        """Adds rewards of `finite_reward`, and infos, to those of the next step request."""
+        for agent, reward in rewards.items():
+            self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
         self.infos.update(infos)
 
     def finite_reward(self, agent: AgentID, reward: SupportsFloat) -> float:

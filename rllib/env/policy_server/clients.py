@@ -58,7 +58,7 @@ class Clients:
     def touch(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
         """Notes that a client was seen; one without a name stands for these episodes alone."""
         now = time.monotonic()
-        for key in {_clock_key(client, episode_id) for episode_id in episode_ids}:
+        for key in [(client, "")] if client else [("", episode_id) for episode_id in episode_ids]:
             if key in self._last_seen:  # it has episodes
                 self._last_seen[key] = now
 

@@ -41,7 +41,8 @@ class Numbered(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     seq: Number = 0
 
     def __post_init__(self):
-        self.seq = whole(self.seq)
+        if type(self.seq) is float:
+            self.seq = whole(self.seq)
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):

@@ -54,34 +54,40 @@ class ItemReader:
         Raises:
             BadRequest: for the first value that is not right.
         """
-        given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in items]
-        has_several = self._source.has_several_agents
-        for item in items:
-            item.info = _with_arrays(item.info)
-            if item.truncated and not ends:
-                raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
-            if has_several:
-                _check_agents("infos", {} if item.info is None else item.info)
-            elif item.dones or item.truncateds:
-                raise BadRequest(
-                    422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
-                )
-        rewards = [self._rewards(item, episode) for item, episode, _ in given]
-        actions = [self._logged(item) if is_logged else _refuse_action(item) for item in items]
-        if has_several:
-            for item, episode, seen in given:
-                self._meet(item, episode, seen)
-        for (_, episode, seen), action in zip(given, actions) if not ends else ():
+        found = [self._checked(item, is_logged, ends) for item in items]
+        for each in found if self._source.has_several_agents else ():
+            self._meet(each)
+        for each in found if not ends else ():
             try:
-                episode.check_agents(seen)
+                each.episode.check_agents(each.observations)
             except ValueError as error:
                 raise BadRequest(400, str(error)) from None
-            self.check_legal(seen, action)
-        infos = [item.info or {} if has_several else {AGENT: item.info} if item.info else {} for item in items]
-        return [
-            CheckedItem(episode, item, seen, *more)
-            for (item, episode, seen), *more in zip(given, rewards, infos, actions)
-        ]
+            self.check_legal(each.observations, each.action)
+        return found
+
+    def _checked(self, item: Item, is_logged: bool, ends: bool) -> CheckedItem:
+        """An item whose values lie in their spaces."""
+        has_several, episode = self._source.has_several_agents, self._episode(item)
+        seen = self._by_agent("observation", item.observation)
+        if item.info is not None:
+            item.info = _with_arrays(item.info)
+        if item.truncated and not ends:
+            raise BadRequest(422, "truncated says how an episode ends: end it by /v1/end")
+        if has_several:
+            infos = {} if item.info is None else item.info
+            _check_agents("infos", infos)
+        elif item.dones or item.truncateds:
+            raise BadRequest(
+                422, "dones and truncateds are for several agents: leave them out, and end the episode by /v1/end"
+            )
+        else:
+            infos = {AGENT: item.info} if item.info else {}
+        rewards = {} if item.reward is None else self._rewards(item.reward, episode)
+        if is_logged:
+            return CheckedItem(episode, item, seen, rewards, infos, self._logged(item))
+        if item.action is not msgspec.UNSET and item.action is not None:  # it would be left out
+            raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
+        return CheckedItem(episode, item, seen, rewards, infos, None)
 
     def check_legal(self, seen: Mapping, logged: Mapping | None) -> None:
         """Refuses observations without a legal action, and logged actions that are not legal."""
@@ -105,9 +111,10 @@ class ItemReader:
                 raise BadRequest(422, str(error)) from None
         return actions
 
-    def _meet(self, item: Item, episode: OpenEpisode, seen: Mapping) -> None:
+    def _meet(self, checked: CheckedItem) -> None:
         """Refuses agents that the run does not have, and more than an episode may have."""
-        named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
+        item = checked.item
+        named = {*checked.observations, *checked.rewards, *checked.infos, *item.dones, *item.truncateds}
         if isinstance(self._source.observation_space, dict):
             if unknown := named - self._source.observation_space.keys():
                 known = ", ".join(map(repr, self._source.observation_space))
@@ -115,7 +122,7 @@ class ItemReader:
             return
         if any(len(agent) > LONGEST_NAME for agent in named):
             raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
-        met = self._agents.setdefault(episode.id, set())
+        met = self._agents.setdefault(checked.episode.id, set())
         if len(met | named) > MOST_AGENTS:
             raise BadRequest(422, f"an episode may have {MOST_AGENTS:,} agents")
         met |= named
@@ -126,21 +133,22 @@ class ItemReader:
         except ValueError as error:  # it has ended, was given up, or is of a server before this one
             raise BadRequest(410, str(error)) from None
 
-    def _rewards(self, item: Item, episode: OpenEpisode) -> Mapping:
-        if item.reward is None:
-            return {}
-        rewards = item.reward if self._source.has_several_agents else {AGENT: item.reward}
-        _check_agents("rewards", rewards)
+    def _rewards(self, reward: Any, episode: OpenEpisode) -> Mapping:
         try:
-            return {agent: episode.finite_reward(agent, reward) for agent, reward in rewards.items()}
+            if not self._source.has_several_agents:
+                return {AGENT: episode.finite_reward(AGENT, reward)}
+            _check_agents("rewards", reward)
+            return {agent: episode.finite_reward(agent, each) for agent, each in reward.items()}
         except ValueError as error:
             raise BadRequest(400, str(error)) from None
 
     def _by_agent(self, kind: str, value: Any) -> Mapping:
         """An observation or action of a body, as values of its space, by agent."""
-        values = value if self._source.has_several_agents else {AGENT: value}
-        _check_agents(f"{kind}s", values)
-        values = {agent: _with_arrays(each) for agent, each in values.items()}
+        if self._source.has_several_agents:
+            _check_agents(f"{kind}s", value)
+            values = {agent: _with_arrays(each) for agent, each in value.items()}
+        else:
+            values = {AGENT: _with_arrays(value)}
         try:
             if kind == "action":
                 return {
@@ -159,12 +167,6 @@ def _with_arrays(value: Any) -> Any:
         return with_arrays(value)
     except NO_ARRAY as error:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-
-
-def _refuse_action(item: Item) -> None:
-    """Refuses an action where the policy is asked for one, or the episode ends: it would be left out."""
-    if item.action is not msgspec.UNSET and item.action is not None:
-        raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
 
 
 def _check_agents(name: str, values: Any) -> None:

@@ -168,12 +168,15 @@ class PendingRequests:
         if pending is not None:
             self._clients[request.client] = pending  # behind those that were seen earlier
             pending.last_seen = time.monotonic()
-            name = f"client {request.client:.40}"
             if request.seq < pending.number:
-                raise BadRequest(409, f"{name} has sent number {pending.number} already, and now {request.seq}")
+                raise BadRequest(
+                    409, f"client {request.client:.40} has sent number {pending.number} already, and now {request.seq}"
+                )
             if request.seq == pending.number and content != pending.content:
                 raise BadRequest(
-                    409, f"{name} has sent another request with number {request.seq}; only the same may be sent again"
+                    409,
+                    f"client {request.client:.40} has sent another request with number {request.seq}; only the same "
+                    "may be sent again",
                 )
         elif len(self._clients) >= self._max_clients:
             self._forget_oldest_client()

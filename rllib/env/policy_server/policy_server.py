@@ -429,8 +429,8 @@ class PolicyServer(EpisodeSource):
         rows, ids = self._published().rows, {part.episode_id for part in request.parts}
         if len(ids) < len(request.parts):
             raise BadRequest(422, "an episode may have one part in a request")
-        if waiting := sorted(ids & self._unanswered):
-            raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
+        if waiting := ids & self._unanswered:
+            raise BadRequest(409, f"episode {min(waiting):.80} waits for the answer to another request")
         # All parts are looked at before any is accepted.
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
         for part in parts if self.mask_problem is not None else ():
@@ -545,11 +545,11 @@ class PolicyServer(EpisodeSource):
         ids = {item.episode_id for item in request.items}
         if len(ids) < len(request.items):
             raise BadRequest(422, "an episode may stand in one item of a request")
-        if waiting := sorted(ids & self._unanswered):
-            raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
+        if waiting := ids & self._unanswered:
+            raise BadRequest(409, f"episode {min(waiting):.80} waits for the answer to another request")
         step_requests = []
         for episode, item, seen, rewards, infos, action in self._items.read(request.items, is_logged, ends):
-            episode.add_rewards(rewards, infos)
+            episode.add(rewards, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
             end = (not item.truncated, item.truncated) if ends else None

@@ -79,7 +79,7 @@ class ExternalEpisode(EnvironmentEpisode):
             AgentRefused: if a new agent has no policy. The episode is to be made void.
             OutOfSlotsError: if a policy has too few slots for its agents. In both cases nothing was accepted.
         """
-        if not step.is_over:
+        if not step.is_over and not step.observations.keys() <= self.running.slots.keys():
             ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()
             self._check_new(step.observations, {agent for agent, flag in ends if flag})
         self.is_void |= is_void
@@ -125,8 +125,6 @@ class ExternalEpisode(EnvironmentEpisode):
             AgentRefused, OutOfSlotsError: if not.
         """
         known = self.running.slots
-        if observations.keys() <= known.keys():
-            return
         wanted = Counter(self._policy_for(agent) for agent in observations if agent not in known)
         wanted.subtract(slot.policy_id for slot in self.living if slot.agent in ending)
         for policy_id, count in wanted.items():

@@ -209,11 +209,13 @@ class ExternalWorker(MultiAgentWorker):
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
-                left = min(steps_at_once - step, most - made)
-                if not is_complete:
-                    left = min(left, -(-(wanted - self._num_sampled) // len(requests)))
-                count = self._accept_runs(requests, left - 1)  # those after them are answered, and may be the last
-                made, step = made + count, step + count
+                if (longest := min([request.run_length for request in requests], default=0)) > 0:
+                    left = min(steps_at_once - step, most - made)
+                    if not is_complete:
+                        left = min(left, -(-(wanted - self._num_sampled) // len(requests)))
+                    # Those after them are answered, and may be the last.
+                    count = self._accept_runs(requests, min(longest, left - 1))
+                    made, step = made + count, step + count
                 continues = not self._is_closing or any(
                     self._env_of.get(request.episode_id) in self._awaited for request in requests
                 )
@@ -261,9 +263,10 @@ class ExternalWorker(MultiAgentWorker):
             wanted: steps that it is to have.
             is_full: whether it needs no more memory, though it has fewer, since few slots have acted in each pass.
         """
-        is_complete, is_enough = self.settings.complete_episodes, self._num_sampled >= wanted
-        if self._num_closed != self._num_rows:
-            self._num_rows, self._row_at = self._num_closed, time.monotonic()
+        is_complete, num_closed = self.settings.complete_episodes, self._num_closed
+        is_enough = (num_closed if self._counts_rows else self._num_steps) >= wanted
+        if num_closed != self._num_rows:
+            self._num_rows, self._row_at = num_closed, time.monotonic()
         self._is_closing = is_complete and is_enough
         may_begin = not self._is_closing or self._admits_waiting()
         if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more environments
@@ -282,13 +285,15 @@ class ExternalWorker(MultiAgentWorker):
     @property
     def _num_sampled(self) -> int:
         """Steps of the fragment so far: rows of a lone agent; of several agents, steps that they make together."""
-        if self._is_lone or self.settings.agents.counts_agent_steps:
-            return self._num_closed
-        return self._num_steps
+        return self._num_closed if self._counts_rows else self._num_steps
+
+    @property
+    def _counts_rows(self) -> bool:
+        return self._is_lone or self.settings.agents.counts_agent_steps
 
     @property
     def _num_steps(self) -> int:
-        return sum(each.num_steps for each in self._episodes)
+        return sum([each.num_steps for each in self._episodes])
 
     def _admits_waiting(self) -> bool:
         """Whether episodes may begin while the fragment is closing: those that it waits for seem to wait for them."""
@@ -388,19 +393,18 @@ class ExternalWorker(MultiAgentWorker):
                 name: np.concatenate([each[name] for each in deltas]) for name in deltas[0]
             }
 
-    def _accept_runs(self, requests: list[StepRequest], most: int) -> int:
+    def _accept_runs(self, requests: list[StepRequest], count: int) -> int:
         """Accepts, as arrays, step requests of clients that act themselves, up to the first that needs a look.
 
         The rows are those of `_answer` for one step request after the other.
 
         Args:
             requests: those that follow replace them.
-            most: number of passes.
+            count: number of passes, at most what each of them gives.
 
         Returns:
             number of passes that `_answer` would have made.
         """
-        count = min(most, *[request.run_length for request in requests])
         if count < 1 or not self._is_lone or self._hooks.follows_episodes:
             return 0
         (lane,) = self.lanes.values()

@@ -443,7 +443,7 @@ class MultiAgentWorker(SamplingWorker):
 
     @property
     def _num_closed(self) -> int:
-        return sum(each.num_closed for each in self._episodes)
+        return sum([each.num_closed for each in self._episodes])
 
     def _prepare(self, num_steps: int, active: list[bool] | None = None) -> None:
         """Prepares further steps in the same fragment; `active` says which environments make them."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,14 @@ SPACES = ("observation_space", "action_space")
 PATIENCE_S = 3600.0
 
 
-def open_to_clients(config, section: Mapping[str, Any], note: Callable[[str], None]) -> None:
+def open_to_clients(
+    config, section: Mapping[str, Any], given_settings: Collection[str], note: Callable[[str], None]
+) -> None:
     """Gives a config the address and the spaces of its clients; without spaces it waits for a client that sends them.
 
     Args:
         config: AlgorithmConfig, with all other settings.
+        given_settings: names of the settings that the user has given, defaults or not.
         section: "listen", optionally both spaces as texts, and further settings of `.external()`.
         note: shows a text.
 
@@ -39,9 +42,9 @@ def open_to_clients(config, section: Mapping[str, Any], note: Callable[[str], No
     server.token()  # refuses an address that anyone reaches without one
     server = _with_port(server)
     config.external(**{**settings, "listen": server.address(server.port)})
-    if "num_rollout_workers" not in config.changes():
+    if "num_rollout_workers" not in given_settings:
         config.rollouts(num_rollout_workers=0)  # one server for all: each of several would need its own clients
-    if "sample_timeout_s" not in config.changes():
+    if "sample_timeout_s" not in given_settings:
         config.rollouts(sample_timeout_s=PATIENCE_S)
     note(_invitation(config, server, needs_spaces=not given))
     if not given:

@@ -145,7 +145,7 @@ def test_mistakes(rllib_command, monkeypatch, words, message):
     assert re.search(message, result.stderr), result.stderr
 
 
-@pytest.mark.parametrize("port, workers, spaces", [(65_535, 3, CARTPOLE), (65_534, 3, ())])
+@pytest.mark.parametrize("port, workers, spaces", [(65_535, 3, CARTPOLE), (65_534, 3, ()), (65_535, 2, CARTPOLE)])
 def test_ports_beyond_the_largest_are_refused_before_clients_are_invited(
     rllib_command, monkeypatch, port, workers, spaces
 ):

@@ -475,7 +475,7 @@ def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
     with user_input():
         config = _config(spec, flags)
         if spec.external:
-            _open_to_clients(config, spec.external, display)
+            _open_to_clients(config, spec, display)
         _refuse_unreachable(spec.stop, config)
         return config.build()
 
@@ -504,12 +504,13 @@ def _config(spec: RunSpec, flags: _Flags):
     return config
 
 
-def _open_to_clients(config, section: dict[str, Any], display: QuietDisplay) -> None:
+def _open_to_clients(config, spec: RunSpec, display: QuietDisplay) -> None:
     external = importlib.import_module("rllib.cli.external")  # slow to import, and most runs have an environment
     try:
-        external.open_to_clients(config, section, display.note)
+        external.open_to_clients(config, spec.external, config.places(spec.config), display.note)
     except OSError as error:
-        raise Mistake(f"the policy server cannot begin: {error.strerror or error} ({section['listen']})") from error
+        place = spec.external["listen"]
+        raise Mistake(f"the policy server cannot begin: {error.strerror or error} ({place})") from error
 
 
 def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):

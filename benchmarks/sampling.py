@@ -16,13 +16,13 @@ ENVS = 8
 FRAGMENT = 128
 
 
-def bare(seconds: float):
-    """Steps a second of eight bare environments in this process; see measure.together."""
+def bare(seconds: float, count: int = ENVS):
+    """Steps a second of bare environments in this process; see measure.together."""
     import gymnasium
     import numpy as np
 
-    envs = [gymnasium.make("CartPole-v1").unwrapped for _ in range(ENVS)]
-    actions = np.random.default_rng(0).integers(2, size=(1000, ENVS)).tolist()
+    envs = [gymnasium.make("CartPole-v1").unwrapped for _ in range(count)]
+    actions = np.random.default_rng(0).integers(2, size=(1000, count)).tolist()
     for env in envs:
         env.reset()
     yield
@@ -34,7 +34,7 @@ def bare(seconds: float):
                 if terminated:
                     env.reset()
         rows += 100
-    yield rows * ENVS / elapsed
+    yield rows * count / elapsed
 
 
 def build(workers: int):
@@ -58,15 +58,15 @@ def sampling_rate(algo, seconds: float) -> float:
     return steps / elapsed
 
 
-def build_asynchronous(workers: int):
-    """IMPALA with this number of workers; its learner does nothing."""
+def build_asynchronous(workers: int, envs: int = ENVS, fragment: int = FRAGMENT // 2, batch: int | None = None):
+    """IMPALA with this number of workers and environments in each; its learner does nothing."""
     from rllib import IMPALAConfig
 
     return (
         IMPALAConfig()
         .environment("CartPole-v1")
-        .rollouts(num_rollout_workers=workers, num_envs_per_worker=ENVS, rollout_fragment_length=FRAGMENT // 2)
-        .training(train_batch_size=ENVS * FRAGMENT // 2, model={"fcnet_hiddens": [64, 64]})
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=fragment)
+        .training(train_batch_size=batch or envs * fragment, model={"fcnet_hiddens": [64, 64]})
         .build()
     )
 

@@ -1,11 +1,12 @@
-"""PPO on HalfCheetah-v5, sampling and training in one process: environment steps a second, beside three libraries.
+"""PPO on HalfCheetah-v5, sampling and training in one process: environment steps a second, beside four libraries.
 
     python benchmarks/mujoco_ppo.py --rounds 3
 
 Each side has 8 environments x 256 steps, 10 epochs of minibatches of 64, two tanh towers of 64x64, and normalises
 observations and rewards, or what takes their place there: skrl scales the values' targets. Ours is the tuned example,
-whose advantages are computed anew before each epoch. Every side is a process of its own on one thread. A million steps
-take a million divided by the rate. Needs the extra mujoco.
+whose advantages are computed anew before each epoch. Every side is a process of its own on one thread, SBX on
+one core; it compiles before the iterations that count. A million steps take a million divided by the rate. Needs the
+extra mujoco; the peers' environments are `benchmarks/peers/setup mujoco_ppo sbx`.
 """
 
 import json
@@ -13,7 +14,7 @@ import time
 
 from measure import alternate, arguments, machine, ours, peer_side, rows, table
 
-PEERS = {"sb3": "SB3", "rlox": "rlox", "skrl": "skrl"}
+PEERS = {"sb3": "SB3", "rlox": "rlox", "skrl": "skrl", "sbx": "SBX"}
 WARM_UP, ITERATIONS = 2, 20
 
 
@@ -42,7 +43,10 @@ def main() -> None:
         return
     print(machine())
     key = "env_steps_per_s"
-    peers = {name: peer_side(key, "mujoco_ppo", f"{name}_mujoco_ppo") for name in PEERS}
+    peers = {}
+    if not options.no_peers:
+        venvs = {name: "mujoco_ppo" for name in PEERS} | {"sbx": "sbx"}
+        peers = {name: peer_side(key, venv, f"{name}_mujoco_ppo") for name, venv in venvs.items()}
     found = alternate(options.rounds, warm_up=0, ours=lambda: ours("mujoco_ppo", "--one")[key], **peers)
     table(rows(found, "PPO on HalfCheetah-v5", "steps/s", {name: (label, "") for name, label in PEERS.items()}))
 

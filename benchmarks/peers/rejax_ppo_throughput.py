@@ -4,12 +4,9 @@
 """
 
 import argparse
-import json
-import time
-from importlib import metadata
 
-import jax
 from rejax import PPO
+from rejax_common import create, report
 
 
 def main() -> None:
@@ -21,25 +18,17 @@ def main() -> None:
     arguments = parser.parse_args()
     batch = arguments.envs * arguments.fragment
     steps = arguments.iterations * batch
-    algorithm = PPO.create(
-        env="CartPole-v1",
+    algorithm = create(
+        PPO,
+        steps,
         agent_kwargs={"activation": "tanh"},
         num_envs=arguments.envs,
         num_steps=arguments.fragment,
         num_epochs=4,
         num_minibatches=batch // arguments.minibatch,
         max_grad_norm=0.5,
-        total_timesteps=steps,
-        eval_freq=steps,
-        skip_initial_evaluation=True,
-    ).replace(eval_callback=lambda algorithm, state, rng: ())
-    started = time.perf_counter()
-    train = jax.jit(algorithm.train).lower(jax.random.PRNGKey(0)).compile()
-    compiled = time.perf_counter()
-    jax.block_until_ready(train(jax.random.PRNGKey(0)))
-    rate = steps / (time.perf_counter() - compiled)
-    versions = {name: metadata.version(name) for name in ("rejax", "gymnax", "jax")}
-    print(json.dumps({"env_steps_per_s": rate, "compiling_s": compiled - started, **versions}))
+    )
+    report(algorithm, steps)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Stable-Baselines3 PPO on a MuJoCo task: environment steps a second (benchmarks/peers/setup mujoco_ppo)."""
 
+from collections.abc import Callable
+
 import mujoco_ppo_common as task
 import stable_baselines3
 import torch
@@ -23,11 +25,12 @@ class Clock(BaseCallback):
         return True
 
 
-def main() -> None:
-    iterations = task.Iterations(__doc__)
+def train(algorithm: Callable, description: str | None, **versions: str) -> None:
+    """Trains PPO of SB3 or SBX, whose arguments are the same, and prints the rate."""
+    iterations = task.Iterations(description)
     torch.set_num_threads(1)
     envs = VecNormalize(make_vec_env(task.ENV, n_envs=task.ENVS, seed=0, vec_env_cls=DummyVecEnv), gamma=task.GAMMA)
-    model = PPO(
+    model = algorithm(
         "MlpPolicy",
         envs,
         n_steps=task.STEPS,
@@ -44,8 +47,8 @@ def main() -> None:
         policy_kwargs={"net_arch": task.HIDDENS},
     )
     model.learn(iterations.count * task.BATCH, callback=Clock(iterations))
-    iterations.report(stable_baselines3=stable_baselines3.__version__, torch=torch.__version__)
+    iterations.report(**versions)
 
 
 if __name__ == "__main__":
-    main()
+    train(PPO, __doc__, stable_baselines3=stable_baselines3.__version__, torch=torch.__version__)

@@ -3,6 +3,9 @@
 The limit is what two bare processes reach with a pair of PUSH/PULL sockets over ipc: a byte there and back, and for the
 calls in flight pickled messages, since a call without its values in a pickle is none. Calls in flight carry a number
 each, and once a list, since the runtime packs the former alone (runtime/engines/zeromq/transport/packed.py).
+
+The peers are Ray, Monarch and xoscar, each in a process of its own that is measured once, before the rounds. Monarch
+and xoscar are called from coroutines, as their documentation has it, with up to 256 calls in flight.
 """
 
 import os
@@ -144,7 +147,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000, help="tasks queued in each round")
     options = parser.parse_args()
     print(machine())
-    theirs = {} if options.no_peers else peer("ray", "ray_runtime", "calls", options.calls, options.tasks) or {}
+    theirs = {} if options.no_peers else peers(options)
     with tempfile.TemporaryDirectory() as directory:
         raw = Raw(directory)
         runtime.init("zeromq", num_cpus=2)
@@ -157,16 +160,25 @@ def main() -> None:
     print(*(result[name].spread(side) for name in ("sync", "pipelined") for side in ("ours", "limit")), sep="; ")
 
 
+def peers(options) -> dict[str, dict]:
+    """What each of the peers has measured, by its name in the table; without those that are not there."""
+    found = {"Ray": peer("ray", "ray_runtime", "calls", options.calls, options.tasks)}
+    for name, label in (("monarch", "Monarch"), ("xoscar", "xoscar")):
+        found[label] = peer(name, f"{name}_runtime", "calls", options.calls)
+    return {label: figures for label, figures in found.items() if figures}
+
+
 def rows(result, theirs) -> list[Row]:
-    def row(name, what, unit, bar, key=None, factor=1.0, side="ours"):
+    def row(name, what, unit, bar, key=None, factor=1.0, side="ours", label="Ray"):
         rounds = result[name]
         figures = {
             "ours": rounds.median(side),
             "limit": rounds.median("limit"),
             "limit_ratio": rounds.ratio(side, "limit"),
         }
-        theirs_in_unit = factor * theirs[key] if key in theirs else None
-        return Row(what, unit, **figures, peer=theirs_in_unit, peer_name="Ray", bar=bar)
+        figure = theirs.get(label, {}).get(key)
+        theirs_in_unit = factor * figure if figure else None
+        return Row(what, unit, **figures, peer=theirs_in_unit, peer_name=label, bar=bar)
 
     described = [
         ("sync", "actor call, median", "us", "<= 1.6 limit", "sync_call_s", 1e6),
@@ -178,7 +190,13 @@ def rows(result, theirs) -> list[Row]:
         ("tasks", "queued tasks", "1/s", ">= 6000", "tasks_per_s"),
         ("tasks", "  beside Ray", "1/s", ">= 5 peer", "tasks_per_s"),
     ]
-    return [row(*cells) for cells in described if cells[0] in result]
+    made = [row(*cells) for cells in described if cells[0] in result]
+    for label in [name for name in theirs if name != "Ray"]:
+        made += [
+            row("sync", "  actor call, median", "us", "", "sync_call_s", 1e6, label=label),
+            row("pipelined", "  calls in flight", "1/s", "", "pipelined_calls_per_s", label=label),
+        ]
+    return made
 
 
 if __name__ == "__main__":

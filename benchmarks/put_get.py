@@ -1,6 +1,7 @@
 """Large arrays: stored, read in another process, sent there and back; and a batch of many columns as an argument.
 
-The limit is one copy in memory of as many bytes, between arrays that have been touched before.
+The limit is one copy in memory of as many bytes, between arrays that have been touched before. The peers are Ray, and
+Monarch and xoscar, which have no store: an array is an argument there. Each is measured once, before the rounds.
 """
 
 import time
@@ -9,6 +10,8 @@ import numpy as np
 from measure import Row, alternate, arguments, machine, peer, table
 
 import runtime
+
+WITHOUT_A_STORE = ("Monarch", "xoscar")
 
 
 @runtime.remote
@@ -46,6 +49,9 @@ def measure(megabytes: int, rounds: int):
     copy, copy_column = copy_of(array), copy_of(np.concatenate(list(batch.values())))
     kept = runtime.put(array)
 
+    def send():
+        runtime.get(reader.first.remote(array))
+
     def get_first(ref=kept):
         runtime.get(reader.first.remote(ref))
 
@@ -58,6 +64,7 @@ def measure(megabytes: int, rounds: int):
         "put": alternate(rounds, warm_up=2, ours=lambda: seconds(lambda: runtime.put(array)), limit=memcpy),
         "get": alternate(rounds, ours=lambda: seconds(lambda: runtime.get(kept)), limit=memcpy),
         "elsewhere": alternate(rounds, ours=lambda: seconds(get_first), limit=memcpy),
+        "sent": alternate(rounds, warm_up=2, ours=lambda: seconds(send), limit=memcpy),
         "echo": alternate(
             rounds, warm_up=2, ours=lambda: seconds(lambda: runtime.get(reader.echo.remote(array))), limit=memcpy
         ),
@@ -75,7 +82,12 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=100, help="size of the large array")
     options = parser.parse_args()
     print(machine())
-    theirs = {} if options.no_peers else peer("ray", "ray_runtime", "put", options.megabytes, options.rounds) or {}
+    sizes = options.megabytes, options.rounds
+    theirs, without_a_store = {}, {}
+    if not options.no_peers:
+        theirs = peer("ray", "ray_runtime", "put", *sizes) or {}
+        found = {label: peer(label.lower(), f"{label.lower()}_runtime", "arrays", *sizes) for label in WITHOUT_A_STORE}
+        without_a_store = {label: figures for label, figures in found.items() if figures}
     runtime.init("zeromq", num_cpus=2, object_store_memory=max(2**30, 8 * options.megabytes * 10**6))
     result = measure(options.megabytes, options.rounds)
     runtime.shutdown()
@@ -85,16 +97,25 @@ def main() -> None:
             row(result["put"], f"put {size}", "<= 1.05 limit", theirs.get("put_s")),
             row(result["get"], f"get {size} here", "<= 0.35 limit"),
             row(result["elsewhere"], f"read {size} in an actor", "<= 0.35 limit", theirs.get("get_elsewhere_s")),
+            row(result["sent"], f"{size} as an argument, read in an actor", ""),
+            *(
+                row(result["sent"], "  beside it", "", figures["first_s"], label)
+                for label, figures in without_a_store.items()
+            ),
             row(result["echo"], f"{size} to an actor and back", "<= 2.4 limit"),
+            *(
+                row(result["echo"], "  beside it", "", figures["echo_s"], label)
+                for label, figures in without_a_store.items()
+            ),
             row(result["batch"], "20 columns, 5 MB, as argument (limit: a call and a copy)", "<= 1.5 limit"),
         ]
     )
 
 
-def row(rounds, what, bar, peer_s=None) -> Row:
+def row(rounds, what, bar, peer_s=None, label="Ray") -> Row:
     figures = {"ours": 1e3 * rounds.median("ours"), "limit": 1e3 * rounds.median("limit")}
     peer_ms = 1e3 * peer_s if peer_s is not None else None
-    return Row(what, "ms", **figures, limit_ratio=rounds.ratio("ours", "limit"), peer=peer_ms, peer_name="Ray", bar=bar)
+    return Row(what, "ms", **figures, limit_ratio=rounds.ratio("ours", "limit"), peer=peer_ms, peer_name=label, bar=bar)
 
 
 if __name__ == "__main__":

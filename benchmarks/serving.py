@@ -1,15 +1,21 @@
-"""A policy behind HTTP: single requests a second, and latencies at half of that rate, beside a bare handler.
+"""A policy behind HTTP: single requests a second, latencies at half of that rate, beside a bare handler and LitServe.
 
-Both sides are one server process of uvicorn with the same settings, asked by this process over connections that are
-kept open. `rllib serve` answers with the action of a 64x64 policy for CartPole; the bare handler reads the request and
-answers with constant JSON, so it is what HTTP alone costs. The highest rate is that of clients that send the next
-request when the last is answered. Latencies are those of requests that are due at fixed times: from when a request was
-due to its answer, so that a server which falls behind cannot hide it. Then newer checkpoints take the place of the
-present one at half of the bar, and answers other than 200 are counted. At the end, 10,000 connections ask at once.
+Ours and the bare handler are one server process of uvicorn each, with the same settings, asked by this process over
+connections that are kept open. `rllib serve` answers with the action of a 64x64 policy for CartPole; the bare handler
+reads the request and answers with constant JSON, so it is what HTTP alone costs. LitServe (`benchmarks/peers/setup
+litserve`) has a network of the same size in numpy, in a worker process behind one of uvicorn; once it answers one
+request at a time, its default, and once up to 32 with one call of the network.
+
+The highest rate is that of clients that send the next request when the last is answered. Latencies are those of
+requests that are due at fixed times: from when a request was due to its answer, so that a server which falls behind
+cannot hide it; a server whose highest rate is below that is left out. Only the server that is asked runs: LitServe's
+worker polls while it has nothing to do. Then newer checkpoints take the place of the present one at half of the bar,
+and answers other than 200 are counted. At the end, 10,000 connections ask at once.
 
 The client's own cost is printed as well: client and server share the machine.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -27,7 +33,7 @@ import urllib.request
 from collections import Counter, deque
 from pathlib import Path
 
-from measure import ROOT, alternate, arguments, machine
+from measure import PEERS, ROOT, alternate, arguments, machine
 
 OBSERVATION = {"observation": [0.02, 0.31, -0.04, 0.27]}
 CONNECTIONS = 32
@@ -36,6 +42,7 @@ BAR = 5000
 # Newer checkpoints that are taken up under load.
 SWAPS = 4
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+WIDTH = 23  # of a server's name in what is printed
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,12 +72,17 @@ class Served:
 
     Args:
         arguments: after `python`.
+        python: the interpreter, that of a peer if given.
     """
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, python: Path | str = sys.executable):
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True, env=environment
+            [str(python), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
         )
         self.said = self.process.stdout.readline()
         host, port = self.said.rstrip().rpartition("http://")[2].split(":")
@@ -82,9 +94,23 @@ class Served:
         stats = [Path(f"/proc/{pid}/stat").read_text() for pid in (self.process.pid, *children)]
         return sum(sum(map(int, stat.rpartition(")")[2].split()[11:13])) for stat in stats) / TICKS
 
+    @contextlib.contextmanager
+    def awake(self):
+        """Lets the processes run in here alone, and holds them afterwards: some are busy without a request."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
     def stop(self) -> None:
+        os.killpg(self.process.pid, signal.SIGCONT)
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        with contextlib.suppress(ProcessLookupError):  # a peer may leave processes, or not end at all
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         self.process.stdout.close()
 
 
@@ -232,14 +258,29 @@ def main() -> None:
         first, *later = checkpoints(Path(directory), 1 + SWAPS)
         first.rename(run / first.name)
         ours = Served("-m", "rllib", "serve", run, "--watch", "--port", 0)
-        plain = Served(__file__, "--bare")
+        servers = {"rllib serve": ours, "bare handler": Served(__file__, "--bare")}
         try:
-            measure({"rllib serve": ours, "bare handler": plain}, options)
-            swap(ours, run, later, options)
-            print("10,000 connections at once:", dict(at_once(ours.address, min(10_000, hard - 100))))
+            servers |= {} if options.no_peers else peers()
+            measure(servers, options)
+            with ours.awake():
+                swap(ours, run, later, options)
+                print("10,000 connections at once:", dict(at_once(ours.address, min(10_000, hard - 100))))
         finally:
-            ours.stop()
-            plain.stop()
+            for server in servers.values():
+                server.stop()
+
+
+def peers() -> dict[str, Served]:
+    """LitServe's servers; none, and a line that says why, where it is not set up."""
+    python = PEERS / "venvs" / "litserve" / "bin" / "python"
+    if not python.exists():
+        print("# without LitServe: not set up; benchmarks/peers/setup litserve", flush=True)
+        return {}
+    script = PEERS / "litserve_server.py"
+    return {
+        "LitServe": Served(script, python=python),
+        f"LitServe, batches of {CONNECTIONS}": Served(script, "--batch", CONNECTIONS, python=python),
+    }
 
 
 def measure(servers: dict[str, Served], options) -> None:
@@ -248,7 +289,7 @@ def measure(servers: dict[str, Served], options) -> None:
 
     def rate(name: str) -> float:
         server = servers[name]
-        with Clients(server.address, options.connections) as clients:
+        with server.awake(), Clients(server.address, options.connections) as clients:
             used, own = server.cpu_s(), time.process_time()
             found = clients.rate(options.seconds)
             assert not clients.failed
@@ -256,27 +297,34 @@ def measure(servers: dict[str, Served], options) -> None:
             costs[name] = (server.cpu_s() - used) / answers * 1e6, (time.process_time() - own) / answers * 1e6
         return found
 
-    first, second = servers
-    found = alternate(options.rounds, warm_up=1, **{name.replace(" ", "_"): lambda n=name: rate(n) for name in servers})
-    rates = BAR / 2, found.median(first.replace(" ", "_")) / 2
+    for server in servers.values():
+        with server.awake():
+            pass
+    ours, *others = servers
+    found = alternate(options.rounds, warm_up=1, **{name: lambda n=name: rate(n) for name in servers})
     print(f"{options.connections} connections, medians of {options.rounds} rounds of {options.seconds:g} s")
     for name in servers:
-        answers_a_second = found.median(name.replace(" ", "_"))
         server_us, client_us = costs[name]
         cost = f"processor time of each: server {server_us:.0f} us, client {client_us:.0f} us"
-        print(f"{name:<14} {answers_a_second:7,.0f} requests/s, {cost}")
-    for each in rates:
-        rounds = {name: [] for name in servers}
-        for _ in range(options.rounds):
-            for name, server in servers.items():
-                with Clients(server.address, options.connections) as clients:
-                    rounds[name].append(percentiles(clients.latencies(each, options.seconds)))
-                assert not clients.failed
-        for name, found_ms in rounds.items():
-            p50, p99 = (statistics.median(part) for part in zip(*found_ms))
-            spread = f"{min(p99 for _, p99 in found_ms):.2f} to {max(p99 for _, p99 in found_ms):.2f}"
-            print(f"{name:<14} at {each:6,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({spread})")
-    print(f"{first} / {second}: {found.median(first.replace(' ', '_')) / found.median(second.replace(' ', '_')):.2f}")
+        print(f"{name:<{WIDTH}} {found.median(name):7,.0f} requests/s, {cost}")
+    for each in (BAR / 2, found.median(ours) / 2):
+        latencies({name: server for name, server in servers.items() if found.median(name) > each}, each, options)
+    for name in others:
+        print(f"{ours} / {name}: {found.ratio(ours, name):.2f}")
+
+
+def latencies(servers: dict[str, Served], each: float, options) -> None:
+    """Prints the latencies of each server at this rate of requests a second."""
+    rounds = {name: [] for name in servers}
+    for _ in range(options.rounds):
+        for name, server in servers.items():
+            with server.awake(), Clients(server.address, options.connections) as clients:
+                rounds[name].append(percentiles(clients.latencies(each, options.seconds)))
+            assert not clients.failed
+    for name, found_ms in rounds.items():
+        p50, p99 = (statistics.median(part) for part in zip(*found_ms))
+        spread = f"{min(p99 for _, p99 in found_ms):.2f} to {max(p99 for _, p99 in found_ms):.2f}"
+        print(f"{name:<{WIDTH}} at {each:6,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({spread})")
 
 
 def percentiles(latencies: list[float]) -> tuple[float, float]:

@@ -4,14 +4,17 @@ IMPALA has 8 environments in one worker, and makes one gradient step on each bat
 on the same game with the same network and number of environments, in its settings for Atari (128 steps, 4 epochs,
 minibatches of 256); our PPO does the same work, with its environments spread over two workers and each minibatch over
 two learners. An environment step is four frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there
-(`benchmarks/peers/setup sb3`). What a process may use is left to each library: the peer's torch takes all cores, as it
-does by default.
+(`benchmarks/peers/setup sb3`). Where EnvPool is there (`pip install 'rllib[envpool]'` here, `benchmarks/peers/setup
+envpool` there), our PPO and SB3's also play its Pong, whose environments step at once in threads of its own. What a
+process may use is left to each library: the peer's torch takes all cores, as it does by default.
 """
 
+import importlib.util
 import time
 
 from measure import alternate, arguments, machine, peer_side, rows, table
 
+ENVPOOL = "Pong-v5"  # its name there
 FRAGMENT = 20
 PPO_FRAGMENT = 128
 
@@ -80,25 +83,29 @@ def main() -> None:
             training_rate(algo, 3)
             return training_rate(algo, options.seconds)
 
-    def ours_ppo() -> float:
-        with build_ppo(options.env, options.envs) as algo:
+    def ours_ppo(env: str) -> float:
+        with build_ppo(env, options.envs) as algo:
             training_rate(algo, 3)
             return training_rate(algo, options.seconds)
 
-    peer = peer_side(
-        "env_steps_per_s",
-        "sb3",
-        "sb3_pong_throughput",
-        *("--env", options.env, "--envs", options.envs, "--iterations", options.peer_iterations),
-    )
-    sb3 = None if options.no_peers else peer
-    found = alternate(options.rounds, warm_up=0, impala=ours, ppo=ours_ppo, sb3=sb3)
-    table(
-        [
-            *rows(found, "IMPALA Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 1.5 peer")}, ours="impala"),
-            *rows(found, "PPO Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 3 peer")}, ours="ppo"),
-        ]
-    )
+    sides = {"impala": ours, "ppo": lambda: ours_ppo(options.env)}
+    if importlib.util.find_spec("envpool"):
+        sides["ppo_envpool"] = lambda: ours_ppo(f"envpool:{ENVPOOL}")
+    if not options.no_peers:
+        key, sizes = "env_steps_per_s", ("--envs", options.envs, "--iterations", options.peer_iterations)
+        sides["sb3"] = peer_side(key, "sb3", "sb3_pong_throughput", "--env", options.env, *sizes)
+        sides["envpool"] = peer_side(key, "envpool", "envpool_sb3_ppo_throughput", "--env", ENVPOOL, *sizes)
+    found = alternate(options.rounds, warm_up=0, **sides)
+    made = []
+    for side, what, bar in (
+        ("impala", "IMPALA Pong", ">= 1.5 peer"),
+        ("ppo", "PPO Pong", ">= 3 peer"),
+        ("ppo_envpool", "PPO Pong of EnvPool", ""),
+    ):
+        if side in found.values:
+            labels = {"sb3": ("SB3 PPO", bar), "envpool": ("SB3 PPO + EnvPool", "")}
+            made += rows(found, what, "env steps/s", labels, ours=side)
+    table(made)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """PPO on CartPole-v1, sampling and training: environment steps a second.
 
 Eight environments x 128 steps an iteration, 4 epochs over them in minibatches of 256, two 64x64 tanh towers; the
-environments in the driver, in one worker or spread over two. The peers do the same with the same numbers.
+environments in the driver, in one worker or spread over two. The peers do the same with the same numbers; SB3 does it
+once more with EnvPool's CartPole, which steps all environments at once in threads of its own.
 """
 
 import itertools
@@ -42,11 +43,12 @@ def sides(iterations: int, peers: bool) -> dict:
     if not peers:
         return {}
 
-    def side(name: str, *more):
-        return peer_side("env_steps_per_s", name, f"{name}_ppo_throughput", "--iterations", iterations, *more)
+    def side(name: str, *more, script: str = "{}_ppo_throughput"):
+        return peer_side("env_steps_per_s", name, script.format(name), "--iterations", iterations, *more)
 
     return {
         "sb3": side("sb3"),
+        "envpool": side("envpool", script="envpool_sb3_ppo_throughput"),
         "ray": side("ray"),
         "ray_workers": side("ray", "--workers", 2),
         "sample_factory": side("sample_factory"),
@@ -78,6 +80,7 @@ def main() -> None:
             algo.stop()
     labels = {
         "sb3": ("SB3", ">= 5 peer"),
+        "envpool": ("SB3 + EnvPool", ""),
         "ray": ("RLlib", ""),
         "ray_workers": ("RLlib 2 x 4", ""),
         "sample_factory": ("Sample Factory", ""),

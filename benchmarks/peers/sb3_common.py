@@ -31,5 +31,21 @@ class Clock(BaseCallback):
         return True
 
 
+def rate(model, iterations: int, warm_up: int) -> float:
+    """Environment steps a second of PPO's iterations after those of the warm-up."""
+    clock, batch = Clock(), model.n_envs * model.n_steps
+    # One iteration more than is counted: the last one has no rollout after it to say when it ended.
+    model.learn((warm_up + iterations + 1) * batch, callback=clock)
+    return (len(clock.times) - 1 - warm_up) * batch / (clock.times[-1] - clock.times[warm_up])
+
+
+def pong_ppo(envs, fragment: int) -> PPO:
+    """PPO with the network of the Nature paper and the settings for Atari."""
+    return PPO(
+        "CnnPolicy", envs, seed=0, device="cpu", verbose=0, n_steps=fragment,
+        batch_size=256, n_epochs=4, learning_rate=2.5e-4, clip_range=0.1, ent_coef=0.01,
+    )  # fmt: skip
+
+
 def versions() -> dict:
     return {"stable_baselines3": stable_baselines3.__version__, "torch": torch.__version__}

@@ -15,9 +15,7 @@ os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
 import ale_py
 import gymnasium
 import torch
-from sb3_common import versions
-from sb3_ppo_throughput import Clock
-from stable_baselines3 import PPO
+from sb3_common import pong_ppo, rate, versions
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
@@ -32,20 +30,11 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--warm-up", type=int, default=1, help="iterations before those that count")
     arguments = parser.parse_args()
-    batch = arguments.envs * arguments.fragment
     # Its wrapper skips the frames, so the game must not.
     envs = make_atari_env(arguments.env, n_envs=arguments.envs, seed=0, env_kwargs={"frameskip": 1})
-    model = PPO(
-        "CnnPolicy", VecFrameStack(envs, n_stack=4), seed=0, device="cpu", verbose=0,
-        n_steps=arguments.fragment, batch_size=256, n_epochs=4, learning_rate=2.5e-4, clip_range=0.1, ent_coef=0.01,
-    )  # fmt: skip
-    clock = Clock()
-    # One iteration more than is counted: the last one has no rollout after it to say when it ended.
-    model.learn((arguments.warm_up + arguments.iterations + 1) * batch, callback=clock)
-    seconds = clock.times[-1] - clock.times[arguments.warm_up]
-    iterations = len(clock.times) - 1 - arguments.warm_up
-    rate = iterations * batch / seconds
-    print(json.dumps({"env_steps_per_s": rate, "threads": torch.get_num_threads(), **versions()}))
+    model = pong_ppo(VecFrameStack(envs, n_stack=4), arguments.fragment)
+    found = {"env_steps_per_s": rate(model, arguments.iterations, arguments.warm_up)}
+    print(json.dumps({**found, "threads": torch.get_num_threads(), **versions()}))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 import argparse
 import json
 
-from sb3_common import Clock, ppo, versions
+from sb3_common import ppo, rate, versions
 
 
 def main() -> None:
@@ -18,15 +18,10 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=2, help="iterations before those that count")
     arguments = parser.parse_args()
-    batch = arguments.envs * arguments.fragment
     sizes = {"n_steps": arguments.fragment, "batch_size": arguments.minibatch, "n_epochs": arguments.epochs}
     model = ppo(arguments.envs, seed=0, **sizes)
-    clock = Clock()
-    # One iteration more than is counted: the last one has no rollout after it to say when it ended.
-    model.learn((arguments.warm_up + arguments.iterations + 1) * batch, callback=clock)
-    seconds = clock.times[-1] - clock.times[arguments.warm_up]
-    iterations = len(clock.times) - 1 - arguments.warm_up
-    print(json.dumps({"env_steps_per_s": iterations * batch / seconds, "iterations": iterations, **versions()}))
+    found = {"env_steps_per_s": rate(model, arguments.iterations, arguments.warm_up)}
+    print(json.dumps({**found, "iterations": arguments.iterations, **versions()}))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,11 @@ and of SB3 with SuperSuit take 1.7 and 1.2 GB on disk.
 The limit is the bare loop: the same environments with random actions, without a library. Poles fall at different times,
 and an agent whose pole has fallen waits for the others: "equal lives" are poles that are put up again at once, for 200
 steps, which shows what several agents cost without that.
+
+BenchMARL trains IPPO on VMAS's own simple_spread, environments in tensors, beside ours in arrays of numpy (`setup
+benchmarl`). JaxMARL has environments and no algorithms in its package, so `--only random` measures simple_spread with
+random actions, without any learning: ours and VMAS's on one core, and JaxMARL's in one XLA program, which takes all
+cores (`setup jaxmarl`).
 """
 
 import time
@@ -238,6 +243,7 @@ def in_arrays(rounds: int) -> list[Row]:
 def peers(rounds: int, iterations: int) -> list[Row]:
     """Other libraries, in processes of their own, by the clock."""
     from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
+    from rllib.env.tasks.vector_spread import VectorSpread
 
     cases = (
         ("2 agents x 8, own", MultiAgentCartPole, "own", {"num_agents": 2},
@@ -246,6 +252,8 @@ def peers(rounds: int, iterations: int) -> list[Row]:
          ("supersuit", "sb3_spread_throughput", "SB3 + SuperSuit", ">= 1.0 peer")),
         ("simple_spread x 8, 2 workers", SPREAD, "shared", {"workers": 2},
          ("supersuit", "sb3_spread_throughput", "SB3 + SuperSuit", ">= 1.8 peer")),
+        ("simple_spread x 8 in arrays", VectorSpread, "shared", {},
+         ("benchmarl", "benchmarl_spread_throughput", "BenchMARL on VMAS", "")),
     )  # fmt: skip
     made = []
     for what, env, policies, more, (venv, script, label, bar) in cases:
@@ -261,10 +269,35 @@ def peers(rounds: int, iterations: int) -> list[Row]:
     return made
 
 
+def at_random(rounds: int) -> list[Row]:
+    """simple_spread in arrays with random actions, beside environments of other libraries, by the clock."""
+    from rllib.env.tasks.vector_spread import VectorSpread
+
+    made = []
+    for envs in (8, 1024):
+        env, rng = VectorSpread(num_envs=envs), np.random.default_rng(0)
+        env.reset(seed=0)
+
+        def ours(env=env, rng=rng, envs=envs) -> float:
+            steps = max(100, 20_000 // envs)
+            started = time.perf_counter()
+            for _ in range(steps):
+                env.step(rng.integers(5, size=(envs, env.num_agents)))
+            return steps * envs * env.num_agents / (time.perf_counter() - started)
+
+        key, count = "agent_steps_per_s", ("--envs", envs)
+        jaxmarl = peer_side(key, "jaxmarl", "jaxmarl_spread", *count, "--steps", max(500, 100_000 // envs))
+        vmas = peer_side(key, "benchmarl", "vmas_spread", *count, "--steps", 500)
+        found = alternate(rounds, ours=ours, jaxmarl=jaxmarl, vmas=vmas)
+        labels = {"jaxmarl": ("JaxMARL", ""), "vmas": ("VMAS", "")}
+        made += rows(found, f"simple_spread x {envs}, random actions", UNIT, labels)
+    return made
+
+
 def main() -> None:
     parser = arguments(__doc__, rounds=21)
     cases = {case.__name__: case for case in (poles, in_turn, spread, frozen, in_arrays)}
-    parser.add_argument("--only", choices=(*cases, "peers"), help="these rows alone")
+    parser.add_argument("--only", choices=(*cases, "peers", "random"), help="these rows alone")
     parser.add_argument("--iterations", type=int, default=10, help="of each side beside another library")
     options = parser.parse_args()
     print(machine())
@@ -273,8 +306,11 @@ def main() -> None:
     for name, case in cases.items():
         if options.only in (None, name):
             made += case(options.rounds)
+    few = options.rounds if options.only else max(1, options.rounds // 7)
     if not options.no_peers and options.only in (None, "peers"):
-        made += peers(options.rounds if options.only else max(1, options.rounds // 7), options.iterations)
+        made += peers(few, options.iterations)
+    if not options.no_peers and options.only in (None, "random"):
+        made += at_random(few)
     table(made)
 
 

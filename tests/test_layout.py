@@ -69,7 +69,7 @@ IMPORTS_LATE = {
     "rllib.env.streams.process": "the runtime; settings are checked, and other environments made, without it",
     "rllib.client": "local inference; clients that ask for actions need numpy alone",
 }
-# A run whose environment has one agent, and is stepped, loads nothing of these.
+# A run whose environment has one agent, and is stepped, and that estimates nothing from data, loads nothing of these.
 NOT_IN_EVERY_RUN = (
     "rllib.env.multi_agent",
     "rllib.evaluation.multi_agent",
@@ -78,6 +78,7 @@ NOT_IN_EVERY_RUN = (
     "rllib.env.policy_server",
     "rllib.env.engines",
     "rllib.evaluation.external",
+    "rllib.evaluation.estimators",
     "rllib.algorithms.base.policy_changes",
     "rllib.core",
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
 from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
@@ -63,8 +64,6 @@ class Evaluations:
                     note="Or play episodes with start_episode(training_enabled=False).",
                 )
             )
-        from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation  # with estimators: not at import
-
         self._recorded = RecordedEvaluation(algorithm, wiring.time_limit_of(training.env))
         if algorithm.config.evaluation_interval and algorithm.config.is_offline and not self._can_evaluate:
             raise algorithm.config.error(

@@ -1,15 +1,14 @@
 """Evaluation on recorded steps: estimates of the policy's value, and losses on episodes that were held out."""
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.base.recorded.data import evaluated_data
-from rllib.evaluation.estimators.choose import estimate_all, make_estimators
-from rllib.evaluation.estimators.direct_method import DirectMethod
-from rllib.evaluation.estimators.imitation_error import imitation_error
-from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator
-from rllib.evaluation.estimators.recorded_steps import RecordedSteps, recorded_steps
 from rllib.offline.dataset import Dataset
+
+if TYPE_CHECKING:
+    from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator
+    from rllib.evaluation.estimators.recorded_steps import RecordedSteps
 
 
 class RecordedEvaluation:
@@ -34,11 +33,13 @@ class RecordedEvaluation:
         """Whether the settings name estimators."""
         return bool(self._algorithm.config.off_policy_estimation_methods)
 
-    def _estimators(self) -> dict[str, OffPolicyEstimator]:
+    def _estimators(self) -> "dict[str, OffPolicyEstimator]":
         """New estimators, whose models are as their seeds make them; {} if the settings name none."""
         config = self._algorithm.config
         if not self.gives_estimates:  # several agents have no one policy
             return {}
+        from rllib.evaluation.estimators.choose import make_estimators
+
         return make_estimators(config.off_policy_estimation_methods, self._algorithm.policy, config.gamma, config)
 
     def _refuse_data(self) -> None:
@@ -84,6 +85,9 @@ class RecordedEvaluation:
         estimators = self._estimators()
         if not estimators:
             return {}
+        from rllib.evaluation.estimators.choose import estimate_all
+        from rllib.evaluation.estimators.direct_method import DirectMethod
+
         recorded = self._algorithm.recorded
         steps, fit_on = self._steps_of(self._dataset), None
         has_models = any(isinstance(each, DirectMethod) for each in estimators.values())
@@ -91,10 +95,14 @@ class RecordedEvaluation:
             fit_on = self._steps_of(recorded.only)
         return {"off_policy_estimator": estimate_all(estimators, steps, fit_on)}
 
-    def _steps_of(self, dataset: Dataset) -> RecordedSteps:
+    def _steps_of(self, dataset: Dataset) -> "RecordedSteps":
+        from rllib.evaluation.estimators.recorded_steps import recorded_steps
+
         steps = recorded_steps(dataset, self._algorithm.policy, self._algorithm.config)
         return steps if self._algorithm.config.ope_split_batch_by_episode else steps.as_single_steps()
 
     def losses(self) -> dict[str, float]:
         """Distance of the present policy from the recorded actions; see imitation_error."""
+        from rllib.evaluation.estimators.imitation_error import imitation_error
+
         return imitation_error(self._dataset, self._algorithm.policy, self._algorithm.config)

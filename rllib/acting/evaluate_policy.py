@@ -9,6 +9,7 @@ from rllib.acting.inference import inference_of
 from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.factories.masks import METHOD, ActionMask
 from rllib.env.vec_env.given import as_vec_env
+from rllib.env.vec_env.monitor import Monitor
 
 
 class _Actor(Protocol):
@@ -44,7 +45,7 @@ def evaluate_policy(
             "info".
         reward_threshold: the mean return has to be higher.
         return_episode_rewards: return the episodes' returns and lengths instead.
-        warn: without effect: returns are those of the environment as it was given.
+        warn: without effect: returns are those of the environment as it was given, or of the Monitor around it.
 
     Raises:
         ValueError: if the mean return is not above `reward_threshold`, n_eval_episodes is not positive, or several
@@ -72,6 +73,7 @@ def _played(
     """Returns and lengths of the episodes, in the order in which they ended."""
     actor: _Actor = (_OfPlayer if hasattr(model, "make_player") else _OfPredict)(model, vector, deterministic)
     left = [(num_episodes + index) // vector.num_envs for index in range(vector.num_envs)]
+    is_counted = hasattr(vector, "env_is_wrapped") and any(vector.env_is_wrapped(Monitor))
     returns: list[float] = []
     lengths: list[int] = []
     sums, steps = np.zeros(vector.num_envs), np.zeros(vector.num_envs, int)
@@ -86,10 +88,13 @@ def _played(
                 callback({"i": i, "reward": rewards[i], "done": dones[i], "info": infos[i], "model": model}, {})
             if not dones[i]:
                 continue
-            if left[i]:
+            # Of an environment in a Monitor its numbers count: wrappers around it may scale rewards, or end an episode
+            # within a game.
+            counted = infos[i].get("episode") if is_counted else {"r": sums[i], "l": steps[i]}
+            if left[i] and counted is not None:
                 left[i] -= 1
-                returns.append(float(sums[i]))
-                lengths.append(int(steps[i]))
+                returns.append(float(counted["r"]))
+                lengths.append(int(counted["l"]))
             sums[i] = steps[i] = 0
             infos[i] = vector.reset_infos[i]
             actor.ended(i)
@@ -107,13 +112,14 @@ class _OfPlayer:
         self._vector, self._inference = vector, inference_of(model)
         self._player = model.make_player(vector.num_envs, explore=not deterministic)
         self._masks = self._inference.settings.adapter(ActionMask)
+        self._has_method = self._masks is not None and vector.has_attr(METHOD)
 
     def act(self, observations: Any, rewards: np.ndarray | None, infos: list[dict]) -> Any:
         masks = None
-        if self._masks is not None and self._masks.mask_from == "info":
-            masks = [self._masks.mask_in(info, "the environment") for info in infos]
-        elif self._masks is not None:
+        if self._masks is not None and (self._masks.mask_from != "info" or self._has_method):
             masks = self._vector.env_method(METHOD)
+        elif self._masks is not None:
+            masks = [self._masks.mask_in(info, "the environment") for info in infos]
         rows = self._inference.rows_of(observations)
         if rows is None:
             raise ValueError(

@@ -11,6 +11,7 @@ from rllib.acting.evaluate_policy import evaluate_policy
 from rllib.callbacks.base import BaseCallback, EventCallback, callback_of, close, ends
 from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.vec_env.given import as_vec_env
+from rllib.env.vec_env.vec_normalize import sync_envs_normalization
 from rllib.storage.local_path import local_path
 
 
@@ -18,7 +19,8 @@ class EvalCallback(EventCallback):
     """Evaluates the policy every `eval_freq` calls, and saves the algorithm when it has never been better.
 
     Weights that have been evaluated are not evaluated again: of the calls that are due in one iteration, the first
-    evaluates. Results have eval/mean_reward and eval/mean_ep_length.
+    evaluates. Results have eval/mean_reward and eval/mean_ep_length, and eval/success_rate where infos have is_success.
+    Statistics of a VecNormalize around the training environment are copied to that around the other one.
 
     Args:
         eval_env: an id, class or function, an environment, or several (`make_vec_env`).
@@ -96,12 +98,16 @@ class EvalCallback(EventCallback):
         return goes_on and self._on_event()
 
     def _evaluate(self) -> None:
+        if self.model.get_vec_normalize_env() is not None:
+            sync_envs_normalization(self.training_env, self.eval_env)
+        successes: list[bool] = []
         returns, lengths = evaluate_policy(
             self.model,
             self.eval_env,
             self.n_eval_episodes,
             self.deterministic,
             self.render,
+            callback=lambda variables, _: self._note_success(variables, successes),
             return_episode_rewards=True,
         )
         self.evaluations_timesteps.append(self.num_timesteps)
@@ -113,9 +119,16 @@ class EvalCallback(EventCallback):
         self.last_mean_reward = float(np.mean(returns))
         self.logger.record("eval/mean_reward", self.last_mean_reward)
         self.logger.record("eval/mean_ep_length", float(np.mean(lengths)))
+        if successes:
+            self.logger.record("eval/success_rate", float(np.mean(successes)))
         if self.verbose:
             print(f"Eval num_timesteps={self.num_timesteps}, episode_reward={self.last_mean_reward:.2f} "
                   f"+/- {np.std(returns):.2f}, length {np.mean(lengths):.2f} +/- {np.std(lengths):.2f}")  # fmt: skip
+
+    @staticmethod
+    def _note_success(variables: Mapping[str, Any], successes: list[bool]) -> None:
+        if variables["done"] and (success := variables["info"].get("is_success")) is not None:
+            successes.append(bool(success))
 
     def _on_new_best(self) -> bool:
         self.best_mean_reward = self.last_mean_reward

@@ -84,7 +84,11 @@ class Learning:
 
     def _call_on_step(self) -> None:
         now, at_once = self._clock(), self._model.n_envs
+        of_steps = iter(self._model._steps_of_iteration())
         while self._goes_on and self._last_step + at_once <= now:
             self._last_step = self.step = self._last_step + at_once
+            if variables := next(of_steps, None):
+                for each in self._callbacks:
+                    each.update_locals(variables)
             self._goes_on = not any([ends(each.on_step()) for each in self._callbacks])
         self.step = None

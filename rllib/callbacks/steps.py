@@ -19,7 +19,8 @@ class CheckpointCallback(BaseCallback):
         save_path: directory of the checkpoints.
         name_prefix: how their names begin.
         save_replay_buffer: write the replay next to each, as NAME_PREFIX_replay_buffer_STEPS_steps.
-        save_vecnormalize: without effect: filters are in the checkpoint.
+        save_vecnormalize: write the statistics of a VecNormalize that is trained in as
+            NAME_PREFIX_vecnormalize_STEPS_steps.pkl; an observation filter is in the checkpoint.
         verbose: 2 prints each path.
 
     Raises:
@@ -52,6 +53,9 @@ class CheckpointCallback(BaseCallback):
             path = self.model.save(self._path())
             if self.save_replay_buffer and hasattr(self.model, "save_replay_buffer"):
                 self.model.save_replay_buffer(self._path("replay_buffer_"))
+            normalized = self.model.get_vec_normalize_env() if self.save_vecnormalize else None
+            if normalized is not None:
+                normalized.save(self._path("vecnormalize_").with_suffix(".pkl"))
             if self.verbose >= 2:
                 print(f"Saving model checkpoint to {path}")
         return True

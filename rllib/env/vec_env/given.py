@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.env.factories.registry import MAKE_ARGUMENTS, EnvContext, resolve
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
+from rllib.env.vec_env.given_vector import InPlace
 
 # Wrappers that change nothing: returns are counted here in any case.
 _ONLY_COUNT = frozenset({"Monitor", "RecordEpisodeStatistics"})
@@ -60,13 +61,16 @@ def settings_of(env: Any) -> dict[str, Any]:
 
     Args:
         env: an id, class or function; an environment that is made already, which becomes a pattern of others; a
-            `DummyVecEnv`, of this library or of Stable-Baselines3; None: no settings.
+            `DummyVecEnv`, of this library or of Stable-Baselines3; an `InPlace`, which is stepped itself; None: no
+            settings.
 
     Raises:
         TypeError: for a vector environment that does not say what it is made of, with what to write.
     """
     if env is None:
         return {}
+    if isinstance(env, InPlace):
+        return env.settings()
     if isinstance(env, DummyVecEnv):
         return {**_of_vector(env), "num_envs_per_worker": env.num_envs}
     if _is_vec_env(env):

@@ -235,6 +235,10 @@ class StableBaselinesNames:
         step = None if self._learning is None else self._learning.step
         return self._steps_since_reset() if step is None else step
 
+    def _steps_of_iteration(self) -> list[dict[str, Any]]:
+        """Variables of each step of the newest iteration, for callbacks; [] where they are not kept."""
+        return []
+
     def _steps_since_reset(self) -> int:
         return self.timesteps - self._first_timestep
 

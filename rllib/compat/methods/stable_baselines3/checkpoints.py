@@ -44,7 +44,17 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     if len(files) < 2 or not isinstance(env, UserCode) or not isinstance(named_environment(env), UserCode):
         return {}
     logger.info("the checkpoint %s does not name its environment: it is built without one, and acts", os.fspath(path))
-    description = files[f"policies/{DEFAULT_POLICY}/policy.json"]
+    return spaces_alone(path)
+
+
+def spaces_alone(path: str | os.PathLike) -> dict[str, Any]:
+    """Settings to build a checkpoint's algorithm with the spaces of its only policy, without an environment.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, or it is damaged.
+    """
+    name = f"policies/{DEFAULT_POLICY}/policy.json"
+    description = read_checkpoint(path, only=(name,))[name]
     spaces = {name: description[name] for name in ("observation_space", "action_space")}
     return {"env": None, "env_config": {}, "evaluation_interval": None, **spaces}
 

@@ -1,6 +1,6 @@
 """Words of each algorithm, its defaults, and the translation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,16 @@ _OF_PPO = {
     "clip_range": "clip_param",
     "clip_range_vf": "vf_clip_param",
     "target_kl": "target_kl",
+}
+_OF_TRPO = {
+    **{word: name for word, name in _OF_ON_POLICY.items() if word in ("gae_lambda", *_OF_GRADIENTS)},
+    "target_kl": "target_kl",
+    "n_critic_updates": "num_sgd_iter",
+    "cg_max_steps": "cg_iterations",
+    "cg_damping": "cg_damping",
+    "line_search_max_iter": "line_search_steps",
+    "line_search_shrinking_factor": "line_search_shrink",
+    "sub_sampling_factor": "kl_subsampling",
 }
 _OF_REPLAY = {
     **_OF_GRADIENTS,
@@ -120,7 +130,8 @@ def settings_from_sb3(
     """Translates settings in Stable-Baselines3's words.
 
     Args:
-        algorithm: name of the algorithm, which both libraries share: PPO, A2C, DQN, SAC, TD3, DDPG, TQC, CrossQ or ARS.
+        algorithm: name of the algorithm, which both libraries share: PPO, A2C, TRPO, DQN, SAC, TD3, DDPG, TQC, CrossQ
+            or ARS.
         words: see the package's docstring.
         defaults: True adds what Stable-Baselines3 does where no word is given, so that the settings make its algorithm
             out of ours. Without `n_timesteps`, DQN's epsilon then falls within our 10,000 steps.
@@ -170,6 +181,48 @@ def settings_from_sb3(
 def has_words(algorithm: str) -> bool:
     """Whether Stable-Baselines3 has this algorithm."""
     return algorithm in _VOCABULARIES
+
+
+def words_of_algorithm(algorithm: str) -> list[str]:
+    """Words that an algorithm there has, and that say how it learns."""
+    vocabulary = _VOCABULARIES[algorithm]
+    return list(dict.fromkeys((*vocabulary.defaults, *vocabulary.names, *sorted(vocabulary.of_parts))))
+
+
+def attribute_of(algorithm: str, word: str, config: Mapping[str, Any]) -> Any:
+    """The value of a word for which an algorithm has these settings; None where no setting represents it.
+
+    Args:
+        algorithm: its name.
+        word: one of `words_of_algorithm`.
+        config: settings by name.
+    """
+    vocabulary = _VOCABULARIES[algorithm]
+    if (setting := vocabulary.names.get(word)) is not None:
+        return config[setting]
+    if (read := _READ_BACK.get(word)) is not None and (value := read(config)) is not None:
+        return value
+    return kept_words(algorithm, {name: config[name] for name in config}).get(word, vocabulary.defaults.get(word))
+
+
+def _temperature_of(config: Mapping[str, Any]) -> Any:
+    """`ent_coef`: a number that is kept, or a learned one."""
+    if "alpha_lr" not in config:
+        return None
+    if config["alpha_lr"] == 0.0:
+        return config["initial_alpha"]
+    return "auto" if config["initial_alpha"] == 1.0 else f"auto_{config['initial_alpha']}"
+
+
+def _is_by_minibatch(config: Mapping[str, Any]) -> bool | None:
+    return bool(config["standardize_advantages"]) if "standardize_advantages" in config else None
+
+
+# Words whose settings are read back by themselves.
+_READ_BACK: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "ent_coef": _temperature_of,
+    "normalize_advantage": _is_by_minibatch,
+}
 
 
 def _check_known(algorithm: str, vocabulary: _Vocabulary, word: str, value) -> None:
@@ -243,6 +296,13 @@ def advantages(words: Words) -> dict[str, Any]:
     return {"standardize_advantages": "minibatch" if words["normalize_advantage"] else False}
 
 
+def whole_batch_advantages(words: Words) -> dict[str, Any]:
+    """TRPO normalises advantages over the whole batch."""
+    if not words.ask("normalize_advantage"):
+        return {}
+    return {"standardize_advantages": bool(words["normalize_advantage"])}
+
+
 def rms_prop(words: Words) -> dict[str, Any]:
     """A2C's optimizer, unless policy_kwargs has one."""
     if not words.ask("use_rms_prop", "rms_prop_eps") or "optimizer_class" in words.network:
@@ -306,6 +366,18 @@ _VOCABULARIES: Mapping[str, _Vocabulary] = {
             **_UNSCALED, "adam_epsilon": 1e-5, "min_time_s_per_iteration": 0,
             "min_sample_timesteps_per_iteration": 1000,
         },
+    ),
+    "TRPO": _Vocabulary(
+        names=_OF_TRPO,
+        parts=(device, normalization, rounds, whole_batch_advantages, actor_critic, optimizer),
+        of_parts=_COMMON | {"n_steps", "batch_size", "normalize_advantage", "use_sde", "sde_sample_freq"},
+        defaults={
+            "policy": "MlpPolicy", "learning_rate": 1e-3, "n_steps": 2048, "batch_size": 128, "gamma": 0.99,
+            "cg_max_steps": 15, "cg_damping": 0.1, "line_search_shrinking_factor": 0.8, "line_search_max_iter": 10,
+            "n_critic_updates": 10, "gae_lambda": 0.95, "normalize_advantage": True, "target_kl": 0.01,
+            "sub_sampling_factor": 1, **_SDE,
+        },
+        always={**_UNSCALED, "adam_epsilon": 1e-5},
     ),
     "DQN": _Vocabulary(
         names=_OF_DQN,

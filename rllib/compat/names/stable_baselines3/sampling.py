@@ -241,7 +241,7 @@ def kept_words(algorithm: str, saved: Mapping[str, Any]) -> dict[str, Any]:
     words |= {word: model[word] for word in ("use_sde", "sde_sample_freq") if word in model}
     if words["use_rms_prop"] and "rmsprop_epsilon" in saved:
         words["rms_prop_eps"] = saved["rmsprop_epsilon"]
-    if algorithm in ("PPO", "A2C"):
+    if algorithm in ("PPO", "A2C", "TRPO"):
         return words | {"n_steps": max(rows // n_envs, 1), "batch_size": count("sgd_minibatch_size")}
     if algorithm == "ARS":
         n_delta, n_top = count("num_rollouts") or 8, count("rollouts_used")

@@ -48,7 +48,7 @@ FLOORS = [
     ["rllib.serving", "rllib.compat.files"],
     ["rllib.tune"],
     ["rllib.compat.programs"],
-    ["rllib.cli", "rllib.dashboard", "rllib.__main__", "rllib.as_ray"],
+    ["rllib.cli", "rllib.dashboard", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"],
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
@@ -62,6 +62,7 @@ KNOW_THE_RUNTIME = [
     "rllib.tune",
     "rllib.compat.programs.example_scripts",
     "rllib.as_ray",
+    "rllib.as_sb3",
 ]
 # What may import inside functions, and why.
 IMPORTS_LATE = {

@@ -11,6 +11,6 @@ all of them, and writes our imports instead (docs/start/from_rllib.md).
 from rllib.compat.programs import hook, old_gym
 from runtime import worker_imports
 
-hook.install()
+hook.install("ray")
 old_gym.install()
 worker_imports.add(__name__)

@@ -1,10 +1,10 @@
-"""Stand-ins for names of Ray that are not here: an import of one goes through, and its first use raises."""
+"""Stand-ins for names of other libraries that are not here: an import goes through, and the first use raises."""
 
 import copyreg
 import sys
 from typing import Any
 
-from rllib.compat.programs.lookup import find
+from rllib.compat.programs.lookup import TABLES, find
 
 # Packages whose code is not the program's.
 _OURS = ("rllib", "runtime")
@@ -23,7 +23,7 @@ _EXCEPTIONS = ("Error", "Exception", "Exit", "Interrupt", "Timeout", "Warning")
 
 
 class NotServedError(ImportError):
-    """A program uses a name of Ray that is not here; the message has the place, and what to use instead."""
+    """A program uses a name that is not here; the message has the place, and what to use instead."""
 
 
 class _NotHashedError(NotServedError, TypeError):
@@ -55,7 +55,7 @@ def absent(path: str, reason: str | None = None, imported_at: str | None = None)
 
 
 class Absent:
-    """A name of Ray that is not here.
+    """A name of another library that is not here.
 
     It may be imported, assigned, named in annotations, derived from, copied and pickled, and repr() shows it. Whatever
     needs its value raises NotServedError: calling it, reading an attribute (other than those names that are here of a
@@ -73,7 +73,9 @@ class Absent:
 
     def _error(self, kind: type[NotServedError] = NotServedError) -> NotServedError:
         place = place_in_program() or self._imported_at
-        reason = f": {self._reason}." if self._reason else ". docs/start/from_rllib.md lists what is."
+        table = TABLES.get(self._path.partition(".")[0])  # gym has none
+        lists = f" {table.guide} lists what is." if table else ""
+        reason = f": {self._reason}." if self._reason else f".{lists}"
         return kind(f"{f'{place}: ' if place else ''}{self._path} is not here{reason}", name=self._path)
 
     def _refuse(self, *args, **kwargs):
@@ -108,7 +110,8 @@ class Absent:
         if name.startswith("__") and name.endswith("__"):  # asked for by copy, inspect, typing and the like
             raise AttributeError(f"{self._path} is not here, and has no {name}")
         # It may represent a module, of which there is no list: `from ray.rllib.algorithms.ppo import ppo`.
-        if self._path.rpartition(".")[2].islower() and (ours := find(self._path, name)) is not None:
+        may_be_module = self._path.rpartition(".")[2].islower() and self._path.partition(".")[0] in TABLES
+        if may_be_module and (ours := find(self._path, name)) is not None:
             return ours.load()
         raise self._error()
 

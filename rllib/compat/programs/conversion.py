@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rllib.compat.programs.lookup import Ours, counterpart, find, modules, present_path, row
-from rllib.compat.programs.names import reason_for
+from rllib.compat.programs.lookup import Ours, counterpart, find, modules, present_path, reason_for, row
 
 
 class Missing(NamedTuple):

@@ -1,4 +1,4 @@
-"""Looking names of Ray up in the table."""
+"""Looking names of other libraries' modules up in the tables."""
 
 import functools
 import importlib
@@ -6,7 +6,12 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rllib.compat.programs.names import FOUND, MOVED, WHERE_BUILT, is_of_tensorflow
+from rllib.compat.programs import names as of_ray
+from rllib.compat.programs import names_of_sb3 as of_sb3
+from rllib.compat.programs.table import Table
+
+# First package of a module's path -> the table that has it.
+TABLES: dict[str, Table] = {library: table for table in (of_ray.TABLE, of_sb3.TABLE) for library in table.libraries}
 
 
 class Ours(NamedTuple):
@@ -20,16 +25,31 @@ class Ours(NamedTuple):
         return getattr(importlib.import_module(self.module), self.name)
 
 
+def table_of(path: str) -> Table:
+    """The table of the library that a module, or a name with its module, belongs to."""
+    return TABLES[path.partition(".")[0]]
+
+
+def reason_for(path: str) -> str | None:
+    """The reason why a module or name is not here; None if nothing is known about it.
+
+    Args:
+        path: with all its parents: "ray.tune.search.ax.AxSearch".
+    """
+    return table_of(path).reason_for(path)
+
+
 def present_path(path: str) -> str:
-    """The path of a module under the folders that the table has, where an earlier Ray had others."""
+    """The path of a module under the folders that the table has, where an earlier release had others."""
+    moved = table_of(path).moved
     known = path
-    while known and known not in MOVED:
+    while known and known not in moved:
         known = known.rpartition(".")[0]
-    return MOVED[known] + path[len(known) :] if known else path
+    return moved[known] + path[len(known) :] if known else path
 
 
 def find(module: str, name: str) -> Ours | None:
-    """The place here of a name in a module of Ray; None if it is not here.
+    """The place here of a name in a module of another library; None if it is not here.
 
     A name is found as well by a path that the table does not have, if it is called so in one place of its package: Ray
     has moved most classes and functions at least once, and kept their names. A module that is called as its package is
@@ -40,7 +60,7 @@ def find(module: str, name: str) -> Ours | None:
     for place in (module, package) if package.rpartition(".")[2] == last else (module,):
         if ours := row(place).get(name):
             return ours
-    if not name[:1].isupper() and ("." not in module or is_of_tensorflow(module)):
+    if not name[:1].isupper() and ("." not in module or of_ray.is_of_tensorflow(module)):
         return (
             None  # `ray` itself holds too many for one of this name to be meant, and helpers for TensorFlow are others
         )
@@ -50,13 +70,15 @@ def find(module: str, name: str) -> Ours | None:
 
 @functools.cache
 def row(module: str) -> dict[str, Ours]:
-    """Names that a module of Ray has here -> their places.
+    """Names that a module of another library has here -> their places.
 
     Args:
         module: as the table writes it.
     """
-    found = {theirs: ours for place, names in FOUND.get(module, {}).items() for theirs, ours in _pairs(place, names)}
-    for place, names in WHERE_BUILT.get(module, {}).items():
+    table = table_of(module)
+    rows = table.found.get(module, {})
+    found = {theirs: ours for place, names in rows.items() for theirs, ours in _pairs(place, names)}
+    for place, names in table.where_built.get(module, {}).items():
         if importlib.util.find_spec(place) is not None:
             pairs = _pairs(place, names)
             found |= {theirs: ours for theirs, ours in pairs if names == "*" or _has(ours)}
@@ -64,19 +86,20 @@ def row(module: str) -> dict[str, Ours]:
 
 
 def counterpart(module: str) -> str | None:
-    """Our module that represents one of Ray as a whole; None where there is none."""
-    module = present_path(module)
-    return next(iter(FOUND.get(module, {}) or WHERE_BUILT.get(module, {})), None)
+    """Our module that represents one of another library as a whole; None where there is none."""
+    module, table = present_path(module), table_of(module)
+    return next(iter(table.found.get(module, {}) or table.where_built.get(module, {})), None)
 
 
 @functools.cache
 def modules() -> frozenset[str]:
-    """The modules of Ray that the table knows, and the packages that they stand in."""
+    """The modules that the tables know, and the packages that they stand in."""
     found: set[str] = set()
-    for module in (*FOUND, *WHERE_BUILT, *MOVED):
-        while module:
-            found.add(module)
-            module = module.rpartition(".")[0]
+    for table in (of_ray.TABLE, of_sb3.TABLE):
+        for module in (*table.libraries, *table.found, *table.where_built, *table.moved):
+            while module:
+                found.add(module)
+                module = module.rpartition(".")[0]
     return frozenset(found)
 
 
@@ -84,7 +107,8 @@ def modules() -> frozenset[str]:
 def _by_name(package: str) -> dict[str, set[Ours]]:
     """Names -> places, of all modules of a package like ray.rllib."""
     found: dict[str, set[Ours]] = {}
-    for module in (*FOUND, *WHERE_BUILT):
+    table = table_of(package)
+    for module in (*table.found, *table.where_built):
         if module == package or module.startswith(f"{package}."):
             for name, ours in row(module).items():
                 found.setdefault(name, set()).add(ours)

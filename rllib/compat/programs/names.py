@@ -7,6 +7,7 @@ the same package has it (lookup.py).
 """
 
 from rllib.algorithms.base.registry import absent
+from rllib.compat.programs.table import Table
 
 _LAYERS = "rllib.compat.programs.layers"
 _ARRAYS = "rllib.compat.programs.arrays"
@@ -446,3 +447,6 @@ def reason_for(path: str) -> str | None:
         names = (word.removesuffix("Config").removesuffix("Trainer") for word in (words[-1], words[0]))
         return next(filter(None, map(absent, names)), None)
     return None
+
+
+TABLE = Table(("ray",), "rllib.as_ray", "docs/start/from_rllib.md", FOUND, WHERE_BUILT, MOVED, reason_for)

@@ -5,7 +5,7 @@ import sys
 import types
 from pathlib import Path
 
-from rllib.compat.programs.hook import SOURCES, sources_of
+from rllib.compat.programs.ray_files import SOURCES, sources_of
 
 
 def run_program(script: str, arguments: list[str]) -> None:
@@ -28,3 +28,19 @@ def run_program(script: str, arguments: list[str]) -> None:
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     main.__file__ = script
     exec(code, vars(main))
+
+
+def main(command: str, about: str | None) -> None:
+    """The shell's command `python -m COMMAND SCRIPT [ARGUMENTS]`.
+
+    Raises:
+        SystemExit: for --help, and without a script.
+    """
+    usage = f"usage: python -m {command} SCRIPT [ARGUMENTS]"
+    if len(sys.argv) < 2:
+        print(usage, file=sys.stderr)
+        raise SystemExit(2)
+    if sys.argv[1] in ("-h", "--help"):
+        print(f"{usage}\n\n{about}")
+        raise SystemExit
+    run_program(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,645 @@
+"""Stable-Baselines3's models: this library's algorithms with its constructors, attributes and files.
+
+A model samples from the vector environment that it is given, in this process, and `get_env()` is that object: what a
+program reads from it, sets in it or saves of it is what was trained in. With `num_rollout_workers=4` beside the words
+processes act as well, in environments of their own.
+"""
+
+import platform
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium
+import numpy as np
+import torch
+
+import rllib
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.from_checkpoint import (
+    checkpoint_named,
+    log_directory,
+    saved_settings,
+    spaces_alone,
+    without_environment,
+)
+from rllib.compat.files import import_sb3
+from rllib.compat.methods.stable_baselines3.construction import Words, changes_from_words
+from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY
+from rllib.compat.names.stable_baselines3.algorithms import attribute_of, words_of_algorithm
+from rllib.compat.names.stable_baselines3.words import name_of
+from rllib.compat.programs.sb3.environments import as_trained_in
+from rllib.compat.programs.sb3.extractors import without_own_extractor
+from rllib.compat.programs.sb3.files import checkpoint_in, file_named, write_zip
+from rllib.compat.programs.sb3.logger import HumanOutputFormat, Logger
+from rllib.compat.programs.sb3.policy import ModelPolicy
+from rllib.compat.programs.sb3.replay import ReplayView
+from rllib.compat.programs.sb3.tables import ON_POLICY, Tables, empty_buffer
+from rllib.compat.programs.sb3.user_code import user_code_is_loaded
+from rllib.env.vec_env.given_vector import InPlace, NotInFiles
+from rllib.env.vec_env.vec_normalize import VecNormalize, unwrap_vec_normalize
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.local_path import local_path
+
+# Words in the order of the constructors; further ones are given by name.
+_ORDER = {
+    "PPO": ("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range"),
+    "A2C": ("learning_rate", "n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm"),
+    "TRPO": ("learning_rate", "n_steps", "batch_size", "gamma"),
+    "ARS": ("n_delta", "n_top", "learning_rate", "delta_std", "zero_policy", "alive_bonus_offset"),
+    **dict.fromkeys(
+        ("DQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
+        ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
+    ),
+}  # fmt: skip
+# Steps of a round between two looks of callbacks, of algorithms that learn after a few steps.
+_STEPS_BETWEEN = 100
+# Rounds, or episodes, from one table to the next.
+_USUAL_INTERVALS = {"PPO": 1, "TRPO": 1, "ARS": 1, "A2C": 100}
+
+
+@dataclass(frozen=True)
+class ModelWords(Words):
+    """Arguments of a model's constructor.
+
+    Attributes:
+        further: settings of this library that the words become besides.
+    """
+
+    further: Mapping[str, Any]
+
+    def config(self, config: Any) -> Any:
+        return self._with_further(super().config(config))
+
+    def config_of_length(self, config: Any, total_timesteps: float, seed: int) -> Any:
+        return self._with_further(super().config_of_length(config, total_timesteps, seed))
+
+    def _with_further(self, config: Any) -> Any:
+        if "model" in self.further:  # which replaces the network that the words become
+            config.update_from_dict({"model": dict(type(config)().model)})
+        return config.update_from_dict(dict(self.further))
+
+
+class BaseAlgorithm:
+    """What all models have, in addition to the methods of an algorithm of this library.
+
+    Args:
+        policy: name of a policy, such as "MlpPolicy", or a class of that name.
+        env: an id, an environment or a vector environment.
+        positional: words in Stable-Baselines3's order.
+        words: its keywords.
+
+    Attributes:
+        words_of: name of the algorithm whose words these are.
+        start_time: of the newest `learn` (nanoseconds).
+    """
+
+    words_of: ClassVar[str]
+    policy_aliases: ClassVar[dict[str, str]] = {name: name for name in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")}
+    start_time: int = 0
+    _place: InPlace | None = None
+    _words_given: dict[str, Any] | None = None
+    _masks: ClassVar[bool] = False
+
+    def __init__(self, policy: Any = None, env: Any = None, *positional: Any, **words: Any):
+        if isinstance(policy, AlgorithmConfig | dict) or (policy is None and not words and not positional):
+            super().__init__(policy, env)
+            self._note_place()
+            return
+        words |= dict(zip(_ORDER.get(self.words_of, ()), positional))
+        if len(positional) > len(_ORDER.get(self.words_of, ())):
+            raise TypeError(f"{type(self).__name__}: give the further arguments by their names")
+        policy = policy if isinstance(policy, str) else policy and name_of(policy)
+        policy = self._known_policy(policy)
+        self.verbose = int(words.get("verbose", 0))
+        self._words = self._words_of(policy, env, words)
+        self._words_given = dict(words)
+        config = self._words.config(self.get_default_config())
+        super().__init__(config)
+        self._note_place()
+
+    def _known_policy(self, policy: str | None) -> str | None:
+        return policy
+
+    @classmethod
+    def _words_of(cls, policy: str | None, env: Any, words: dict[str, Any]) -> ModelWords:
+        """The words with what a model adds to them."""
+        words, model = without_own_extractor(cls.words_of, policy or "", words)
+        further: dict[str, Any] = {} if model is None else {"model": model}
+        if cls.words_of not in ("PPO", "TRPO", "ARS"):
+            further["min_sample_timesteps_per_iteration"] = _STEPS_BETWEEN
+        window = words.get("stats_window_size", 100)
+        if isinstance(env, InPlace):
+            return ModelWords(policy, env, words, further)
+        trained = None if env is None else as_trained_in(env)
+        if trained is not None and cls.words_of != "ARS" and not words.get("num_rollout_workers"):
+            trained = InPlace(trained, words.get("seed") is not None, cls._masks, window)
+        elif cls._masks and trained is not None:
+            further["action_mask_from"] = "method"
+        return ModelWords(policy, trained, words, further)
+
+    def _note_place(self) -> None:
+        self._place = self.config.env if isinstance(self.config.env, InPlace) else None
+
+    # ------------------------------------------------------------------ environments
+
+    def get_env(self) -> Any:
+        """The vector environment that is trained in; with rollout workers one like theirs. None without one."""
+        return super().get_env() if self._place is None else self._place.venv
+
+    @property
+    def env(self) -> Any:
+        """As `get_env`."""
+        return self.get_env()
+
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Trains in another environment from now on, with as many and with the same spaces.
+
+        Args:
+            env: in any form that the constructor takes.
+            force_reset: without effect: episodes begin there in any case.
+
+        Raises:
+            ValueError: for other spaces or another number of environments.
+        """
+        if self._place is None:
+            self._build_with(env)
+            return
+        venv = as_trained_in(env)
+        if venv.num_envs != self.n_envs:
+            raise ValueError(
+                f"the model samples from {self.n_envs} environments, and the other one has {venv.num_envs}. Give as "
+                f"many, or use {type(self).__name__}.load(path, env=env)."
+            )
+        for name in ("observation_space", "action_space"):
+            own, other = getattr(self._place.venv, name), getattr(venv, name)
+            if own != other:
+                raise ValueError(f"the {name} of the model's environment is {own}, and the other one has {other}")
+        self._place.venv = venv
+        self._begin_episodes()
+
+    def _build_with(self, env: Any) -> None:
+        """Builds the model again, with an environment; its state stays."""
+        state, config = self.get_state(), self.config
+        changes = changes_from_words(
+            type(self).get_default_config(),
+            self._place_for(env, {}),
+            "auto",
+            {},
+            {name: config[name] for name in config},
+        )
+        changed = config.copy(copy_frozen=False).update_from_dict(
+            {"observation_space": None, "action_space": None, **changes}
+        )
+        kept, before = self._taken_along(), dict(self.__dict__)
+        self.stop()
+        self.__dict__.clear()
+        self.__dict__.update(kept)
+        Algorithm.__init__(self, changed)
+        for name, value in before.items():
+            if not name.startswith("_"):
+                self.__dict__.setdefault(name, value)
+        self.set_state(state)
+        self._note_place()
+
+    def _begin_episodes(self) -> None:
+        """Lets the environments begin episodes: a program may have stepped them in the meantime."""
+        if self._place is not None and self.config.env is not None:
+            self._restores += 1
+            self.workers.set_state(self.workers.get_state(), self._restores)
+
+    def get_vec_normalize_env(self) -> VecNormalize | None:
+        """The VecNormalize around the environment; None without one."""
+        return unwrap_vec_normalize(self.get_env())
+
+    # ------------------------------------------------------------------ learning
+
+    def learn(
+        self,
+        total_timesteps: float,
+        callback: Any = None,
+        log_interval: Any = "usual",
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        **further: Any,
+    ) -> Self:
+        """Trains, as `Algorithm.learn`; see there.
+
+        Args:
+            total_timesteps, callback, reset_num_timesteps, progress_bar: as there.
+            log_interval: rounds from one table to the next, of algorithms with a replay episodes; None: no tables;
+                "usual": 1, of A2C 100, and 4 episodes.
+            tb_log_name: name of a directory in the constructor's tensorboard_log.
+            further: use_masking=True of MaskablePPO.
+        """
+        if further.pop("use_masking", True) is not True or further:
+            named = ", ".join(further) or "use_masking=False"
+            raise ValueError(f"learn({named}) is not available: PPO learns without masks")
+        if reset_num_timesteps or self._place is None:
+            self._begin_episodes()
+        if reset_num_timesteps and self._place is not None:
+            self._place.episodes.clear()
+            self._place.successes.clear()
+        self.start_time = time.time_ns()
+        if not self.config.tensorboard_groups or self.config.log_dir is None:
+            tb_log_name = None  # as there: without tensorboard_log there is no directory to name
+        log_interval = _USUAL_INTERVALS.get(self.words_of, 4) if log_interval == "usual" else log_interval
+        if self._place is not None:
+            self._place.steps = [] if callback is not None else None
+        shown, self.verbose = self.verbose, 0  # this class has its own tables
+        if shown and not self.logger.output_formats:
+            self.logger.output_formats = [HumanOutputFormat(sys.stdout)]
+        given = [] if callback is None else callback if isinstance(callback, list | tuple) else [callback]
+        try:
+            super().learn(
+                total_timesteps,
+                [*given, *([] if log_interval is None else [Tables(log_interval)])],
+                log_interval=1,
+                tb_log_name=tb_log_name,
+                reset_num_timesteps=reset_num_timesteps,
+                progress_bar=progress_bar,
+            )
+        finally:
+            self.verbose = shown
+            if self._place is not None:
+                self._place.steps = None
+        return self
+
+    def _taken_along(self) -> dict[str, Any]:
+        kept = {name: self.__dict__[name] for name in ("_place", "start_time", "_words_given") if name in self.__dict__}
+        return {**super()._taken_along(), **kept}
+
+    def _steps_of_iteration(self) -> list[dict[str, Any]]:
+        if self._place is None or self._place.steps is None:
+            return []
+        steps, self._place.steps = self._place.steps, []
+        return steps
+
+    @property
+    def steps_of_round(self) -> int:
+        """Environment steps of a round of an algorithm that learns from whole rounds; 0 for others."""
+        return self.config.train_batch_size if self.words_of in ON_POLICY else 0
+
+    @property
+    def logger(self) -> Logger:
+        """Takes values by name; `set_logger` puts another one in its place."""
+        if self._logger is None:
+            self._logger = Logger(None if self.config.log_dir is None else str(self.directory), [])
+        return self._logger
+
+    def set_logger(self, logger: Logger) -> None:
+        """Gives tables and recorded values to another logger, such as `configure("logs", ["csv"])` makes."""
+        if not isinstance(logger, Logger):
+            raise TypeError(
+                f"logger={logger!r:.60} must be a Logger, as stable_baselines3.common.logger.configure makes it"
+            )
+        self._logger = logger
+
+    # ------------------------------------------------------------------ attributes
+
+    @property
+    def policy(self) -> ModelPolicy:
+        """The policy, by the methods of Stable-Baselines3's."""
+        return ModelPolicy(self, super().policy)
+
+    @property
+    def policy_class(self) -> type:
+        """Class of the policy."""
+        return ModelPolicy
+
+    @property
+    def ep_info_buffer(self) -> Any:
+        """Return "r", length "l" and seconds "t" of the newest episodes (deque of dicts)."""
+        if self._place is not None:
+            return self._place.episodes
+        window = self.config.metrics_num_episodes_for_smoothing
+        buffer = empty_buffer(window)
+        buffer.extend(
+            {"r": float(each.episode_reward), "l": each.episode_length, "t": 0.0} for each in self._episodes()
+        )
+        return buffer
+
+    def _episodes(self) -> Iterable[Any]:
+        return ()
+
+    @property
+    def ep_success_buffer(self) -> Any:
+        """Whether the newest episodes were successful, as infos say it (deque)."""
+        return (
+            empty_buffer(self.config.metrics_num_episodes_for_smoothing)
+            if self._place is None
+            else self._place.successes
+        )
+
+    @property
+    def replay_buffer(self) -> ReplayView | None:
+        """The replay, by the names of Stable-Baselines3's; None for an algorithm without one."""
+        if not hasattr(type(self), "replays"):
+            return None
+        capacity = self.config.replay_buffer_config["capacity"]
+        return ReplayView(self.replays[DEFAULT_POLICY], capacity, self.n_envs)
+
+    @property
+    def n_updates(self) -> int:
+        """Number of updates, as Stable-Baselines3 counts them: epochs of PPO, gradient steps of others."""
+        if self.words_of == "PPO":
+            return self.num_updates * int(self.config.num_sgd_iter)
+        return self.num_updates
+
+    @property
+    def _n_updates(self) -> int:
+        return self.n_updates
+
+    @property
+    def deviation(self) -> float | None:
+        """Mean deviation of continuous actions, where it is a parameter of the policy; None elsewhere."""
+        log_std = super().policy.parameters().get("policy.log_std")
+        return float(np.exp(log_std).mean()) if log_std is not None and self.words_of in ON_POLICY else None
+
+    @property
+    def exploration_rate(self) -> float:
+        """Share of random actions of DQN."""
+        return float(self._explored_by().get("epsilon", 0.0))
+
+    @property
+    def exploration_schedule(self) -> Callable[[float], float]:
+        """Share of random actions of DQN by the remaining share of a run."""
+        initial, final, share = (self._word(f"exploration_{name}") for name in ("initial_eps", "final_eps", "fraction"))
+        return lambda remaining: (
+            final if 1 - remaining > share else initial + (1 - remaining) * (final - initial) / share
+        )
+
+    @property
+    def lr_schedule(self) -> Callable[[float], float]:
+        """Learning rate by the remaining share of a run."""
+        given = self.learning_rate
+        return given if callable(given) else lambda remaining: float(given)
+
+    @property
+    def tensorboard_log(self) -> str | None:
+        """Directory of the runs' directories, as it was given to the constructor."""
+        return str(Path(self.directory).parent) if self.config.tensorboard_groups and self.config.log_dir else None
+
+    @property
+    def policy_kwargs(self) -> dict[str, Any]:
+        """Keywords of the network, as they were given to the constructor."""
+        return dict(self._given_word("policy_kwargs") or {})
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seeds the environments and Python's, numpy's and torch's global generators.
+
+        The model's own generators keep the seed of the constructor.
+        """
+        if seed is not None:
+            set_random_seed(seed)
+            if self._place is not None:
+                self._place.venv.seed(seed)
+
+    def _given_word(self, word: str) -> Any:
+        return None if self._words_given is None else self._words_given.get(word)
+
+    def _word(self, word: str) -> Any:
+        """The present value of a constructor's keyword."""
+        given = self._given_word(word)
+        return attribute_of(self.words_of, word, self.config) if given is None else given
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and "config" in self.__dict__ and name in words_of_algorithm(self.words_of):
+            return self._word(name)
+        return super().__getattr__(name)
+
+    # ------------------------------------------------------------------ acting
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False, action_masks=None):
+        """As `Algorithm.predict`; actions of several observations, and of one, are arrays."""
+        actions, state = super().predict(observation, state, episode_start, deterministic, action_masks)
+        if not isinstance(actions, list | tuple | dict):
+            actions = np.asarray(actions)
+        return actions, state
+
+    # ------------------------------------------------------------------ files
+
+    def save(
+        self, path: Any = None, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> Path | None:
+        """Writes a zip: this library's checkpoint, and what Stable-Baselines3 reads where it has the model.
+
+        Args:
+            path: of the file, to which .zip is added if it has no ending, or an open binary file; None: a checkpoint in
+                a directory, as `Algorithm.save` writes it.
+            exclude: attributes that Stable-Baselines3's part is to be without.
+            include: attributes that it has again though they are excluded.
+        """
+        if path is None:
+            return super().save()
+        left_out = set(exclude or ()) - set(include or ())
+        return write_zip(self, type(self).__name__, path, left_out)
+
+    @classmethod
+    def load(
+        cls,
+        path: Any,
+        env: Any = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **words: Any,
+    ) -> Self:
+        """A model from a file that `save` wrote, of this library or of Stable-Baselines3, or from a checkpoint.
+
+        Of a file of Stable-Baselines3 nothing is unpickled, and optimizers begin anew (docs/start/from_sb3.md).
+
+        Args:
+            path: of the zip, with its ending or without, or of a directory; or an open binary file.
+            env: in any form that the constructor takes; None: the model acts, until `set_env` or `load` gives one.
+            device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
+            custom_objects: settings instead of those that were saved.
+            print_system_info: print versions.
+            force_reset: without effect: episodes begin in any case.
+            words: keywords of the constructor to change.
+
+        Raises:
+            CheckpointError, DamagedFileError: (ValueErrors) if it is no such file.
+        """
+        if print_system_info:
+            get_system_info()
+        words = {**(custom_objects or {}), **words}
+        file = path if hasattr(path, "read") else file_named(path)
+        if file is None:
+            return cls._from_directory(local_path(path), env, device, words)
+        with checkpoint_in(file) as checkpoint:
+            if checkpoint is not None:
+                return cls._from_directory(checkpoint, env, device, words)
+            if hasattr(file, "read"):
+                raise ValueError("an open file of Stable-Baselines3 is not read: give its path")
+            return cls._from_foreign(Path(file), env, device, words)
+
+    @classmethod
+    def _from_directory(cls, path: Path, env: Any, device: str, words: dict[str, Any]) -> Self:
+        place = cls._place_for(env, words)
+        given = {**words, "load_user_code": True} if user_code_is_loaded(path) else words
+        loaded = given.pop("load_user_code", False)
+        model = cls._loaded(path, place, device, given, loaded)
+        model._note_place()
+        return model
+
+    @classmethod
+    def _loaded(cls, path: Path, env: Any, device: str, words: dict[str, Any], load_user_code: bool) -> Self:
+        path = checkpoint_named(path)
+        config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
+        saved = saved_settings(path)
+        changes = changes_from_words(config, env, device, words, saved)
+        if env is None and isinstance(saved.get("env"), NotInFiles):
+            changes |= spaces_alone(path)
+        elif env is None:
+            changes |= without_environment(path)
+        before, place = log_directory(path)
+        model = cls.from_checkpoint(path, {**place, **changes}, load_user_code=load_user_code)
+        model._loaded_from = before
+        return model
+
+    @classmethod
+    def _place_for(cls, env: Any, words: Mapping[str, Any]) -> Any:
+        if env is None:
+            return None
+        trained = as_trained_in(env)
+        if getattr(cls, "words_of", "") == "ARS" or words.get("num_rollout_workers"):
+            return trained
+        return InPlace(trained, False, cls._masks)
+
+    @classmethod
+    def _from_foreign(cls, path: Path, env: Any, device: str, words: dict[str, Any]) -> Self:
+        with tempfile.TemporaryDirectory(prefix="rllib-") as directory:
+            place = cls._place_for(env, words)
+            checkpoint = import_sb3(path, Path(directory, "model"), env=place).path
+            return cls._from_directory(checkpoint, None if place is None else place.venv, device, words)
+
+
+def set_random_seed(seed: int, using_cuda: bool = False) -> None:
+    """Seeds the global generators of Python, numpy and torch.
+
+    Args:
+        seed: as above.
+        using_cuda: let CUDA choose operations that give equal results.
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    if using_cuda:
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+
+
+def get_system_info(print_info: bool = True) -> tuple[dict[str, str], str]:
+    """Versions of what a model depends on, by name and as a text."""
+    versions = {
+        "OS": platform.platform(),
+        "Python": platform.python_version(),
+        "rllib": rllib.__version__,
+        "PyTorch": torch.__version__,
+        "GPU Enabled": str(torch.cuda.is_available()),
+        "Numpy": np.__version__,
+        "Gymnasium": gymnasium.__version__,
+    }
+    text = "".join(f"- {name}: {value}\n" for name, value in versions.items())
+    if print_info:
+        print(text)
+    return versions, text
+
+
+class OnPolicyAlgorithm(BaseAlgorithm):
+    """Models that learn from whole rounds."""
+
+
+class OffPolicyAlgorithm(BaseAlgorithm):
+    """Models with a replay."""
+
+
+class PPO(OnPolicyAlgorithm, rllib.PPO):
+    """PPO."""
+
+    words_of = "PPO"
+
+
+class A2C(OnPolicyAlgorithm, rllib.A2C):
+    """A2C."""
+
+    words_of = "A2C"
+
+
+class TRPO(OnPolicyAlgorithm, rllib.TRPO):
+    """TRPO of sb3-contrib."""
+
+    words_of = "TRPO"
+
+
+class MaskablePPO(PPO):
+    """PPO whose environments say which actions are legal, by a method action_masks()."""
+
+    _masks = True
+
+    def _known_policy(self, policy: str | None) -> str | None:
+        return policy and policy.removeprefix("Maskable")
+
+
+class RecurrentPPO(PPO):
+    """PPO with a memory."""
+
+    policy_aliases: ClassVar[dict[str, str]] = {name: name for name in WITHOUT_MEMORY}
+
+    def _known_policy(self, policy: str | None) -> str | None:
+        if policy is not None and policy not in WITHOUT_MEMORY:
+            raise ValueError(
+                f"policy={policy!r} has no memory. Give RecurrentPPO one of {', '.join(WITHOUT_MEMORY)}, or use PPO."
+            )
+        return policy
+
+
+class DQN(OffPolicyAlgorithm, rllib.DQN):
+    """DQN."""
+
+    words_of = "DQN"
+
+
+class SAC(OffPolicyAlgorithm, rllib.SAC):
+    """SAC."""
+
+    words_of = "SAC"
+
+
+class TD3(OffPolicyAlgorithm, rllib.TD3):
+    """TD3."""
+
+    words_of = "TD3"
+
+
+class DDPG(OffPolicyAlgorithm, rllib.DDPG):
+    """DDPG."""
+
+    words_of = "DDPG"
+
+
+class TQC(OffPolicyAlgorithm, rllib.TQC):
+    """TQC of sb3-contrib."""
+
+    words_of = "TQC"
+
+
+class CrossQ(OffPolicyAlgorithm, rllib.CrossQ):
+    """CrossQ of sb3-contrib."""
+
+    words_of = "CrossQ"
+
+
+class ARS(BaseAlgorithm, rllib.ARS):
+    """ARS of sb3-contrib."""
+
+    words_of = "ARS"

@@ -1,0 +1,237 @@
+"""The attribute `policy` of a model, by the methods of Stable-Baselines3's policies."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rllib.policy import Policy
+from rllib.sample_batch import ACTION_DIST_INPUTS, VF_PREDS
+
+
+class ModelPolicy:
+    """A model's policy: tensors in, tensors out.
+
+    Further attributes are those of this library's policy.
+
+    Args:
+        model: the algorithm.
+        policy: its only policy.
+    """
+
+    def __init__(self, model: Any, policy: Policy):
+        self._model, self._policy = model, policy
+
+    @property
+    def observation_space(self) -> Any:
+        """Space of the observations."""
+        return self._model.observation_space
+
+    @property
+    def action_space(self) -> Any:
+        """Space of the actions."""
+        return self._model.action_space
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are that act."""
+        return torch.device("cpu")
+
+    @property
+    def training(self) -> bool:
+        """Always False: networks have no parts that act otherwise in training."""
+        return False
+
+    def predict(self, observation, state=None, episode_start=None, deterministic: bool = False) -> tuple[Any, Any]:
+        """As the model's `predict`."""
+        return self._model.predict(observation, state, episode_start, deterministic)
+
+    def obs_to_tensor(self, observation: Any) -> tuple[Any, bool]:
+        """Observations as tensors [B, ...], and whether there were several."""
+        rows, is_several = self._rows(observation)
+        if isinstance(rows, dict):
+            return {key: torch.as_tensor(np.asarray(part)) for key, part in rows.items()}, is_several
+        return torch.as_tensor(rows), is_several
+
+    def _rows(self, observation: Any) -> tuple[Any, bool]:
+        if isinstance(observation, dict):
+            space = next(iter(self.observation_space.spaces.values()))
+            first = next(iter(observation.values()))
+            is_several = np.ndim(first) > len(space.shape or ())
+            return {
+                key: np.asarray(v) if is_several else np.asarray(v)[None] for key, v in observation.items()
+            }, is_several
+        array = np.asarray(observation)
+        is_several = array.ndim > len(self.observation_space.shape or ())
+        return (array if is_several else array[None]), is_several
+
+    def _computed(self, obs: Any) -> dict[str, np.ndarray]:
+        """What the network computes for observations [B, ...]."""
+        if isinstance(obs, dict):
+            parts = {key: np.asarray(part) for key, part in obs.items()}
+            count = len(next(iter(parts.values())))
+            rows: Any = [{key: part[index] for key, part in parts.items()} for index in range(count)]
+        else:
+            rows = list(np.asarray(obs))
+        return self._model.compute_actions(rows, explore=False, full_fetch=True)[2]
+
+    def predict_values(self, obs: Any) -> torch.Tensor:
+        """Values [B, 1] of observations [B, ...].
+
+        Raises:
+            ValueError: if the policy has no value.
+        """
+        computed = self._computed(obs)
+        if VF_PREDS not in computed:
+            raise ValueError("the policy has no value: it is of an algorithm that learns action values")
+        return torch.from_numpy(np.array(computed[VF_PREDS])).reshape(-1, 1)
+
+    def get_distribution(self, obs: Any) -> "ModelDistribution":
+        """The distribution of actions for observations [B, ...]."""
+        return ModelDistribution(self._model.action_space, self._dist_inputs(obs))
+
+    def _dist_inputs(self, obs: Any) -> torch.Tensor:
+        return torch.from_numpy(np.array(self._computed(obs)[ACTION_DIST_INPUTS]))
+
+    def evaluate_actions(self, obs: Any, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values [B, 1], log-probabilities [B] and entropies [B], without a gradient."""
+        distribution = self.get_distribution(obs)
+        return self.predict_values(obs), distribution.log_prob(actions), distribution.entropy()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies of the parameters, by this library's names."""
+        return {name: torch.from_numpy(np.array(array)) for name, array in self._policy.parameters().items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
+        """Sets the parameters that `state_dict` has given."""
+        self._model.set_parameters({"policy": {name: np.asarray(array) for name, array in state_dict.items()}}, strict)
+
+    def parameters(self) -> "ParameterList":
+        """The parameters: as tensors to iterate over, and by name."""
+        return ParameterList(self._policy.parameters())
+
+    def named_parameters(self) -> Any:
+        """Pairs of name and tensor."""
+        return iter(self.state_dict().items())
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Does nothing: networks have no parts that act otherwise in training."""
+
+    def train(self, mode: bool = True) -> "ModelPolicy":
+        """Does nothing, as `set_training_mode`."""
+        return self
+
+    def eval(self) -> "ModelPolicy":
+        """Does nothing, as `set_training_mode`."""
+        return self
+
+    def to(self, device: Any) -> "ModelPolicy":
+        """Does nothing: the policy acts on the CPU, and learners have their own copy."""
+        return self
+
+    def save(self, path: str) -> None:
+        """Writes the policy alone (`export_policy_model`)."""
+        self._model.export_policy_model(path)
+
+    def __call__(self, obs: Any, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions [B, ...], values [B, 1] and log-probabilities [B]."""
+        distribution = self.get_distribution(obs)
+        actions = distribution.get_actions(deterministic)
+        return actions, self.predict_values(obs), distribution.log_prob(actions)
+
+    forward = __call__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if (advice := _NETWORKS.get(name)) is not None:
+            raise AttributeError(f"the policy has no {name!r} here: {advice}.")
+        return getattr(self._policy, name)
+
+    def __repr__(self) -> str:
+        lines = [f"  ({name}): {list(array.shape)}" for name, array in self._policy.parameters().items()]
+        return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+
+
+_MODULES = "use model.policy.state_dict(), or model.get_policy().model for the network"
+_NETWORKS = {
+    **dict.fromkeys(
+        (
+            *("mlp_extractor", "features_extractor", "action_net", "value_net", "q_net", "q_net_target", "actor"),
+            *("critic", "critic_target", "log_std", "action_dist", "actor_target"),
+        ),
+        _MODULES,
+    ),
+    "optimizer": "learners have it: model.learner",
+}
+
+
+class ParameterList(dict):
+    """Parameters by name, which iterate as tensors.
+
+    Args:
+        arrays: by name.
+    """
+
+    def __iter__(self):
+        return iter([torch.from_numpy(array) for array in self.values()])
+
+
+class ModelDistribution:
+    """A distribution of actions, as Stable-Baselines3's objects have it.
+
+    Args:
+        action_space: of the actions.
+        inputs: [B, K] of the distribution.
+
+    Attributes:
+        distribution: of torch; of several parts a list.
+    """
+
+    def __init__(self, action_space: Any, inputs: torch.Tensor):
+        self._kind = type(action_space).__name__
+        if self._kind == "Box":
+            mean, log_std = inputs.chunk(2, dim=1)
+            self.distribution: Any = torch.distributions.Normal(mean, log_std.exp())
+        elif self._kind == "Discrete":
+            self.distribution = torch.distributions.Categorical(logits=inputs)
+        elif self._kind == "MultiDiscrete":
+            parts = torch.split(inputs, np.asarray(action_space.nvec).reshape(-1).tolist(), dim=1)
+            self.distribution = [torch.distributions.Categorical(logits=part) for part in parts]
+        else:
+            raise ValueError(f"the distribution of actions in {action_space} is read by model.get_policy()")
+
+    def log_prob(self, actions: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities [B]."""
+        if self._kind == "Box":
+            return self.distribution.log_prob(actions).sum(dim=1)
+        if self._kind == "Discrete":
+            return self.distribution.log_prob(actions.reshape(-1))
+        parts = [each.log_prob(actions[:, index]) for index, each in enumerate(self.distribution)]
+        return torch.stack(parts, dim=1).sum(dim=1)
+
+    def entropy(self) -> torch.Tensor:
+        """Entropies [B] (nats)."""
+        if self._kind == "Box":
+            return self.distribution.entropy().sum(dim=1)
+        if self._kind == "Discrete":
+            return self.distribution.entropy()
+        return torch.stack([each.entropy() for each in self.distribution], dim=1).sum(dim=1)
+
+    def sample(self) -> torch.Tensor:
+        """Actions that are drawn."""
+        if isinstance(self.distribution, list):
+            return torch.stack([each.sample() for each in self.distribution], dim=1)
+        return self.distribution.sample()
+
+    def mode(self) -> torch.Tensor:
+        """The most likely actions."""
+        if self._kind == "Box":
+            return self.distribution.mean
+        if self._kind == "Discrete":
+            return self.distribution.probs.argmax(dim=1)
+        return torch.stack([each.probs.argmax(dim=1) for each in self.distribution], dim=1)
+
+    def get_actions(self, deterministic: bool = False) -> torch.Tensor:
+        """The most likely actions, or those that are drawn."""
+        return self.mode() if deterministic else self.sample()

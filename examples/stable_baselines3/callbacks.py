@@ -1,6 +1,6 @@
 """Callbacks, evaluations, checkpoints and TensorBoard.
 
-    python -m rllib.as_sb3 examples/stable_baselines3/callbacks.py
+python -m rllib.as_sb3 examples/stable_baselines3/callbacks.py
 """
 
 import argparse
@@ -59,12 +59,14 @@ if __name__ == "__main__":
             n_eval_episodes=2,
             verbose=0,
         )
-        callbacks = CallbackList([
-            CountEpisodes(),
-            evaluation,
-            CheckpointCallback(save_freq=256, save_path=f"{directory}/saved", name_prefix="ppo"),
-            EveryNTimesteps(256, Say()),
-        ])
+        callbacks = CallbackList(
+            [
+                CountEpisodes(),
+                evaluation,
+                CheckpointCallback(save_freq=256, save_path=f"{directory}/saved", name_prefix="ppo"),
+                EveryNTimesteps(256, Say()),
+            ]
+        )
         model = PPO("MlpPolicy", env, n_steps=128, verbose=1, tensorboard_log=f"{directory}/tensorboard", seed=0)
         model.learn(total, callback=callbacks, tb_log_name="mine")
         print("best:", sorted(os.listdir(f"{directory}/best")), "log:", os.listdir(f"{directory}/log"))

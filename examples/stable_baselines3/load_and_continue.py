@@ -1,6 +1,6 @@
 """Load, continue, evaluate: models, replays and parameters in files.
 
-    python -m rllib.as_sb3 examples/stable_baselines3/load_and_continue.py
+python -m rllib.as_sb3 examples/stable_baselines3/load_and_continue.py
 """
 
 import argparse

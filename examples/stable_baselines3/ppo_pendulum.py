@@ -1,16 +1,17 @@
 """PPO in processes of their own, with VecNormalize, Monitor and a features extractor.
 
-    python -m rllib.as_sb3 examples/stable_baselines3/ppo_pendulum.py
+python -m rllib.as_sb3 examples/stable_baselines3/ppo_pendulum.py
 """
 
 import argparse
 import tempfile
+from pathlib import Path
 
 import gymnasium as gym
 import torch as th
 from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.monitor import Monitor, load_results
+from stable_baselines3.common.monitor import Monitor, get_monitor_files
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
@@ -62,7 +63,8 @@ if __name__ == "__main__":
         model.learn(total)
         model.save(f"{directory}/ppo")
         env.save(f"{directory}/vec_normalize.pkl")
-        print("episodes in files:", len(load_results(directory)))
+        episodes = sum(len(Path(file).read_text().splitlines()) - 2 for file in get_monitor_files(directory))
+        print("episodes in files:", episodes)
         print("counted:", int(env.obs_rms.count), "observations,", env.num_envs, "environments")
         env.close()
 

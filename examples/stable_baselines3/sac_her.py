@@ -1,6 +1,6 @@
 """SAC with hindsight: an environment with goals, whose reward is -1 until a goal is reached.
 
-    python -m rllib.as_sb3 examples/stable_baselines3/sac_her.py
+python -m rllib.as_sb3 examples/stable_baselines3/sac_her.py
 """
 
 import argparse

@@ -3,28 +3,34 @@
     python tests/docs/sb3_table.py
 
 Each name of sb3_names.json (benchmarks/peers/sb3_surface.py) is executed: a keyword is given to the constructor, an
-attribute is read from an algorithm, a name is taken from the package that stands for its module.
+attribute is read from an algorithm, a name is taken from the package that stands for its module. A second table is of
+the same names in programs that run under `rllib.as_sb3`.
 """
 
 import inspect
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import rllib
 import rllib.callbacks
 import rllib.env.vec_env
-from rllib import DQN, PPO, SAC, evaluate_policy, make_vec_env
+from rllib import DQN, PPO, SAC, evaluate_policy, make_vec_env, notices
 from rllib.callbacks import BaseCallback, ConvertCallback
 from rllib.compat.methods.stable_baselines3.construction import config_from_words
+from rllib.compat.programs import lookup
+from rllib.compat.programs.sb3 import environments, models, tokens
 from rllib.env.vec_env import DummyVecEnv
+from rllib.env.vec_env.base import DummyVecEnv as OfProgram
 
 NAMES = json.loads(Path(__file__).with_name("sb3_names.json").read_text())
 PAGE = Path(__file__).parents[2] / "docs/start/from_sb3.md"
 BEGIN, END = "<!-- table of names: tests/docs/sb3_table.py -->\n", "<!-- end of the table -->\n"
+BEGIN_OF_PROGRAMS = "<!-- table of names in programs: tests/docs/sb3_table.py -->\n"
 
-# Outcomes of a name.
-WORKS, ANSWERED, UNKNOWN = "works", "answered", "unknown"
+# Outcomes of a name; NOTED: it works, and something is said about it.
+WORKS, NOTED, ANSWERED, UNKNOWN = "works", "noted", "answered", "unknown"
 
 # A value of each keyword that asks for something else than the default.
 VALUES = {
@@ -114,6 +120,89 @@ def outcomes() -> Iterator[tuple[str, str, str, str]]:
             yield "classes and functions to import", f"{module}.{name}", *imported(name)
 
 
+def keyword_in_program(algorithm: str, name: str) -> tuple[str, str]:
+    """Outcome of a constructor's keyword in a program, and what was said."""
+    if name in ("policy", "env"):
+        return WORKS, ""
+    lines: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("rllib")
+    logger.addHandler(handler)
+    notices._noticed.clear()
+    kind = getattr(models, algorithm)
+    value = tokens.ReplayBuffer if name == "replay_buffer_class" else VALUES[name]
+    try:
+        words = kind._words_of("MlpPolicy", ENVIRONMENTS[algorithm], {name: value})
+        words.config(kind.get_default_config()).validate()
+    except (TypeError, ValueError) as error:
+        said = str(error).strip().splitlines()[-1]
+        return (UNKNOWN if f"has no {name!r}" in said else ANSWERED), said
+    finally:
+        logger.removeHandler(handler)
+    return (NOTED if lines else WORKS), " ".join(lines)
+
+
+def imported_in_program(module: str, name: str) -> tuple[str, str]:
+    """Outcome of a name that a program imports from a module."""
+    path = module if module == "stable_baselines3" else f"stable_baselines3.{module}"
+    if (ours := lookup.find(path, name)) is not None:
+        is_token = ours.module == tokens.__name__
+        return (NOTED if is_token else WORKS), "it is given to constructors, and not made" if is_token else ""
+    said = lookup.reason_for(f"{path}.{name}")
+    return (ANSWERED if said else UNKNOWN), said or ""
+
+
+def outcomes_in_programs() -> Iterator[tuple[str, str, str, str]]:
+    """(group, name, outcome, what was said) of every name in a program under `rllib.as_sb3`."""
+    for algorithm, names in NAMES["constructors"].items():
+        for name in names:
+            yield f"keywords of `{algorithm}(...)`", name, *keyword_in_program(algorithm, name)
+    for algorithm in ("PPO", "DQN", "SAC"):
+        with getattr(models, algorithm)("MlpPolicy", ENVIRONMENTS[algorithm]) as model:
+            for name in NAMES["attributes"][algorithm]:
+                yield f"attributes and methods of a `{algorithm}`", name, *attribute(model, name)
+    functions = {"evaluate_policy": evaluate_policy, "make_vec_env": environments.make_vec_env}
+    for function, names in NAMES["arguments"].items():
+        for name in names:
+            found = argument(functions.get(function) or getattr(models.PPO, function), name)
+            yield "arguments of `learn`, `predict`, `load`, `evaluate_policy`, ...", f"{function}({name})", *found
+    for kind, names in NAMES["callbacks"].items():
+        for name in names:
+            own = lookup.find("stable_baselines3.common.callbacks", kind).load()
+            yield "callbacks, and their arguments", f"{kind}({name})", *argument(own, name)
+    callback = ConvertCallback(None)
+    callback.model = None
+    for name in NAMES["callback methods"]:
+        found = (WORKS if name in dir(callback) or hasattr(BaseCallback, name) else UNKNOWN), ""
+        yield "methods and attributes of a callback", name, *found
+    vector = OfProgram([lambda: rllib.make_vec_env("CartPole-v1").envs[0]])
+    for name in NAMES["vector environments"]:
+        yield "methods and attributes of a vector environment", name, *attribute(vector, name)
+    for module, names in NAMES["modules"].items():
+        for name in names:
+            yield "classes and functions to import", f"{module}.{name}", *imported_in_program(module, name)
+
+
+def table_in_programs(found: Iterable[tuple[str, str, str, str]]) -> str:
+    """The section of the page about programs."""
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for group, *rest in found:
+        groups.setdefault(group, []).append(tuple(rest))
+    lines = ["| names | number | work | work, with a sentence | answered with what to write | neither |"]
+    lines.append("|---|---|---|---|---|---|")
+    total = dict.fromkeys((WORKS, NOTED, ANSWERED, UNKNOWN), 0)
+    for group, rows in groups.items():
+        counts = {outcome: sum(row[1] == outcome for row in rows) for outcome in total}
+        total = {outcome: total[outcome] + counts[outcome] for outcome in total}
+        lines.append(_row(group, counts))
+    lines += [_row("all", total), "", "Answered, or taken with a sentence:", ""]
+    for group, rows in groups.items():
+        if left := [f"`{name}`" for name, outcome, _ in rows if outcome in (ANSWERED, NOTED)]:
+            lines.append(f"- {group}: {', '.join(left)}")
+    return "\n".join(lines) + "\n"
+
+
 def table(found: Iterable[tuple[str, str, str, str]]) -> str:
     """The section of the page."""
     groups: dict[str, list[tuple[str, str, str]]] = {}
@@ -143,11 +232,12 @@ def _row(group: str, counts: dict[str, int]) -> str:
     return f"| {group} | {number} | {' | '.join(shares)} |"
 
 
-def with_table(page: str, text: str) -> str:
+def with_table(page: str, text: str, begin: str = BEGIN) -> str:
     """The page with another table."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + text + END + rest.partition(END)[2]
+    before, _, rest = page.partition(begin)
+    return before + begin + text + END + rest.partition(END)[2]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(), table(outcomes())))
+    written = with_table(PAGE.read_text(), table(outcomes()))
+    PAGE.write_text(with_table(written, table_in_programs(outcomes_in_programs()), BEGIN_OF_PROGRAMS))

@@ -3,7 +3,20 @@
 import re
 
 import pytest
-from sb3_table import ANSWERED, PAGE, UNKNOWN, WORKS, imported, outcomes, table, with_table
+from sb3_table import (
+    ANSWERED,
+    BEGIN_OF_PROGRAMS,
+    NOTED,
+    PAGE,
+    UNKNOWN,
+    WORKS,
+    imported,
+    outcomes,
+    outcomes_in_programs,
+    table,
+    table_in_programs,
+    with_table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +27,23 @@ def found():
 def test_the_page_has_the_present_table(found):
     page = PAGE.read_text()
     assert page == with_table(page, table(found)), "run `python tests/docs/sb3_table.py`"
+
+
+@pytest.fixture(scope="module")
+def in_programs():
+    return list(outcomes_in_programs())
+
+
+def test_the_page_has_the_present_table_of_programs(in_programs):
+    page = PAGE.read_text()
+    assert page == with_table(page, table_in_programs(in_programs), BEGIN_OF_PROGRAMS), "run tests/docs/sb3_table.py"
+
+
+def test_each_name_in_a_program_works_or_says_what_to_use(in_programs):
+    assert len(in_programs) == 596
+    assert [row[:2] for row in in_programs if row[2] == UNKNOWN] == []
+    silent = [row[:2] for row in in_programs if row[2] in (ANSWERED, NOTED) and len(row[3]) < 10]
+    assert silent == []
 
 
 def test_most_names_work_and_nearly_all_are_answered(found):

@@ -106,7 +106,7 @@ def test_normalised_observations_and_rewards(tmp_path):
     venv.reset()
     returns, seen = np.zeros(2), [0.0, 0.0]
     for _ in range(5):
-        observations, rewards, dones, infos = venv.step([0, 0])
+        observations, rewards, dones, _ = venv.step([0, 0])
         seen += numbers(venv.get_original_obs())
         returns = returns * 0.5 + 1
         expected = 1 / np.sqrt(venv.ret_rms.var + venv.epsilon)

@@ -10,7 +10,7 @@ _EXTRACTORS, _PREPROCESSING, _MASKS = f"{_HERE}.extractors", f"{_HERE}.preproces
 _POLICY = f"{_HERE}.policy"
 _VEC = "rllib.env.vec_env"
 _CALLBACKS = (
-    "BaseCallback CallbackList CheckpointCallback ConvertCallback EvalCallback EventCallback EveryNTimesteps "
+    "BaseCallback CallbackList CheckpointCallback ConvertCallback EventCallback EveryNTimesteps "
     "LogEveryNTimesteps ProgressBarCallback StopTrainingOnMaxEpisodes StopTrainingOnNoModelImprovement "
     "StopTrainingOnRewardThreshold"
 )
@@ -59,7 +59,7 @@ FOUND: dict[str, dict[str, str]] = {
     "stable_baselines3.common.on_policy_algorithm": {_MODELS: "OnPolicyAlgorithm"},
     "stable_baselines3.common.off_policy_algorithm": {_MODELS: "OffPolicyAlgorithm"},
     "stable_baselines3.common.buffers": {_TOKENS: _BUFFERS},
-    "stable_baselines3.common.callbacks": {"rllib.callbacks": _CALLBACKS},
+    "stable_baselines3.common.callbacks": {"rllib.callbacks": _CALLBACKS, f"{_HERE}.callbacks": "EvalCallback"},
     "stable_baselines3.common.distributions": {},
     "stable_baselines3.common.env_checker": {"rllib": "check_env"},
     "stable_baselines3.common.env_util": {

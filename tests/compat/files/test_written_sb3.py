@@ -69,6 +69,8 @@ def test_excluded_names_are_left_out():
 )
 def test_what_the_format_has_not_is_not_written(name, further, what):
     env = "CartPole-v1" if name == "DQN" else "Pendulum-v1"
-    with getattr(models, name)("MlpPolicy", gym.make(env), **further) as model:
-        with pytest.raises(NotWrittenError, match=what):
-            entries_of(model, name)
+    with (
+        getattr(models, name)("MlpPolicy", gym.make(env), **further) as model,
+        pytest.raises(NotWrittenError, match=what),
+    ):
+        entries_of(model, name)

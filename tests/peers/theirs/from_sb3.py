@@ -1,13 +1,16 @@
 """Stable-Baselines3's and sb3-contrib's numbers."""
 
+import gymnasium
 import numpy as np
 import sb3_contrib
 import stable_baselines3
 import torch
 from gymnasium.spaces import Box, Discrete
 from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
 
 
 def advantages(settings, rewards, values, last_values, starts, last_dones):
@@ -137,3 +140,30 @@ def trained(settings):
     library = stable_baselines3 if hasattr(stable_baselines3, name) else sb3_contrib
     model = getattr(library, name)(policy, envs, device="cpu", seed=settings["seed"], **words)
     return {"curve": curve(lambda: model.learn(steps))}
+
+
+def load_and_continue(settings, observations):
+    """Actions of a model in a file, its steps, and those after it has learned on."""
+    kind = getattr(stable_baselines3, settings["algorithm"], None) or getattr(sb3_contrib, settings["algorithm"])
+    model = kind.load(settings["path"])
+    actions, _ = model.predict(observations, deterministic=True)
+    steps = model.num_timesteps
+    model.set_env(gymnasium.make(settings["env"]))
+    model.learn(64, reset_num_timesteps=False)
+    return {"actions": actions, "steps": np.array([steps]), "continued": np.array(model.num_timesteps)}
+
+
+def save(settings, observations):
+    """Saves a model of PPO; its actions and steps."""
+    model = stable_baselines3.PPO("MlpPolicy", settings["env"], n_steps=32, batch_size=32, seed=0).learn(32)
+    model.save(settings["path"])
+    actions, _ = model.predict(observations, deterministic=True)
+    return {"actions": actions, "steps": np.array(model.num_timesteps)}
+
+
+def statistics(settings):
+    """Numbers in a file of VecNormalize."""
+    found = VecNormalize.load(settings["path"], make_vec_env(settings["env"]))
+    found.training = False
+    found.reset()
+    return {"mean": found.obs_rms.mean, "var": found.obs_rms.var, "returns": np.array(found.ret_rms.var)}

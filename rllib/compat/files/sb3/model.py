@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.compat.files.imported import ImportedModel, refuse_used
 from rllib.compat.files.sb3.archive import SavedModel, read_model, type_of
 from rllib.compat.files.sb3.networks import network_of
@@ -32,6 +32,7 @@ def import_sb3(
     env: str | type | None = None,
     vecnormalize: str | os.PathLike | None = None,
     config: Mapping[str, Any] | None = None,
+    algorithm: type[Algorithm] | None = None,
 ) -> ImportedModel:
     """Writes a model of Stable-Baselines3 2.x as a checkpoint: PPO, A2C, DQN, SAC, TQC, TD3 or DDPG.
 
@@ -44,6 +45,7 @@ def import_sb3(
         env: the environment, as for `.environment`; None: the spaces of the zip are taken, to act alone.
         vecnormalize: the file that `VecNormalize.save` wrote, where observations or rewards were normalised.
         config: settings that replace those of the model, such as {"env_wrappers": [...]}.
+        algorithm: class of the checkpoint's algorithm, where it is derived from this library's.
 
     Returns:
         what was written, and what was not carried over.
@@ -64,18 +66,20 @@ def import_sb3(
         network = network_of(name, saved, type_of(saved.data["action_space"]))
         settings, left_out = settings_of(name, saved)
     normalization = None if vecnormalize is None else Normalization(local_path(vecnormalize))
-    made = get_algorithm_config(name)
+    if algorithm is not None and not issubclass(algorithm, get_algorithm_class(name)):
+        raise ValueError(f"{saved.path} is a model of {name}, not of {algorithm.__name__}")
+    made = get_algorithm_config(name) if algorithm is None else algorithm.get_default_config()
     for each in (settings, network.settings, normalization.settings if normalization else {}, _place(saved, env)):
         made.update_from_dict(each)
     made.update_from_dict(dict(config or {}))
-    with made.build() as algorithm:
-        _compare_spaces(algorithm, saved)
-        network.load_into(algorithm)
-        algorithm.metrics.counters["num_env_steps_sampled"] = steps = _steps_of(saved)
-        state = algorithm.get_state()
+    with made.build() as built:
+        _compare_spaces(built, saved)
+        network.load_into(built)
+        built.metrics.counters["num_env_steps_sampled"] = steps = _steps_of(saved)
+        state = built.get_state()
         if normalization is not None:
-            state |= _with_statistics(state, normalization, algorithm.observation_space)
-        sentences = [*network.left_out, *left_out, *_always_left_out(algorithm.config)]
+            state |= _with_statistics(state, normalization, built.observation_space)
+        sentences = [*network.left_out, *left_out, *_always_left_out(built.config)]
     path = write_checkpoint(directory, state)
     return ImportedModel(path, name, env if isinstance(env, str) else None, steps, tuple(sentences))
 

@@ -16,6 +16,8 @@ import numpy as np
 from rllib.callbacks.logger import Logger as OfResults
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
+# Groups that results have by other names.
+_OF_RESULTS = ("time/", "train/", "rollout/")
 # Longest name and value in a table.
 _MOST_LETTERS = 36
 
@@ -281,6 +283,7 @@ class Logger(OfResults):
         super().__init__(folder)
         self.dir, self.output_formats = folder, list(output_formats)
         self.level = INFO
+        self._dumped: dict[str, Any] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
 
     def get_dir(self) -> str | None:
@@ -308,6 +311,7 @@ class Logger(OfResults):
     def dump(self, step: int = 0) -> None:
         """Gives the values to the outputs, and forgets them."""
         self.write(self.name_to_value, step)
+        self._dumped |= {key: value for key, value in self.name_to_value.items() if not key.startswith(_OF_RESULTS)}
         self.name_to_value, self._counts = {}, {}
 
     def write(self, values: Mapping[str, Any], step: int) -> None:
@@ -326,7 +330,8 @@ class Logger(OfResults):
 
     def move_into(self, result) -> None:
         """Adds the numbers and texts to a result, and forgets all values."""
-        self.name_to_value = {key: value for key, value in self.name_to_value.items() if not isinstance(value, _Value)}
+        both, self._dumped = {**self._dumped, **self.name_to_value}, {}
+        self.name_to_value = {key: value for key, value in both.items() if not isinstance(value, _Value)}
         super().move_into(result)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 import rllib
-from rllib.callbacks.evaluations import EvalCallback
+from rllib.compat.programs.sb3.callbacks import EvalCallback
 
 _METHOD = "action_masks"
 

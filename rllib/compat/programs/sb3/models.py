@@ -108,8 +108,9 @@ class BaseAlgorithm:
     _masks: ClassVar[bool] = False
 
     def __init__(self, policy: Any = None, env: Any = None, *positional: Any, **words: Any):
-        if isinstance(policy, AlgorithmConfig | dict) or (policy is None and not words and not positional):
-            super().__init__(policy, env)
+        config = words.pop("config", policy)  # of this library's form
+        if isinstance(config, AlgorithmConfig | dict) or (config is None and not words and not positional):
+            super().__init__(config, env)
             self._note_place()
             return
         words |= dict(zip(_ORDER.get(self.words_of, ()), positional))
@@ -360,7 +361,8 @@ class BaseAlgorithm:
     @property
     def deviation(self) -> float | None:
         """Mean deviation of continuous actions, where it is a parameter of the policy; None elsewhere."""
-        log_std = super().policy.parameters().get("policy.log_std")
+        parameters = super().policy.parameters()
+        log_std = parameters.get("policy.log_std", parameters.get("log_std"))
         return float(np.exp(log_std).mean()) if log_std is not None and self.words_of in ON_POLICY else None
 
     @property
@@ -518,9 +520,16 @@ class BaseAlgorithm:
     @classmethod
     def _from_foreign(cls, path: Path, env: Any, device: str, words: dict[str, Any]) -> Self:
         with tempfile.TemporaryDirectory(prefix="rllib-") as directory:
-            place = cls._place_for(env, words)
-            checkpoint = import_sb3(path, Path(directory, "model"), env=place).path
-            return cls._from_directory(checkpoint, None if place is None else place.venv, device, words)
+            place = Path(directory, "model")
+            try:
+                import_sb3(path, place, algorithm=cls)
+            except ValueError:
+                if env is None or place.exists():
+                    raise
+                given = cls._place_for(env, words)  # for spaces that the file does not say in words
+                settings = given.settings() if isinstance(given, InPlace) else {}
+                import_sb3(path, place, env=given, config=settings, algorithm=cls)
+            return cls._from_directory(place, env, device, words)
 
 
 def set_random_seed(seed: int, using_cuda: bool = False) -> None:

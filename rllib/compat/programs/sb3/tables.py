@@ -52,6 +52,10 @@ class Tables(BaseCallback):
         self._rounds = 0
         self._reported = 0
 
+    def _on_rollout_start(self) -> None:
+        for name, value in self._trained.items():
+            self.logger.record(name, value)
+
     def _on_rollout_end(self) -> None:
         model = self.model
         of_round = model.steps_of_round
@@ -61,13 +65,15 @@ class Tables(BaseCallback):
             if of_round
             else model.metrics.episodes_total - self._episodes >= self._interval
         )
+        self._trained = self._of_learner()
+        recorded = self.logger.name_to_value
         if not of_round:  # which have learned before an episode ends
-            self._trained = self._of_learner()
+            recorded.update(self._trained)
         if is_due:
             self._reported, self._episodes = self._rounds, model.metrics.episodes_total
-            values = {**self._of_run(), **self._trained}
-            self.logger.write({**values, **self.logger.name_to_value}, model.num_timesteps)
-        self._trained = self._of_learner()
+            self.logger.write({**self._of_run(), **recorded}, model.num_timesteps)
+        for name in self._trained:  # results have them already
+            recorded.pop(name, None)
 
     def _of_run(self) -> dict[str, Any]:
         model = self.model

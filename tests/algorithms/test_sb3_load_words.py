@@ -8,6 +8,7 @@ from rllib import PPO, notices
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.compat.methods.stable_baselines3.construction import changes_from_words, config_from_words
 from rllib.compat.names.stable_baselines3.algorithms import _VOCABULARIES
+from rllib.compat.programs.sb3.models import QRDQN
 from rllib.env.vec_env import make_vec_env
 
 # Values of words, drawn for the constructor and for load.
@@ -83,10 +84,11 @@ def _drawn(algorithm: str, policy: str, seed: int) -> tuple[dict, dict] | None:
     changes = draw([word for word in known if word not in OF_NETWORKS], rng.randrange(1, 3))
     # A minibatch is never larger than its batch, one update a step is the same as n updates of n steps, Adam has no
     # constant of RMSprop, and without learning_starts none of what comes before.
-    n_envs, of_ppo = words.get("n_envs", 1), {**_VOCABULARIES["PPO"].defaults, **words}
-    if algorithm == "PPO" and of_ppo["n_steps"] * n_envs < of_ppo["batch_size"] and "batch_size" not in changes:
+    n_envs, both = words.get("n_envs", 1), {**vocabulary.defaults, **words}
+    has_rounds = algorithm in ("PPO", "TRPO")
+    if has_rounds and both["n_steps"] * n_envs < both["batch_size"] and "batch_size" not in changes:
         return None
-    train_freq = words.get("train_freq", 4 if algorithm == "DQN" else 1)
+    train_freq = words.get("train_freq", 4 if algorithm in ("DQN", "QRDQN") else 1)
     if train_freq != (1, "episode") and 1 < words.get("gradient_steps", 1) == train_freq * n_envs:
         return None
     if words.get("use_rms_prop") is False and "rms_prop_eps" in words:
@@ -95,11 +97,16 @@ def _drawn(algorithm: str, policy: str, seed: int) -> tuple[dict, dict] | None:
 
 
 def _environment(algorithm: str) -> str:
-    return "CartPole-v1" if algorithm == "DQN" else "Pendulum-v1"
+    return "CartPole-v1" if algorithm in ("DQN", "QRDQN") else "Pendulum-v1"
+
+
+def _class_of(algorithm: str) -> type:
+    """QR-DQN is DQN with quantiles, and has a class of its own in programs for Stable-Baselines3 alone."""
+    return QRDQN if algorithm == "QRDQN" else get_algorithm_class(algorithm)
 
 
 def _constructed(algorithm: str, words: dict, policy: str = "MlpPolicy"):
-    config = get_algorithm_class(algorithm).get_default_config()
+    config = _class_of(algorithm).get_default_config()
     return config_from_words(config, policy, _environment(algorithm), words)
 
 
@@ -120,7 +127,7 @@ def test_a_word_means_the_same_as_in_the_constructor(algorithm, policy):
             loaded, expected = _constructed(algorithm, words, policy), _constructed(algorithm, both, policy)
         except ValueError:  # refused where it is constructed
             continue
-        default = get_algorithm_class(algorithm).get_default_config()
+        default = _class_of(algorithm).get_default_config()
         loaded.update_from_dict(changes_from_words(default, None, "auto", changes, loaded.to_dict()))
         assert _settings(loaded) == _settings(expected), (words, changes)
         count += 1

@@ -183,7 +183,7 @@ def test_normalisation(normalize, expected):
 @pytest.mark.parametrize(
     ("algorithm", "words", "message"),
     [
-        ("QRDQN", {}, "no words of Stable-Baselines3 are known for 'QRDQN'"),
+        ("IMPALA", {}, "no words of Stable-Baselines3 are known for 'IMPALA'"),
         ("PPO", {"n_step": 5}, "PPO has no 'n_step' in Stable-Baselines3. Did you mean n_steps"),
         ("PPO", {"learning_rate": "lin_1e-3"}, "the length of the run is not known. Give n_timesteps"),
         ("PPO", {"learning_rate": "exp_1e-3"}, "must be a number, or lin_NUMBER"),

@@ -106,8 +106,8 @@ FOUND: dict[str, dict[str, str]] = {
     },
     "stable_baselines3.common.vec_env": _OF_VECTORS,
     # ------------------------------------------------------------------ sb3-contrib
-    "sb3_contrib": {_MODELS: "ARS CrossQ MaskablePPO RecurrentPPO TQC TRPO"},
-    **_algorithm_rows("sb3_contrib", "ARS CrossQ TQC TRPO"),
+    "sb3_contrib": {_MODELS: "ARS CrossQ MaskablePPO QRDQN RecurrentPPO TQC TRPO"},
+    **_algorithm_rows("sb3_contrib", "ARS CrossQ QRDQN TQC TRPO"),
     "sb3_contrib.ars.policies": {_TOKENS: f"LinearPolicy {_OF_POLICIES}"},
     "sb3_contrib.ppo_mask": {_MODELS: "MaskablePPO", _TOKENS: _OF_POLICIES},
     "sb3_contrib.ppo_recurrent": {_MODELS: "RecurrentPPO", _TOKENS: _OF_MEMORIES},
@@ -135,10 +135,6 @@ MOVED = {
 }
 
 _ZOO = "use rllib train -f FILE --env ID, which reads the Zoo's files of settings (docs/start/from_sb3.md)"
-_QUANTILES = (
-    "quantile regression is TQC's here; rllib.DQN learns distributions of returns with num_atoms=51 "
-    "(docs/guide/algorithms.md)"
-)
 _DISTRIBUTIONS = (
     "model.policy.get_distribution(obs) has log_prob, entropy, sample and mode; one of your own is registered with "
     "rllib.register_action_dist (docs/guide/networks.md)"
@@ -150,8 +146,6 @@ MISSING: dict[str, str] = {
     "stable_baselines3.common.save_util": "model.save(path) and PPO.load(path) read and write files of models",
     "stable_baselines3.common.sb2_compat.rmsprop_tf_like.RMSpropTFLike": "use torch.optim.RMSprop as optimizer_class",
     "stable_baselines3.common.type_aliases": "they are names in annotations alone",
-    "sb3_contrib.QRDQN": _QUANTILES,
-    "sb3_contrib.qrdqn": _QUANTILES,
     "sb3_contrib.common.recurrent": "RecurrentPPO takes the policy's name: 'MlpLstmPolicy'",
     "sb3_contrib.common.maskable.distributions": _DISTRIBUTIONS,
     "rl_zoo3": _ZOO,

@@ -145,7 +145,7 @@ def test_modules_of_all_libraries_and_names_that_are_not_here(run_program):
         from stable_baselines3.common.vec_env.base_vec_env import VecEnv
         from stable_baselines3.ppo import MlpPolicy, PPO
         from stable_baselines3.sac.policies import MlpPolicy as OfSac
-        from sb3_contrib import QRDQN
+        from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
         from sb3_contrib.common.maskable.utils import get_action_masks
         from rl_zoo3.utils import ALGOS, linear_schedule
         from rl_zoo3.exp_manager import ExperimentManager
@@ -153,7 +153,7 @@ def test_modules_of_all_libraries_and_names_that_are_not_here(run_program):
         assert PPO is stable_baselines3.PPO is sbx.PPO is ALGOS["ppo"] and issubclass(PPO, (rllib.PPO, BaseAlgorithm))
         assert issubclass(its.SubprocVecEnv, VecEnv) and linear_schedule(2.0)(0.5) == 1.0
         assert issubclass(sb3_contrib.MaskablePPO, PPO) and stable_baselines3.__version__ >= "2"
-        for use in (QRDQN, ExperimentManager):
+        for use in (RecurrentActorCriticPolicy, ExperimentManager):
             try:
                 use("MlpPolicy", "CartPole-v1")
             except ImportError as error:
@@ -165,7 +165,7 @@ def test_modules_of_all_libraries_and_names_that_are_not_here(run_program):
     )
     assert code == 0, err
     lines = out.splitlines()
-    assert "sb3_contrib.QRDQN is not here: quantile regression is TQC's here" in lines[0]
+    assert "RecurrentActorCriticPolicy is not here: RecurrentPPO takes the policy's name" in lines[0]
     assert "rl_zoo3.exp_manager.ExperimentManager is not here: use rllib train -f FILE" in lines[1]
     assert lines[2] == "8 8 0.2 0.0003"
 

@@ -175,6 +175,8 @@ def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, A
 def _algorithm(config: Any) -> str:
     """Name of the library's algorithm that a config's is, or derives from."""
     kinds = (config.algo_class or type(config)).__mro__
+    if (own := getattr(kinds[0], "words_of", None)) is not None:
+        return own
     return next((kind.__name__ for kind in kinds if kind.__module__.startswith("rllib.algorithms.")), kinds[0].__name__)
 
 

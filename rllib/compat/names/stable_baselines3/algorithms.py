@@ -11,6 +11,7 @@ from rllib.compat.names.stable_baselines3.networks import (
     off_policy_network,
     optimizer,
     perturbed_network,
+    quantiles_network,
     values_network,
 )
 from rllib.compat.names.stable_baselines3.rules import RULES, TEMPERATURE
@@ -387,6 +388,17 @@ _VOCABULARIES: Mapping[str, _Vocabulary] = {
             **_OF_ACTING, "learning_rate": 1e-4, "batch_size": 32, "tau": 1.0, "train_freq": 4,
             "target_update_interval": 10_000, "exploration_fraction": 0.1, "exploration_initial_eps": 1.0,
             "exploration_final_eps": 0.05, "max_grad_norm": 10,
+        },
+        always={**_SAMPLED_HERE, "double_q": False, "dueling": False, "hiddens": []},
+    ),
+    "QRDQN": _Vocabulary(
+        names=_OF_DQN,
+        parts=(*_REPLAY_PARTS, epsilon, quantiles_network),
+        of_parts=_REPLAYED | {"exploration_fraction", "exploration_initial_eps", "exploration_final_eps"},
+        defaults={
+            **_OF_ACTING, "learning_rate": 5e-5, "batch_size": 32, "tau": 1.0, "train_freq": 4,
+            "target_update_interval": 10_000, "exploration_fraction": 0.005, "exploration_initial_eps": 1.0,
+            "exploration_final_eps": 0.01, "max_grad_norm": None,
         },
         always={**_SAMPLED_HERE, "double_q": False, "dueling": False, "hiddens": []},
     ),

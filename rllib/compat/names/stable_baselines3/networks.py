@@ -203,10 +203,15 @@ def _log_noise(words: Words) -> None:
         )
 
 
-def values_network(words: Words) -> dict[str, Any]:
-    """Network of DQN."""
+def values_network(words: Words, further: Sequence[str] = ()) -> dict[str, Any]:
+    """Network of DQN.
+
+    Args:
+        words: all.
+        further: keywords of the network that are read elsewhere.
+    """
     is_cnn = words.policy == "CnnPolicy"
-    keywords = _keywords(words, {"net_arch": [] if is_cnn else [64, 64], "activation_fn": "ReLU"}, ())
+    keywords = _keywords(words, {"net_arch": [] if is_cnn else [64, 64], "activation_fn": "ReLU"}, further)
     model: dict[str, Any] = {}
     if "net_arch" in keywords:
         layers, _ = _layers(keywords["net_arch"])
@@ -216,6 +221,13 @@ def values_network(words: Words) -> dict[str, Any]:
     if "activation_fn" in keywords:
         model["fcnet_activation"] = _activation(keywords["activation_fn"])
     return {"model": model} if model else {}
+
+
+def quantiles_network(words: Words) -> dict[str, Any]:
+    """Network of QR-DQN: quantiles of the return of each action."""
+    number = words.network.get("n_quantiles", 200)
+    asked = words.ask("policy") or (words.ask("policy_kwargs") and "n_quantiles" in words.network)
+    return {**values_network(words, ("n_quantiles",)), **({"num_quantiles": number} if asked else {})}
 
 
 def off_policy_network(

@@ -54,7 +54,7 @@ _ORDER = {
     "TRPO": ("learning_rate", "n_steps", "batch_size", "gamma"),
     "ARS": ("n_delta", "n_top", "learning_rate", "delta_std", "zero_policy", "alive_bonus_offset"),
     **dict.fromkeys(
-        ("DQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
+        ("DQN", "QRDQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
         ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
     ),
 }  # fmt: skip
@@ -616,6 +616,12 @@ class DQN(OffPolicyAlgorithm, rllib.DQN):
     """DQN."""
 
     words_of = "DQN"
+
+
+class QRDQN(OffPolicyAlgorithm, rllib.DQN):
+    """QR-DQN of sb3-contrib."""
+
+    words_of = "QRDQN"
 
 
 class SAC(OffPolicyAlgorithm, rllib.SAC):

@@ -12,6 +12,7 @@ from rllib.callbacks.base import BaseCallback
 # Algorithm -> statistics of its learner here -> names under train/.
 _OF_GRADIENTS = {"vf_explained_var": "explained_variance", "cur_lr": "learning_rate", "vf_loss": "value_loss"}
 _OF_CRITICS = {"actor_loss": "actor_loss", "critic_loss": "critic_loss", "cur_actor_lr": "learning_rate"}
+_OF_VALUES = {"total_loss": "loss", "cur_lr": "learning_rate"}
 _OF_SOFT = {**_OF_CRITICS, "alpha_value": "ent_coef", "alpha_loss": "ent_coef_loss"}
 TRAINED: Mapping[str, Mapping[str, str]] = {
     "PPO": {
@@ -23,7 +24,7 @@ TRAINED: Mapping[str, Mapping[str, str]] = {
         **_OF_GRADIENTS, "kl": "kl_divergence_loss", "line_search_success": "is_line_search_success",
         "surrogate": "policy_objective",
     },
-    "DQN": {"total_loss": "loss", "cur_lr": "learning_rate"},
+    **dict.fromkeys(("DQN", "QRDQN"), _OF_VALUES),
     **dict.fromkeys(("SAC", "TQC", "CrossQ"), _OF_SOFT),
     **dict.fromkeys(("TD3", "DDPG"), _OF_CRITICS),
 }  # fmt: skip
@@ -92,7 +93,7 @@ class Tables(BaseCallback):
             values["rollout/ep_len_mean"] = float(np.mean([episode["l"] for episode in model.ep_info_buffer]))
         if model.ep_success_buffer:
             values["rollout/success_rate"] = float(np.mean(model.ep_success_buffer))
-        if model.words_of == "DQN":
+        if model.words_of in ("DQN", "QRDQN"):
             values["rollout/exploration_rate"] = model.exploration_rate
         return values
 

@@ -6,6 +6,7 @@ from rllib.compat.programs.sb3.models import (
     DDPG,
     DQN,
     PPO,
+    QRDQN,
     SAC,
     TD3,
     TQC,
@@ -18,5 +19,5 @@ from rllib.compat.programs.sb3.models import (
 # Name on the command line -> class.
 ALGOS = {
     "a2c": A2C, "ddpg": DDPG, "dqn": DQN, "ppo": PPO, "sac": SAC, "td3": TD3, "ars": ARS, "crossq": CrossQ, "tqc": TQC,
-    "trpo": TRPO, "ppo_lstm": RecurrentPPO, "ppo_mask": MaskablePPO,
+    "trpo": TRPO, "qrdqn": QRDQN, "ppo_lstm": RecurrentPPO, "ppo_mask": MaskablePPO,
 }  # fmt: skip

@@ -21,13 +21,15 @@ TRAINED: Mapping[str, Mapping[str, str]] = {
     },
     "A2C": {**_OF_GRADIENTS, "policy_loss": "policy_loss", "policy_entropy": "entropy_loss"},
     "TRPO": {
-        **_OF_GRADIENTS, "kl": "kl_divergence_loss", "line_search_success": "is_line_search_success",
-        "surrogate": "policy_objective",
+        **_OF_GRADIENTS, "kl": "kl_divergence_loss", "step_taken": "is_line_search_success",
+        "policy_loss": "policy_objective",
     },
     **dict.fromkeys(("DQN", "QRDQN"), _OF_VALUES),
     **dict.fromkeys(("SAC", "TQC", "CrossQ"), _OF_SOFT),
     **dict.fromkeys(("TD3", "DDPG"), _OF_CRITICS),
 }  # fmt: skip
+# What is minimised in one library and maximised in the other.
+_NEGATED = ("train/entropy_loss", "train/policy_objective")
 ON_POLICY = ("PPO", "A2C", "TRPO")
 
 
@@ -105,8 +107,9 @@ class Tables(BaseCallback):
             return {}
         names = TRAINED.get(model.words_of, {})
         values = {f"train/{names[name]}": value for name, value in statistics.items() if name in names}
-        if "train/entropy_loss" in values:
-            values["train/entropy_loss"] = -values["train/entropy_loss"]
+        for name in _NEGATED:
+            if name in values:
+                values[name] = -values[name]
         if model.words_of == "PPO":
             values["train/clip_range"] = statistics.get("cur_clip_param", _number(model.config.clip_param))
             if model.config.vf_clip_param is not None:

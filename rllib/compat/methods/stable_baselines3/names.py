@@ -203,10 +203,7 @@ class StableBaselinesNames:
             return
         config = self._frozen(config)  # refuses it before this one is stopped
         weights, rows = self.get_weights(), self._rows_of_replays()
-        # What users may hold goes into the new one.
-        names = ("verbose", "_vec_env", "_logger")
-        kept = {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
-        before = dict(self.__dict__)
+        kept, before = self._taken_along(), dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
         self.__dict__.update(kept)
@@ -218,6 +215,11 @@ class StableBaselinesNames:
         self._parts.callback(self._close_vec_env)
         self.set_weights(weights)
         self._take_rows_of_replays(rows)
+
+    def _taken_along(self) -> dict[str, Any]:
+        """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""
+        names = ("verbose", "_vec_env", "_logger")
+        return {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
 
     def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
         """Rows of the replay of each policy by its id, for `_take_rows_of_replays`; {} without replays."""

@@ -20,16 +20,15 @@ import numpy as np
 import torch
 
 import rllib
-from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.from_checkpoint import (
+from rllib.compat.files import import_sb3
+from rllib.compat.methods.stable_baselines3.checkpoints import (
     checkpoint_named,
     log_directory,
     saved_settings,
     spaces_alone,
     without_environment,
 )
-from rllib.compat.files import import_sb3
 from rllib.compat.methods.stable_baselines3.construction import Words, changes_from_words
 from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY
 from rllib.compat.names.stable_baselines3.algorithms import attribute_of, words_of_algorithm
@@ -198,11 +197,12 @@ class BaseAlgorithm:
         changed = config.copy(copy_frozen=False).update_from_dict(
             {"observation_space": None, "action_space": None, **changes}
         )
+        changed = self._frozen(changed)  # refuses it before this one is stopped
         kept, before = self._taken_along(), dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
         self.__dict__.update(kept)
-        Algorithm.__init__(self, changed)
+        self._begin(changed)
         for name, value in before.items():
             if not name.startswith("_"):
                 self.__dict__.setdefault(name, value)

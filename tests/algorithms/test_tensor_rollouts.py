@@ -139,7 +139,7 @@ def test_results_counts_and_actions():
 def test_on_a_cpu_plain_networks_are_trained_in_numpy():
     with configured(as_tensors(ActionReward), learner="auto").build() as algo:
         train(algo, 10)
-        assert not hasattr(algo.learner.backend, "policy_module") and algo.evaluate(4)["episode_reward_mean"] == 1.0
+        assert algo.learner.backend.policy_module is None and algo.evaluate(4)["episode_reward_mean"] == 1.0
         algo.set_weights({"default_policy": np.zeros_like(algo.policy.weights)})
         assert not algo.sample(256)["action_dist_inputs"].any()
 

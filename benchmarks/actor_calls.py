@@ -4,7 +4,7 @@ The limit is what two bare processes reach with a pair of PUSH/PULL sockets over
 calls in flight pickled messages, since a call without its values in a pickle is none. Calls in flight carry a number
 each, and once a list, since the runtime packs the former alone (runtime/engines/zeromq/transport/packed.py).
 
-The peers are Ray, Monarch and xoscar, each in a process of its own that is measured once, before the rounds. Monarch
+The peers are Ray, Monarch and xoscar, each in a separate process that is measured once, before the rounds. Monarch
 and xoscar are called from coroutines, as their documentation has it, with up to 256 calls in flight.
 """
 

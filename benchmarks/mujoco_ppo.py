@@ -4,7 +4,7 @@
 
 Each side has 8 environments x 256 steps, 10 epochs of minibatches of 64, two tanh towers of 64x64, and normalises
 observations and rewards, or what takes their place there: skrl scales the values' targets. Ours is the tuned example,
-whose advantages are computed anew before each epoch. Every side is a process of its own on one thread, SBX on
+whose advantages are computed again before each epoch. Every side is a separate process on one thread, SBX on
 one core; it compiles before the iterations that count. A million steps take a million divided by the rate. Needs the
 extra mujoco; the peers' environments are `benchmarks/peers/setup mujoco_ppo sbx`.
 """

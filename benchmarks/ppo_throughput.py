@@ -2,7 +2,7 @@
 
 Eight environments x 128 steps an iteration, 4 epochs over them in minibatches of 256, two 64x64 tanh towers; the
 environments in the driver, in one worker or spread over two. The peers do the same with the same numbers; SB3 does it
-once more with EnvPool's CartPole, which steps all environments at once in threads of its own.
+once more with EnvPool's CartPole, which steps all environments at once in its threads.
 """
 
 import itertools

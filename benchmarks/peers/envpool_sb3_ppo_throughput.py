@@ -2,7 +2,7 @@
 
 CartPole-v1 with SB3's default network and one thread for torch, or Pong-v5 (84x84, stack of 4, four frames a step) with
 CnnPolicy and as many threads as there are cores, as in sb3_ppo_throughput.py and sb3_pong_throughput.py. EnvPool steps
-all environments at once in threads of its own, as many as there are cores.
+all environments at once in its threads, as many as there are cores.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Monarch's actors, one in a process of its own (benchmarks/peers/setup monarch); see runtime_common.py."""
+"""Monarch's actors, one in a separate process (benchmarks/peers/setup monarch); see runtime_common.py."""
 
 import asyncio
 from importlib import metadata

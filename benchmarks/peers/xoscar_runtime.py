@@ -1,4 +1,4 @@
-"""xoscar's actors, one in a process of its own (benchmarks/peers/setup xoscar); see runtime_common.py."""
+"""xoscar's actors, one in a separate process (benchmarks/peers/setup xoscar); see runtime_common.py."""
 
 import asyncio
 from importlib import metadata

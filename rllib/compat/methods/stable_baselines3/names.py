@@ -201,20 +201,23 @@ class StableBaselinesNames:
         config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
         if not differs(config, self.config):
             return
-        config = self._frozen(config)  # refuses it before this one is stopped
         weights, rows = self.get_weights(), self._rows_of_replays()
+        self._begin_again(config)
+        self._parts.callback(self._close_vec_env)
+        self.set_weights(weights)
+        self._take_rows_of_replays(rows)
+
+    def _begin_again(self, config) -> None:
+        """Stops the algorithm and builds it with another config; what a program has set, as `model.mine = 3`, stays."""
+        config = self._frozen(config)  # refuses it before this one is stopped
         kept, before = self._taken_along(), dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
         self.__dict__.update(kept)
         self._begin(config)
-        # What a program has set, as `model.mine = 3`.
         for name, value in before.items():
             if not name.startswith("_"):
                 self.__dict__.setdefault(name, value)
-        self._parts.callback(self._close_vec_env)
-        self.set_weights(weights)
-        self._take_rows_of_replays(rows)
 
     def _taken_along(self) -> dict[str, Any]:
         """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""

@@ -197,15 +197,7 @@ class BaseAlgorithm:
         changed = config.copy(copy_frozen=False).update_from_dict(
             {"observation_space": None, "action_space": None, **changes}
         )
-        changed = self._frozen(changed)  # refuses it before this one is stopped
-        kept, before = self._taken_along(), dict(self.__dict__)
-        self.stop()
-        self.__dict__.clear()
-        self.__dict__.update(kept)
-        self._begin(changed)
-        for name, value in before.items():
-            if not name.startswith("_"):
-                self.__dict__.setdefault(name, value)
+        self._begin_again(changed)
         self.set_state(state)
         self._note_place()
 

@@ -2,7 +2,7 @@
 
     control_curve.py SIDE TASK ALGORITHM SEED STEPS FILE
 
-SIDE is `ours`, `sb3` or `sbx`. All are given the same words: a constructor's of Stable-Baselines3, which ours takes, too.
+SIDE is `ours`, `sb3` or `sbx`. All get the same words, those of Stable-Baselines3's constructor, which ours takes, too.
 """
 
 import csv

@@ -42,7 +42,9 @@ class EpsilonGreedy(Exploration):
 
     def numbers(self, timesteps) -> dict[str, Any]:
         epsilon = np.interp(timesteps, *self._schedule)
-        return {"epsilon": np.where(np.less(timesteps, self.random_timesteps), 1.0, epsilon)[()]}
+        if self.random_timesteps:
+            epsilon = np.where(np.less(timesteps, self.random_timesteps), 1.0, epsilon)[()]
+        return {"epsilon": epsilon}
 
     @functools.cached_property
     def _schedule(self) -> np.ndarray:

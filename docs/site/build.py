@@ -1,8 +1,8 @@
 """Builds the documentation site: `python docs/site/build.py [OUTPUT]`, or `make docs`.
 
-The pages are docs/ as it is, with docs/index.md as the first one and as the table of all, and the reference that
-reference.py makes of the code. They are put together in a directory of their own, where names of pages ("replay.md")
-become links.
+The pages are docs/ as it is, with docs/index.md as the first one and as the table of all, README and its like, and the
+reference that reference.py makes of the code. They are put together in a directory of their own, where names of pages
+("replay.md") become links.
 """
 
 import re
@@ -24,10 +24,11 @@ REFERENCE = {
         *("reference/rllib_names", "reference/commands", "reference/api", "reference/callbacks"),
         *("reference/tune", "reference/runtime"),
     ),
-    "Project": ("changelog", "contributing", "security"),
+    "Project": ("readme", "changelog", "contributing", "security"),
 }
 # Pages beside docs/
 BESIDE = {
+    "readme": "README.md",
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
     "security": "SECURITY.md",
@@ -41,6 +42,7 @@ def assemble(target: Path) -> None:
     """Writes all pages, with pictures and navigation, into an empty directory."""
     docs = ROOT / "docs"
     pages = {path.relative_to(docs).with_suffix("").as_posix(): path.read_text() for path in sorted(docs.rglob("*.md"))}
+    pages["index"] = _below_docs(pages["index"])
     pages |= {name: _below_docs((ROOT / file).read_text()) for name, file in BESIDE.items()}
     pages |= reference.pages()
     pages["reference/algorithms"] = _contents_of("reference/algorithms/", pages)
@@ -53,9 +55,9 @@ def assemble(target: Path) -> None:
 
 
 def _below_docs(text: str) -> str:
-    """A page of the repository's root, read from docs/."""
+    """A page of the repository's root, or the first page, read from docs/."""
     for page, file in BESIDE.items():
-        text = text.replace(f"]({file})", f"]({page}.md)")
+        text = text.replace(f"]({file})", f"]({page}.md)").replace(f"](../{file})", f"]({page}.md)")
     return text.replace("](docs/", "](")
 
 
@@ -87,7 +89,8 @@ def _navigation(pages: dict[str, str]) -> Iterator[str]:
 def navigation(index: str) -> dict[str, list[str]]:
     """Pages by group, as the tables below the headings of docs/index.md have them."""
     groups = re.split(r"^## (.*)$", index, flags=re.MULTILINE)[1:]
-    return {title: re.findall(r"\]\(([\w/]+)\.md\)", table) for title, table in zip(groups[::2], groups[1::2])}
+    rows = re.compile(r"^\| \[[^]]*\]\(([\w/]+)\.md\)", re.MULTILINE)
+    return {title: rows.findall(table) for title, table in zip(groups[::2], groups[1::2])}
 
 
 def _toctree(pages: list[str], options: str = "") -> Iterator[str]:

@@ -10,7 +10,7 @@ the end of the first update has everything in it that is compiled.
 
 `--critics` compares instead the critics of our own SAC, one row for each beside plain SAC: fully connected ones of
 256x256, bins, residual blocks of SimBa and SimbaV2 of two sizes, the networks of XQC and FlashSAC, and CrossQ; one
-environment, no workers, no peers.
+environment, no workers. SimBa's smaller size has SBX's beside it. `--critics plain "simba 128"` compares these two.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -21,7 +21,7 @@ import functools
 import json
 import time
 
-from measure import Rounds, Row, aligned, alternate, arguments, machine, ours, peer, rows, table
+from measure import Rounds, Row, aligned, alternate, arguments, machine, ours, peer, peer_side, rows, table
 from peers.continuous_common import BATCH, HIDDENS, LEARNING_STARTS, REPLAY, Watch, add_options, keep_to
 
 OURS = ("SAC", "TQC", "CrossQ", "TD3", "DDPG")
@@ -56,6 +56,7 @@ CRITICS = {
     ),
     "crossq 1024x2": ("CrossQ", {"q_model_config": {"fcnet_hiddens": [1024, 1024]}}),
 }
+SIMBA = "simba 128"
 RATE, FIRST, TENTH = "env_steps_per_s", "first_update_s", "tenth_update_s"
 LABELS = {"sbx": "SBX", "sb3": "SB3"}
 
@@ -125,18 +126,23 @@ def same_for_all(options) -> tuple:
 
 
 def compare_critics(options) -> list[Row]:
-    """A row for each of CRITICS: its rate beside that of plain SAC, in rounds in which they take turns."""
+    """A row for each critic: its rate beside that of plain SAC, or of SBX, in rounds in which they take turns."""
     alone = ("--one", "--algorithms", "SAC", "--workers", 0, *same_for_all(options))
 
     def rate(critic: str) -> float:
         return ours("continuous_throughput", "--critic", critic, *alone)[RATE]
 
-    sides = {critic: functools.partial(rate, critic) for critic in CRITICS}
+    chosen = options.critics or list(CRITICS)
+    sides = {critic: functools.partial(rate, critic) for critic in chosen}
+    beside = {critic: {"plain": ("plain", "")} for critic in chosen}
+    if SIMBA in chosen and not options.no_peers:
+        network = ("--policy", "SimbaPolicy", "--hiddens", *CRITICS[SIMBA][1]["model"]["fcnet_hiddens"])
+        sides["sbx"] = peer_side(RATE, "sbx", "sbx_continuous_throughput", "SAC", *same_for_all(options), *network)
+        beside[SIMBA] |= {"sbx": ("SBX's SimBa", ">= 1 peer")}
     found = alternate(options.rounds, warm_up=0, **sides)
     return [
-        row for critic in CRITICS
-        for row in rows(found, f"critic: {critic}", "updates/s", {"plain": ("plain", "")}, ours=critic)
-    ]  # fmt: skip
+        row for critic in chosen for row in rows(found, f"critic: {critic}", "updates/s", beside[critic], ours=critic)
+    ]
 
 
 def runs(options, name: str) -> dict:
@@ -203,7 +209,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--sample-async", action="store_true", help="of --one: workers sample during updates")
-    parser.add_argument("--critics", action="store_true", help="compare the critics of our SAC")
+    parser.add_argument(
+        "--critics", nargs="*", choices=CRITICS, metavar="CRITIC", help="compare critics of our SAC; without names all"
+    )
     parser.add_argument("--critic", choices=CRITICS, help="of --one: one of them")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
     options = parser.parse_args()
@@ -213,7 +221,7 @@ def main() -> None:
         return
     print(machine())
     print(f"medians of {options.rounds} rounds of {options.seconds:g} s each; {options.cores} cores for each side")
-    if options.critics:
+    if options.critics is not None:
         table(compare_critics(options))
         return
     made = []

@@ -21,6 +21,8 @@ def options(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("algorithm", choices=ALGORITHMS)
     add_options(parser)
+    parser.add_argument("--policy", default="MlpPolicy", help="of the library")
+    parser.add_argument("--hiddens", type=int, nargs="+", default=HIDDENS, help="sizes of layers, or of blocks")
     given = parser.parse_args()
     keep_to(given.cores)
     return given
@@ -94,8 +96,8 @@ def stable_baselines(algorithm: Callable, given: argparse.Namespace, versions: d
         zeros = np.zeros(envs.action_space.shape)
         arguments["action_noise"] = NormalActionNoise(zeros, zeros + 0.1)
     model = algorithm(
-        "MlpPolicy", envs, batch_size=BATCH, buffer_size=REPLAY, learning_starts=LEARNING_STARTS,
-        policy_kwargs={"net_arch": {"pi": HIDDENS, "qf": HIDDENS}}, **arguments,
+        given.policy, envs, batch_size=BATCH, buffer_size=REPLAY, learning_starts=LEARNING_STARTS,
+        policy_kwargs={"net_arch": {"pi": given.hiddens, "qf": given.hiddens}}, **arguments,
     )  # fmt: skip
     watch = Watch()
     watch.method("physics", envs, "step_wait")

@@ -20,10 +20,17 @@ class SimTrial:
 
 
 class Simulator:
-    def __init__(self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, saves_at=None):
-        """saves_at: iterations at which trials save themselves, as functions do; None: they are saved when asked."""
+    def __init__(
+        self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, saves_at=None, is_slow=False
+    ):
+        """An experiment that has not begun.
+
+        saves_at: iterations at which trials save themselves, as functions do; None: they are saved when asked.
+        is_slow: whether a takeover is carried out a round later, from what its source is then.
+        """
         self.scheduler, self.curve, self.slots, self.max_iterations = scheduler, curve, slots, max_iterations
-        self.saves_at = saves_at
+        self.saves_at, self.is_slow = saves_at, is_slow
+        self.coming = []  # takeovers that are not carried out yet
         self.step = step or (lambda weights, config: weights)
         self.trials = [SimTrial(f"t{index:03d}", config) for index, config in enumerate(configs)]
         self.files, self.exploits, self.failing = {}, [], set()
@@ -33,7 +40,8 @@ class Simulator:
     # ---- the protocol
 
     def waiting_trials(self):
-        return [trial for trial in self.trials if trial.status in (PENDING, PAUSED)]
+        taking = [trial for trial, *_ in self.coming]
+        return [trial for trial in self.trials if trial.status in (PENDING, PAUSED) and trial not in taking]
 
     def has_resources_for(self, trial):
         return sum(other.status == RUNNING for other in self.trials) < self.slots
@@ -53,6 +61,13 @@ class Simulator:
 
     def exploit(self, trial, source, config):
         self.exploits.append((trial.trial_id, source.trial_id))
+        if self.is_slow:
+            trial.status = PAUSED
+            self.coming.append((trial, source, config))
+        else:
+            self._take_over(trial, source, config)
+
+    def _take_over(self, trial, source, config):
         weights, iteration = source.weights, source.iteration
         if self.saves_at is not None:
             trial.saved = source.saved
@@ -73,11 +88,16 @@ class Simulator:
             while (chosen := self.scheduler.choose_trial_to_run(self)) is not None:
                 chosen.status = RUNNING
             running = [trial for trial in self.trials if trial.status == RUNNING]
-            if not running:
+            due = list(self.coming)
+            if not running and not due:
                 break
             for trial in running:
                 if trial.status == RUNNING:
                     self._step(trial)
+            for each in due:
+                self.coming.remove(each)
+                if each[1].status != TERMINATED:  # the runner calls a takeover off whose source has ended
+                    self._take_over(*each)
         return self
 
     def _step(self, trial):

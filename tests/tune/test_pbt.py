@@ -80,6 +80,16 @@ def test_synchronous_trials_wait_for_one_another():
     assert len(simulator.exploits) == 1
 
 
+@pytest.mark.parametrize("slots", [2, 4])
+@pytest.mark.parametrize("interval", [1, 4])
+@pytest.mark.parametrize("quantile", [0.25, 0.5])
+@pytest.mark.parametrize("synch", [False, True])
+def test_trials_reach_their_end_also_where_takeovers_are_carried_out_late(synch, quantile, interval, slots):
+    scheduler = _pbt(synch=synch, quantile_fraction=quantile, perturbation_interval=interval)
+    simulator = _run(scheduler, rounds=400, slots=slots, max_iterations=20, is_slow=True)
+    assert simulator.iterations() == [20] * 4 and simulator.exploits
+
+
 def test_synchronous_trials_do_not_wait_for_a_failed_one():
     simulator = Simulator(_pbt(synch=True), [{"lr": rate} for rate in (1, 2, 3, 4)], step=_grow)
     simulator.failing = {"t002"}

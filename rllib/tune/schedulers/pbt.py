@@ -266,6 +266,8 @@ class PopulationBasedTraining(TrialScheduler):
         if self._log:
             runner.write_file("pbt_global.txt", f"{line}\n", append=True)
             runner.write_file(f"pbt_policy_{trial.trial_id}.txt", "".join(f"{each}\n" for each in member.history))
+        if self._synch and self._all_there():  # the others may have reported meanwhile, and wait for this trial
+            self._change_worst(runner)
 
     # ------------------------------------------------------------------ synchronous mode
 
@@ -284,11 +286,10 @@ class PopulationBasedTraining(TrialScheduler):
     def _change_worst(self, runner) -> list:
         """Lets the worst trials copy the best; returns the trials that did."""
         worst, best = self._quantiles(runner)
-        changed = [trial for trial in worst if self._exploit(runner, trial, best)]
         furthest = max(member.train_time for member in self._members.values() if not member.is_over)
         while self._next_sync <= furthest:
             self._next_sync += self._interval
-        return changed
+        return [trial for trial in worst if self._exploit(runner, trial, best)]
 
     # ------------------------------------------------------------------ state
 

@@ -198,17 +198,38 @@ def test_an_algorithm_of_ones_own_is_trained_resumed_evaluated_and_searched(tmp_
     assert code == 0 and "settings    lr=" in output, output
 
 
+@pytest.mark.parametrize("module", ["rllib", "plain_module", "lazy_package"])
+def test_an_algorithm_is_found_where_its_module_has_it_or_imports_it_when_it_is_asked_for(
+    tmp_path, rllib_command, monkeypatch, module
+):
+    """These names are typed in this process, so no other test may have them."""
+    (tmp_path / "plain_module.py").write_text(ALGORITHM)
+    (tmp_path / "lazy_package.py").write_text(
+        "def __getattr__(name):\n    import plain_module\n\n    return getattr(plain_module, name)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("plain_module", "lazy_package"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    done = rllib_command("config", f"{module}:{'PG' if module == 'rllib' else 'Mine'}")
+    assert done.exit_code == 0 and "train_batch_size" in done.output, done.output
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
         ("my_other:Mine", "names the module 'my_other', which cannot be found"),
-        ("my_module:Yours", "the module 'my_module' has no class of algorithms 'Yours'. It has Mine."),
-        ("my_module:settings", "the module 'my_module' has no class of algorithms 'settings'. It has Mine."),
+        ("my_module:Yours", "'Yours' of the module 'my_module' is no class of algorithms. It has Mine."),
+        ("my_module:settings", "'settings' of the module 'my_module' is no class of algorithms. It has Mine."),
+        ("my_module:Base", "'Base' of the module 'my_module' is a base of algorithms without training_step. It has"),
+        ("rllib:Algorithm", "'Algorithm' of the module 'rllib' is a base of algorithms without training_step."),
     ],
 )
 @pytest.mark.parametrize("words", [("train", "CartPole-v1"), ("tune", "CartPole-v1"), ("config",)])
 def test_what_is_no_algorithm_is_told(tmp_path, rllib_command, monkeypatch, words, typed, message):
-    (tmp_path / "my_module.py").write_text("class Mine:\n    config_class = dict\n\ndef settings():\n    1 / 0\n")
+    (tmp_path / "my_module.py").write_text(
+        "from rllib import Algorithm\n\n\nclass Base(Algorithm):\n    pass\n\n\n"
+        "class Mine:\n    config_class = dict\n\n\ndef settings():\n    1 / 0\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_module", raising=False)
     result = rllib_command(words[0], typed, *words[1:])

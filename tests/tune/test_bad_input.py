@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rllib import tune
+from rllib import Algorithm, tune
 from rllib.errors import TuneError
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
@@ -33,6 +33,8 @@ SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
     [
         ("PPPO", {}, ValueError, r"no trainable 'PPPO'.*Did you mean 'PPO'"),
         (3, {}, TypeError, r"3"),
+        (dict, {}, TypeError, r"the class dict cannot be run.*Derive it from tune.Trainable"),
+        (Algorithm, {}, TypeError, r"the class Algorithm cannot be run.*a base of algorithms without training_step"),
         (reports, {"scheduler": "ashaa"}, ValueError, r"ashaa.*asha"),
         (reports, {"search_alg": "optunaa"}, ValueError, r"optunaa.*optuna"),
         (reports, {"metric": "loss", "mode": "least"}, ValueError, r"'max' or 'min'|\"max\" or \"min\".*'least'"),

@@ -117,15 +117,21 @@ def register_typed_algorithm(name: str) -> None:
             f"algorithm {name!r} names the module {module_name!r}, which cannot be found ({error}). Install it, or "
             "start from the directory it lies in."
         ) from None
-    own = {
-        key: value for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "config_class")
-    }
-    if class_name not in own:
-        # Not the base class, which a module imports to derive its own from.
-        complete = [key for key, value in own.items() if not inspect.isabstract(value)]
-        has = f" It has {', '.join(complete)}." if complete else ""
-        raise ValueError(f"the module {module_name!r} has no class of algorithms {class_name!r}.{has}")
-    _typed[name] = own[class_name]
+    found = getattr(module, class_name, None)  # which a package may import only now
+    if problem := algorithm_problem(found):
+        own = [key for key, value in vars(module).items() if algorithm_problem(value) is None]
+        has = f" It has {', '.join(own)}." if own else ""
+        raise ValueError(f"{class_name!r} of the module {module_name!r} {problem}.{has}")
+    _typed[name] = found
+
+
+def algorithm_problem(found) -> str | None:
+    """Why an object is no class of algorithms that can be built: "is no class of algorithms"; None if it is one."""
+    if not isinstance(found, type) or not hasattr(found, "config_class"):
+        return "is no class of algorithms"
+    if inspect.isabstract(found):
+        return f"is a base of algorithms without {', '.join(sorted(found.__abstractmethods__))}"
+    return None
 
 
 def absent(name: str) -> str | None:

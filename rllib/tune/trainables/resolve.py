@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.registry import absent, algorithm_names, get_algorithm_class
+from rllib.algorithms.base.registry import absent, algorithm_names, algorithm_problem, get_algorithm_class
 from rllib.did_you_mean import did_you_mean
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import StatusReporter
@@ -79,9 +79,9 @@ def resolve_trainable(given) -> Resolved:
     if isinstance(given, type):
         if issubclass(given, Trainable):
             return Resolved(given.__name__, given, {})
-        if hasattr(given, "config_class"):
+        if (problem := algorithm_problem(given)) is None:
             return Resolved(given.__name__, _of_algorithm(given), {})
-        raise TypeError(f"the class {given.__name__} cannot be run: derive it from tune.Trainable")
+        raise TypeError(f"the class {given.__name__} cannot be run, since it {problem}. Derive it from tune.Trainable.")
     if callable(given):
         return Resolved(_name_of(given), wrap_function(given), {})
     raise TypeError(

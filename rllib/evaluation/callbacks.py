@@ -188,23 +188,23 @@ def call_recreated_hooks(algorithm, worker_set, is_evaluation: bool) -> None:
         )
 
 
-Made = Callable[[], DefaultCallbacks] | DefaultCallbacks
+Made = Callable[[], DefaultCallbacks] | DefaultCallbacks | list | tuple
 
 
 def make_multi_callbacks(callback_class_list: Sequence[Made]) -> type[DefaultCallbacks]:
     """One class of callbacks from several: each hook calls those of its parts that define it, in the given order.
 
     Args:
-        callback_class_list: classes derived from DefaultCallbacks, objects of one, or functions that return such an
-            object.
+        callback_class_list: classes derived from DefaultCallbacks, objects of one, functions that return such an
+            object, or lists of these.
 
     Raises:
         ValueError: if one of them is none of these.
     """
-    parts = tuple(callback_class_list)
-    for part in parts:
+    for part in callback_class_list:
         if problem := callbacks_problem(part):
             raise ValueError(problem)
+    parts = [make_multi_callbacks(part) if isinstance(part, list | tuple) else part for part in callback_class_list]
 
     def init(self):
         self._parts = [_made(part) for part in parts]
@@ -255,9 +255,16 @@ def make_callbacks(given, functions: Mapping[str, Callable | Sequence[Callable]]
         raise ValueError(problem)
     if type(made) is not DefaultCallbacks:
         made._later = LaterArguments()
-        for part in [made] if made._parts is None else made._parts:
+        for part in _single(made):
             adapt(part, tuple(hook for hook in HOOKS if hears(part, hook)), made._later)
     return made
+
+
+def _single(callbacks: DefaultCallbacks) -> list[DefaultCallbacks]:
+    """The objects whose own hooks are called: of several in one, each of them, however deep it lies."""
+    if callbacks._parts is None:
+        return [callbacks]
+    return [single for part in callbacks._parts for single in _single(part)]
 
 
 def _of_functions(functions: Mapping[str, Callable | Sequence[Callable]]) -> type[DefaultCallbacks]:

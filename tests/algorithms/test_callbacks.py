@@ -217,12 +217,31 @@ class PrintMore(Print):
     pass
 
 
-@pytest.mark.parametrize("make", [list, tuple, make_multi_callbacks], ids=["list", "tuple", "make_multi_callbacks"])
-def test_callbacks_as_a_list(make):
-    with config().callbacks(make([Print, partial(Recorder), PrintMore])).build() as algo:
+class Logs(DefaultCallbacks):
+    def on_episode_end(self, *, metrics_logger, **kwargs):
+        metrics_logger.log_value("ended", 1, reduce="sum")
+
+
+MANY = {
+    "list": list,
+    "tuple": tuple,
+    "make_multi_callbacks": make_multi_callbacks,
+    "list in a list": lambda parts: [parts[0], parts[1:]],
+    "class in a list": lambda parts: [parts[0], make_multi_callbacks(parts[1:])],
+    "object in a list": lambda parts: [parts[0], make_multi_callbacks(parts[1:])()],
+    "made in a list": lambda parts: [parts[0], partial(make_multi_callbacks(parts[1:]))],
+    "class in a class": lambda parts: make_multi_callbacks([make_multi_callbacks(parts[:2]), parts[2:]]),
+}
+
+
+@pytest.mark.parametrize("make", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_callbacks_as_a_list(make, num_workers):
+    with config(num_workers).callbacks(make([Print, partial(Recorder), Logs, PrintMore])).build() as algo:
         result = algo.train()
         assert (result["printed"], result["mine"]) == (2, 10)
         assert result["custom_metrics"]["twice_the_length_min"] == 8
+        assert result["env_runners"]["ended"] == result["episodes_this_iter"]
 
 
 def test_parts_define_what_a_list_hears():

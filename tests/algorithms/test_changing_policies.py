@@ -175,6 +175,38 @@ def test_added_policies_are_in_checkpoints(tmp_path):
         again.train()
 
 
+def second_acts_by_added(agent, episode, worker, **kwargs):
+    return "main" if agent == 0 else "added"
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"policy_mapping_fn": second_acts_by_added},
+        {"policy_mapping_fn": {"0": "main", "1": "added"}},
+        {"policies_to_train": ["added"]},
+        {"policy_mapping_fn": first_and("added"), "policies_to_train": ["added"]},
+    ],
+    ids=["function", "table", "trained", "both"],
+)
+def test_settings_given_for_a_checkpoint_name_the_policies_that_it_has(tmp_path, given, is_removed):
+    with poles(policies=["main", "other"], policy_mapping_fn={"0": "main", "1": "other"}).build() as algo:
+        algo.add_policy("added", config={"lr": 0.1}, policy_mapping_fn={"0": "main", "1": "added"})
+        algo.train()
+        if is_removed:
+            algo.remove_policy("other")
+        weights = algo.get_weights()
+        algo.save(tmp_path)
+    with PPOConfig.algo_class.from_checkpoint(tmp_path, **given) as again:
+        assert again.get_weights().keys() == weights.keys()
+        for policy_id, vector in weights.items():
+            np.testing.assert_array_equal(again.get_policy(policy_id).weights, vector)
+        assert again.config_of("added").lr == 0.1
+        learned = again.train()["info"]["learner"].keys()
+        assert learned == ({"added"} if "policies_to_train" in given else {"main", "added"})
+
+
 def league_config():
     league = League(main="main", opponents=["random"], snapshot_when=Every(iterations=2), max_size=2)
     return (

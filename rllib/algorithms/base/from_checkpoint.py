@@ -337,13 +337,21 @@ def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
     return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
 
 
-def take_policies(state: State, path: str | os.PathLike, policy_ids: Collection[str], given: Mapping[str, Any]) -> None:
+def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:
+    """Whether settings are given that name policies, and these are others than the saved run began with."""
+    changes = state["algorithm.json"]["agents"]
+    return any(name in given for name in _ARGUMENTS) and ("policies" in changes or "removed" in changes)
+
+
+def take_policies(
+    state: State, path: str | os.PathLike, policy_ids: Collection[str] | None, given: Mapping[str, Any]
+) -> None:
     """Makes the saved run one that has begun with these of its policies, in their settings, and has changed nothing.
 
     Args:
         state: what read_checkpoint returned.
         path: where it was read, for messages.
-        policy_ids: of the policies.
+        policy_ids: of the policies; None: all that it has.
         given: settings that are given instead of the saved ones.
 
     Raises:
@@ -356,6 +364,8 @@ def take_policies(state: State, path: str | os.PathLike, policy_ids: Collection[
     gone = {*changes.get("removed", ())} - there
     specs = {**{i: spec for i, spec in first.items() if i not in gone}, **changes.get("policies", {})}
     known = sorted(there | specs.keys())
+    if policy_ids is None:
+        policy_ids = [*specs, *sorted(there - specs.keys())]
     if not isinstance(policy_ids, Collection):
         raise CheckpointError(f"policy_ids={policy_ids!r:.80} must be ids of policies; there are {', '.join(known)}")
     wanted = [policy_ids] if isinstance(policy_ids, str) else list(policy_ids)

@@ -21,6 +21,7 @@ from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
     keep_changes,
     loaded_changes,
+    names_changed_policies,
     read_state,
     saved_class,
     saved_config,
@@ -216,8 +217,8 @@ class Saving:
             config: the same by another name; of a config object, what differs from its defaults.
             policy_ids: of the policies to take, of several, with their settings; None: all. The mapping must name no
                 others.
-            policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones. A policy
-                that learns from now on starts with a new optimizer.
+            policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones, for the policies
+                that the saved run had at last. A policy that learns from now on starts with a new optimizer.
             load_user_code: also import the functions and other classes that the settings name, and unpickle those that
                 have no name. That runs code: only for checkpoints whose origin you trust.
 
@@ -236,7 +237,7 @@ class Saving:
         given = {name: value for name, value in given.items() if value is not None}
         changes = {**(config or {}), **(overrides or {}), **given}
         with naming_damage(checkpoint_path):
-            if policy_ids is not None:
+            if policy_ids is not None or names_changed_policies(state, changes):
                 take_policies(state, checkpoint_path, policy_ids, changes)
             keep_changes(state, checkpoint_path, changes)
         algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))

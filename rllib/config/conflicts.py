@@ -20,7 +20,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rllib.notices import shortened
 
@@ -139,6 +139,13 @@ class Unfit(ValueError):
         names = tuple(dict.fromkeys(name for remedy in remedies for name in remedy))
         self.mistake = Mistake(problem, names or ("env",), remedies, advice)
         super().__init__(self.mistake.text(str))
+
+    @classmethod
+    def of(cls, mistake: Mistake) -> Self:
+        """One that has this mistake, also with names that none of its remedies has."""
+        unfit = cls(mistake.problem, mistake.advice, *mistake.remedies)
+        unfit.mistake = mistake
+        return unfit
 
     def __reduce__(self):
         return Unfit, (self.mistake.problem, self.mistake.advice, *self.mistake.remedies)

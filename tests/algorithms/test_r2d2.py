@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import ApexDQNConfig, DQNConfig, Policy, PPOConfig, R2D2Config
+from rllib import ApexDQNConfig, DQNConfig, Policy, PolicySpec, PPOConfig, R2D2Config
 from rllib import sample_batch as sb
 from rllib.algorithms.r2d2 import R2D2, sequence_errors
 from rllib.config.conflicts import SettingsError
+from rllib.env.multi_agent import make_multi_agent
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.algorithms.test_recall import Recall, WithGRU
@@ -356,21 +357,34 @@ def test_a_replay_too_small_for_what_is_sampled_before_learning_is_told_in_seque
     assert "Use {'capacity': 40} or more, or num_steps_sampled_before_learning_starts=195 or less" in message
 
 
-@pytest.mark.parametrize(
-    ("config", "settings"),
-    [
-        (R2D2Config, {"exploration_config": {"type": "ParameterNoise"}}),
-        (R2D2Config, {"noisy": True}),
-        (PPOConfig, {"exploration_config": {"type": "RND"}}),
-    ],
-)
-def test_each_remedy_of_an_exploration_without_memory_leads_to_a_run(config, settings):
+# PPO's policies all explore by RND, or none does.
+WITHOUT_MEMORY = [
+    (PPOConfig, {"exploration_config": {"type": "RND"}}, "run's"),
+    *(
+        (R2D2Config, settings, whose)
+        for settings in ({"exploration_config": {"type": "ParameterNoise"}}, {"noisy": True})
+        for whose in ("run's", "policy's", "added policy's")
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "settings", "whose"), WITHOUT_MEMORY)
+def test_each_remedy_of_an_exploration_without_memory_leads_to_a_run(config, settings, whose):
     """That R2D2 leave out its memory is none."""
     made = config().environment("CartPole-v1").rollouts(num_rollout_workers=0)
-    made.training(model={"use_lstm": True, "lstm_cell_size": 4}).update_from_dict(settings)
-    with pytest.raises(SettingsError, match="cannot train a policy with a memory") as refused:
-        made.build()
+    made.training(model={"use_lstm": True, "lstm_cell_size": 4})
+    if whose == "run's":
+        made.update_from_dict(settings)
+    else:
+        policies = {"p": (None, None, None, settings)} if whose == "policy's" else {}
+        made.environment(make_multi_agent("CartPole-v1")).multi_agent(
+            policies={**policies, "q": PolicySpec()}, policy_mapping_fn="q"
+        )
+    with pytest.raises(SettingsError, match="cannot train a policy with a memory") as refused, made.build() as algo:
+        algo.add_policy("p", config=settings)
     (mistake,) = refused.value.mistakes
-    assert mistake.remedies and "model" in mistake.names
+    assert "model" in mistake.names and (mistake.remedies or whose == "added policy's")
+    assert f"such as {made.algorithm_name}" not in str(refused.value)
+    assert ("These are settings of the policy 'p'." in str(refused.value)) is (whose != "run's")
     for remedy in mistake.remedies:
         made.copy().apply(remedy).build().stop()

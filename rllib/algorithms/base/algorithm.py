@@ -291,7 +291,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _policy_settings(self, policy_id: str) -> PolicySettings:
         config = self.config_of(policy_id)
         parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
-        refuse_memory(self, policy_id, *parts)
+        with self._naming_settings_of(policy_id):
+            refuse_memory(self, policy_id, *parts)
         learner = self.trainees[policy_id].gradient_learner() if self.workers_learn else None
         waits = self.marks_waiting(policy_id)
         return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)

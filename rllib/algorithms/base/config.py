@@ -488,7 +488,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             f"{self.algorithm_name} cannot train a policy with a memory: {reason}.",
             ("model", *(instead or ())),
             (*([instead] if instead else ()), *([remedy] if remedy and not self.needs_memory else ())),
-            "" if self.needs_memory else advice,
+            "" if instead or self.needs_memory else advice,
         )
 
     # ------------------------------------------------------------------ values that follow from several settings

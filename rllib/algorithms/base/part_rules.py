@@ -33,4 +33,4 @@ def refuse_memory(algorithm, policy_id: str, *parts) -> None:
     config, spec = algorithm.config_of(policy_id), algorithm.policies[policy_id].spec
     for part in parts if spec.state_size else ():
         if part.without_memory:
-            raise config.error(config.no_memory(part.without_memory, spec, part.left_out_by))
+            raise Unfit.of(config.no_memory(part.without_memory, spec, part.left_out_by))

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rllib import PPOConfig
+from rllib import ESConfig, PPOConfig
 from rllib.config.conflicts import SettingsError
 from rllib.env import TaskSettableEnv
 from rllib.env.factories.settable_tasks import set_next_task, summary_of
@@ -77,6 +77,48 @@ def test_results_have_the_task_and_checkpoints_restore_it(num_workers, tmp_path)
 
 def by_two(result, env, context):
     return env.get_task() + 2
+
+
+class Rounds(Levels):
+    """Ends after four steps; shows the level that it was reset with."""
+
+    def reset(self, *, seed=None, options=None):
+        self.shown, self.steps = self.level, 0
+        return np.full(1, self.shown, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(1, self.shown, np.float32), float(action), self.steps == 4, False, {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "num_workers", "every"),
+    [("PPO", 0, 3), ("PPO", 1, 3), ("ES", 0, 1)],
+    ids=["PPO", "PPO with a worker", "ES, with each result"],
+)
+def test_a_run_whose_last_result_changed_no_task_continues_exactly_or_any_of_es(
+    tmp_path, algorithm, num_workers, every
+):
+    def level_of_time(result, env, context):
+        return result["training_iteration"] // every
+
+    if algorithm == "PPO":
+        config = config_of(Rounds, level_of_time, num_workers)
+    else:
+        config = ESConfig().environment(Rounds, env_task_fn=level_of_time).rollouts(num_rollout_workers=num_workers)
+        config.training(episodes_per_batch=4, train_batch_size=16, noise_size=100_000)
+    with config.debugging(seed=3).training(model={"fcnet_hiddens": [8]}).build() as algo:
+        for _ in range(2):
+            algo.train()
+        path, tasks, weights = algo.save(tmp_path), [], []
+        for _ in range(2):
+            tasks.append(algo.train()["env_task"])
+            weights.append(algo.get_weights()["default_policy"].copy())
+    assert tasks == [2 // every, 3 // every]
+    with type(algo).from_checkpoint(path, {"env_task_fn": level_of_time}) as algo:
+        for task, vector in zip(tasks, weights):
+            assert algo.train()["env_task"] == task
+            np.testing.assert_array_equal(algo.get_weights()["default_policy"], vector)
 
 
 def test_a_run_with_more_environments_gets_the_tasks_of_fewer(tmp_path):

@@ -29,7 +29,7 @@ from rllib.storage.checkpoint import read_checkpoint
 from rllib.storage.foreign_files import printable
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
-from rllib.tune.reporting.plots import read_runs
+from rllib.tune.reporting.runs import read_runs
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import create_scheduler
 from tests.damage import rewrite

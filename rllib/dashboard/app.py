@@ -43,6 +43,7 @@ from rllib.runs.entries import encode, is_number, lookup, settings_by_path
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.objectives import pareto_front
 from rllib.tune.reporting import plots
+from rllib.tune.reporting.runs import Run as Recorded
 from rllib.web.guard import Guard, server_config
 from rllib.web.sockets import is_loopback, listen, url_of
 
@@ -182,7 +183,7 @@ class Dashboard:
         runs = sorted((run for run in runs if is_number(run.row.get("best"))), key=lambda run: run.trial.index)
         if len(runs) < 2:
             return _json({"ids": [], "axes": [], "front": None})
-        params = [plots.Run(run.name, [], dict(settings_by_path(run.row["params"]))) for run in runs]
+        params = [Recorded(run.name, [], dict(settings_by_path(run.row["params"]))) for run in runs]
         first = runs[0].row
         axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"],
                                  logarithmic(experiment.header))  # fmt: skip

@@ -1,14 +1,12 @@
 """Details of one run: settings, checkpoints, logs, newest result."""
 
 import csv
-import functools
 import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.run_directory import SPEC
 from rllib.dashboard.result_file import read_object
 from rllib.dashboard.run import Run
@@ -18,6 +16,7 @@ from rllib.runs.entries import encode, flatten, is_number, settings_by_path
 from rllib.runs.files import UNREADABLE
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.storage.foreign_files import open_inside
+from rllib.tune.reporting.runs import defaults_of
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")
@@ -84,7 +83,7 @@ def _config(run: Run) -> list[dict[str, Any]]:
     given = dict(settings_by_path(given))
     if given.get("log_dir") is not None:
         given.pop("algorithm", None)  # the row has it
-    defaults = _defaults(run.row["algorithm"])
+    defaults = defaults_of(run.row["algorithm"])
     merged = {**(defaults or {}), **given}
     keys = [key for key in merged if not any(other.startswith(key + "/") for other in given)]
     return [
@@ -96,16 +95,6 @@ def _config(run: Run) -> list[dict[str, Any]]:
         }
         for key in keys
     ]
-
-
-@functools.cache
-def _defaults(algorithm: str) -> dict[str, Any] | None:
-    """Default settings of an algorithm by "a/b" path, as params.json has them; None for an unknown algorithm."""
-    try:
-        config = get_algorithm_config(algorithm)
-    except ValueError:
-        return None
-    return dict(settings_by_path(msgspec.json.decode(encode(config.to_dict()))))
 
 
 def _checkpoints(run: Run) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rllib.runs.entries import is_number
+from rllib.runs.naming import names_of_keys
 from rllib.runs.safe_files import write_whole
 
 STEPS, RETURN = "timesteps_total", "episode_reward_mean"
@@ -304,7 +305,8 @@ def _draw_parallel(axes, figures: Figures) -> None:
     from matplotlib import colormaps
 
     colours = colormaps["viridis"]
-    names = [axis.name.rsplit("/", 1)[-1] for axis in figures.axes[:-1]] + [title_of(figures.axes[-1].name)]
+    *settings, metric = (axis.name for axis in figures.axes)
+    names = [*names_of_keys(settings).values(), title_of(metric)]
     for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
         places = [axis.places[run] for axis in figures.axes]
         axes.plot(range(len(places)), places, color=colours(colour), linewidth=1, marker="o", markersize=3, alpha=0.8,

@@ -51,6 +51,11 @@ def read_goals(directory: Path) -> dict[str, float]:
     return {key: value for key, value in stop.items() if is_number(value)} if isinstance(stop, dict) else {}
 
 
+def read_algorithm(directory: Path) -> str:
+    """Reads the name of the algorithm of a run of `rllib train`; "" for another directory."""
+    return str(_read_object(directory / "run.json").get("algorithm") or "")
+
+
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode(read_inside(path.parent, path.name), type=dict)

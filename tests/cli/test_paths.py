@@ -15,7 +15,7 @@ from rllib.cli.values import LocalPath
 from rllib.cli.verbs import dashboard, serve
 from rllib.offline.dataset import Dataset
 from rllib.storage.local_path import local_path
-from rllib.tune.reporting.plots import read_runs
+from rllib.tune.reporting.runs import read_runs
 from rllib.tune.reporting.scores import final_scores
 from tests.hub_fake import installed
 

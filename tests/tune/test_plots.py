@@ -4,17 +4,19 @@ import json
 import math
 import re
 import xml.etree.ElementTree
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rllib import tune
+from rllib import PPOConfig, tune
 from rllib.cli import command
 from rllib.runs.drawing import episode_quantiles, return_curve
+from rllib.runs.entries import encode
 from rllib.tune.experiment.directory import described, logarithmic
-from rllib.tune.reporting.plots import Run, names_apart, parallel, plot, read_runs, runs_of_seeds
+from rllib.tune.reporting.groups import groups_of
+from rllib.tune.reporting.plots import parallel, plot
+from rllib.tune.reporting.runs import Run, read_runs, runs_of_seeds, varying
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
 
@@ -152,19 +154,9 @@ def test_experiments_with_seeds_are_named_by_what_differs(tmp_path, seeds, diffe
         _write(tmp_path / place, runs)
     plot(read_runs(tmp_path / "a", tmp_path / "b"), tmp_path / "p.html", "ret", kinds="curves")
     text = " ".join(texts_of((tmp_path / "p.html").read_text()))
-    last = "/seed_0" if seeds == 1 else ""
-    names = ["setting_0=0.1", "setting_0=0.2"] if differing == 1 else [f"{each}/search{last}" for each in "ab"]
+    rest = ", …" if differing > 4 else ""
+    names = [f"setting_0={rate}{rest}" for rate in (0.1, 0.2)]
     assert all(text.count(name) == 1 for name in names), text
-
-
-def test_directories_are_named_by_what_differs():
-    def names(*places):
-        return names_apart([Path("/results", place) for place in places])
-
-    assert names("ppo", "dqn") == ["ppo", "dqn"]
-    assert names("ppo/seed_0", "dqn/seed_0", "dqn/seed_1") == ["ppo/seed_0", "dqn/seed_0", "seed_1"]
-    assert names("x/a/s", "x/b/s", "y/b/s") == ["a/s", "x/b/s", "y/b/s"]
-    assert names("a", "a") == ["a", "a"] and names("s", "b/s") == ["results/s", "b/s"]
 
 
 def test_names_of_many_runs_say_how_many_there_are(tmp_path):
@@ -175,6 +167,56 @@ def test_names_of_many_runs_say_how_many_there_are(tmp_path):
     texts = texts_of((tmp_path / "p.html").read_text())
     assert "run0.1_0, run0.1_1, run0.1_2 and 2 more" in texts
     assert "run0.1_0 and 4 more (IQM of 5, 95 % interval)" in texts
+
+
+def _curves_of(page):
+    """Names of the curves in a legend."""
+    return [text.partition(" (IQM")[0] for text in texts_of(page) if "IQM" in text]
+
+
+def _experiments(directory, trainables, seeds=2, **params):
+    """An experiment of each trainable, with equal settings."""
+    for place, trainable in trainables.items():
+        runs = [Run(f"seed_{seed}", run.results, {"seed": seed, "lr": 1e-3, **params}) for seed, run in
+                enumerate(_runs((0.1,), seeds))]  # fmt: skip
+        _write(directory / place, runs)
+        header = {**HEADER, "trainable": trainable}
+        (directory / place / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
+
+
+def test_two_algorithms_with_equal_settings_are_two_curves(tmp_path):
+    _experiments(tmp_path, {"one": "PPO", "other": "A2C"}, env="CartPole-v1")
+    plot(read_runs(tmp_path), tmp_path / "p.html", "ret", kinds="curves")
+    assert _curves_of((tmp_path / "p.html").read_text()) == ["PPO", "A2C"]
+
+
+def test_two_experiments_with_equal_settings_are_two_curves_with_their_own_names(tmp_path):
+    """Their code may differ, and two runs with one seed are no two samples."""
+    _experiments(tmp_path, {"before": "climb", "after": "climb"})
+    for places in ([tmp_path], [tmp_path / "before", tmp_path / "after"]):
+        plot(read_runs(*places), tmp_path / "p.html", "ret", kinds="curves")
+        assert sorted(_curves_of((tmp_path / "p.html").read_text())) == ["after", "before"]
+
+
+def test_seeds_that_were_named_themselves_are_one_curve(tmp_path):
+    _experiments(tmp_path, {"one": "climb"}, seeds=3)
+    _experiments(tmp_path, {"other": "climb"}, seeds=3, gamma=0.5)
+    places = sorted(tmp_path.glob("*/seed_*"))
+    plot(read_runs(*places), tmp_path / "p.html", "ret", kinds="curves")
+    assert _curves_of((tmp_path / "p.html").read_text()) == ["no gamma", "gamma=0.5"]
+
+
+def test_a_run_with_all_its_settings_is_a_seed_of_those_with_the_given_ones(tmp_path):
+    """params.json of `rllib train` has the defaults too, that of a search what was given, in Ray's names if it was."""
+    given = {"env": "CartPole-v1", "lr": 1e-3, "num_workers": 1}
+    whole = json.loads(encode(PPOConfig().to_dict())) | {"env": "CartPole-v1", "lr": 1e-3, "num_rollout_workers": 1}
+    runs = [Run(f"seed_{seed}", run.results, {**params, "seed": seed}) for seed, (run, params) in
+            enumerate(zip(_runs((0.1,), 2), (given, whole)))]  # fmt: skip
+    _write(tmp_path, runs)
+    for run in runs:
+        (tmp_path / run.name / "run.json").write_text(json.dumps({"algorithm": "PPO"}))
+    (group,) = groups_of(read_runs(tmp_path))
+    assert group.seeds == [0, 1] and not varying(group.runs)
 
 
 def test_a_single_function_is_drawn_with_the_numbers_it_reported(tmp_path):
@@ -328,7 +370,7 @@ def test_command_reads_runs_and_experiments(tmp_path):
         command, ["plot", str(single), str(tmp_path / "experiment"), "--metric", "ret", "-o", str(out)]
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "5 runs drawn" in outcome.output and out.exists()
+    assert "4 runs drawn" in outcome.output and out.exists()
 
 
 @pytest.mark.parametrize(

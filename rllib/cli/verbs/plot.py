@@ -7,7 +7,9 @@ import click
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.values import LocalPath, Number
 from rllib.runs.drawing import WIDTH
-from rllib.tune.reporting.plots import KINDS, names_apart, plot, read_objective, read_runs
+from rllib.runs.naming import names_apart
+from rllib.tune.reporting.plots import KINDS, plot
+from rllib.tune.reporting.runs import read_objective, read_runs
 
 
 @click.command("plot", short_help="Draw runs and experiments.")

@@ -12,12 +12,12 @@ from typing import Any
 
 from rllib.result import ByAllNames, Result, as_result
 from rllib.runs.entries import flatten
+from rllib.runs.naming import names_of_keys, short
 from rllib.tune.states import FINISHED, PENDING
 from rllib.tune.trainables.resources import Resources
 
 # Characters of a directory's name; file systems take 255 bytes, and paths of 4096 hold a few levels more.
 _LONGEST_NAME = 120
-_LONGEST_VALUE = 24
 
 
 @dataclass
@@ -155,8 +155,9 @@ class Trial:
     infinite: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self):
-        # "3_lr=0.01,layers=2": the number, and the last part of each path with its value.
-        chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={short(value)}" for key, value in self.evaluated_params.items())
+        # "3_lr=0.01,layers=2": the number, and the end of each path, such as no other one has, with its value.
+        names = names_of_keys(self.evaluated_params)
+        chosen = ",".join(f"{names[key]}={short(value)}" for key, value in self.evaluated_params.items())
         self.experiment_tag = f"{self.index}_{chosen}" if chosen else str(self.index)
         portable = re.sub(r"[^A-Za-z0-9.,=+-]+", "_", f"{self.identifier}_{self.experiment_tag}")
         self.dirname = portable[:_LONGEST_NAME].rstrip("._") or "trial"
@@ -258,13 +259,5 @@ class Trial:
 def numbers_in(result: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a result, by "a/b" path."""
     return {
-        key: value
-        for key, value in flatten(result)
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        key: value for key, value in flatten(result) if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
-
-
-def short(value) -> str:
-    """A value in at most 24 characters."""
-    text = f"{value:.4g}" if isinstance(value, float) else getattr(value, "__name__", None) or str(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -19,7 +19,8 @@ from rllib.tune.checks import no_number
 from rllib.tune.experiment.directory import journal_file, read_journal
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import Metric, Mode, checked_objective, described, is_several, pairs, pareto_front
-from rllib.tune.reporting.plots import plot, read_runs
+from rllib.tune.reporting.plots import plot
+from rllib.tune.reporting.runs import read_runs
 from rllib.tune.states import ERROR, TERMINATED
 from rllib.tune.trainables.checkpoint import Checkpoint
 

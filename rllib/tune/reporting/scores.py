@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib.runs.drawing import RETURN, STEPS
+from rllib.runs.naming import names_apart
 from rllib.storage.local_path import local_path
-from rllib.tune.reporting.plots import Run, names_apart, points_of, read_runs, runs_of_seeds, varying
+from rllib.tune.reporting.runs import Run, points_of, read_runs, runs_of_seeds, varying
 from rllib.tune.search.base import metric_value
 
 

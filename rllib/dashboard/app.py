@@ -11,6 +11,7 @@ All answers are read-only; an id is looked up among the known runs, never used a
 | /api/run?id=       | one run                                                                                       |
 | /api/series?id=... | curves: `id` and `key` may repeat; `x` is the horizontal axis, `points` the most of each curve; |
 |                    | with `group=seeds` the runs of a folder of seeds are one curve, with the interval over them   |
+| /api/names?id=...  | names of runs, and of the folders of seeds among them, by what differs between them            |
 | /api/log?id=&name= | the end of one of the run's logs                                                              |
 | /api/tune?id=      | parallel coordinates of an experiment                                                         |
 """
@@ -20,7 +21,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -40,6 +41,7 @@ from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.entries import encode, is_number, lookup, settings_by_path
+from rllib.runs.naming import names_apart, names_by_difference
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.objectives import pareto_front
 from rllib.tune.reporting import plots
@@ -59,6 +61,8 @@ _HEADERS = {
 }
 _POLL_S, _HEARTBEAT_S, _YEAR_S = 1.0, 15.0, 365 * 24 * 3600
 _MOST_RUNS, _MOST_KEYS = 50, 40
+# Methods of Dashboard below /api/.
+_ANSWERS = ("runs", "run", "names", "series", "log", "tune", "stream")
 
 
 class Page:
@@ -148,6 +152,20 @@ class Dashboard:
             raise HTTPException(404, "The run has no such log.")
         text, skipped = details.tail(found[0])
         return _json({"name": name, "text": text, "skipped": skipped})
+
+    def names(self, request: Request) -> Response:
+        ids = list(dict.fromkeys(request.query_params.getlist("id")))
+        if not 0 < len(ids) <= _MOST_RUNS:
+            raise HTTPException(400, f"Give 1 to {_MOST_RUNS} times id=.")
+        runs = {id: self._known(id) for id in ids}
+        groups = {run.folder or id: run for id, run in runs.items()}
+        settings = {id: details.learned_with(run) for id, run in runs.items()}
+        apart = names_apart([PurePosixPath(run.name) for run in runs.values()])
+        of_groups = names_by_difference(
+            [settings[run.id] for run in groups.values()], names_apart(list(map(PurePosixPath, groups)))
+        )
+        alone = names_by_difference(list(settings.values()), apart)
+        return _json({"runs": dict(zip(runs, alone)), "groups": dict(zip(groups, of_groups))})
 
     def series(self, request: Request) -> Response:
         query = request.query_params
@@ -256,7 +274,10 @@ def make_app(
     routes = [
         Route("/", answers.page),
         Route("/static/{name}", answers.static),
-        *(Route(f"/api/{name}", getattr(answers, name)) for name in ("runs", "run", "series", "log", "tune", "stream")),
+        *(
+            Route(f"/api/{name}", getattr(answers, name))
+            for name in ("runs", "run", "names", "series", "log", "tune", "stream")
+        ),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Page(app, token, [*names, socket.gethostname(), socket.getfqdn()])

@@ -14,9 +14,10 @@ from rllib.errors import DamagedFileError
 from rllib.result import stored_names
 from rllib.runs.entries import encode, flatten, is_number, settings_by_path
 from rllib.runs.files import UNREADABLE
+from rllib.runs.naming import ALGORITHM, SEED, learning_settings
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.storage.foreign_files import open_inside
-from rllib.tune.reporting.runs import defaults_of
+from rllib.tune.reporting.runs import defaults_of, with_defaults
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")
@@ -76,24 +77,33 @@ def tail(path: Path) -> tuple[str, int]:
     return content.decode(errors="replace"), size - len(content)
 
 
-def _config(run: Run) -> list[dict[str, Any]]:
+def learned_with(run: Run) -> dict[str, Any]:
+    """Algorithm and all settings of a run, by "a/b" path, for `names_by_difference`."""
+    settings = _settings(run)
+    return {ALGORITHM: run.row["algorithm"], **learning_settings(settings), SEED: settings.get(SEED)}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The settings of a run by "a/b" path, those that keep their default too."""
     given = _decoded(run.path / "params.json") if run.path else {}
     if not given and run.trial is not None and isinstance(run.trial.config, dict):
         given = msgspec.json.decode(encode(run.trial.config))
     given = dict(settings_by_path(given))
     if given.get("log_dir") is not None:
-        given.pop("algorithm", None)  # the row has it
+        given.pop(ALGORITHM, None)  # the row has it
+    return with_defaults(run.row["algorithm"], given)
+
+
+def _config(run: Run) -> list[dict[str, Any]]:
     defaults = defaults_of(run.row["algorithm"])
-    merged = {**(defaults or {}), **given}
-    keys = [key for key in merged if not any(other.startswith(key + "/") for other in given)]
     return [
         {
             "key": key,
-            "value": merged[key],
+            "value": value,
             "default": (defaults or {}).get(key),
-            "differs": None if defaults is None else merged[key] != defaults.get(key),
+            "differs": None if defaults is None else value != defaults.get(key),
         }
-        for key in keys
+        for key, value in _settings(run).items()
     ]
 
 

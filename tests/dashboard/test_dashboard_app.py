@@ -86,6 +86,20 @@ def test_seeds_of_one_folder_are_one_curve(results, run, serve):
     assert [each["group"] for each in of_folder["series"]] == ["all"]
 
 
+def test_runs_and_folders_are_named_by_what_differs(results, serve):
+    for lr in (0.1, 0.2):
+        for seed in range(2):
+            RunOnDisk(results / f"lr{lr}", f"seed_{seed}", lr=lr, seed=seed).report(1.0)
+        (results / f"lr{lr}" / "seeds.json").write_text('{"seeds": [0, 1]}')
+    RunOnDisk(results, "alone", algorithm="DQN").report(1.0)
+    client = serve(results)
+    ids = [*(f"lr{lr}/seed_{seed}" for lr in (0.1, 0.2) for seed in range(2)), "alone"]
+    found = client.json(f"/api/names?{'&'.join(f'id={id}' for id in ids)}")
+    assert found["groups"] == {"lr0.1": "PPO, lr=0.1", "lr0.2": "PPO, lr=0.2", "alone": "DQN"}
+    assert found["runs"]["lr0.1/seed_1"] == "PPO, lr=0.1, seed 1" and found["runs"]["alone"] == "DQN"
+    assert client.request("/api/names").status == 400 and client.request("/api/names?id=nothing").status == 404
+
+
 @pytest.mark.parametrize(
     "query",
     ["", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1", "id=first&key=a&group=b"],

@@ -94,7 +94,7 @@ def test_columns_of_runs_of_one_name_say_what_differs(browser, results, serve):
         run.end()
     browser.open(serve(results).server.url + _hash("compare", ("id", "ppo/seed_0"), ("id", "dqn/seed_0")))
     heads = "[...document.querySelectorAll('[data-testid=differences] th')].map((e) => e.textContent.trim()).join()"
-    browser.wait(f"{READY} && {heads} === 'Setting,ppo/seed_0,dqn/seed_0'")
+    browser.wait(f"{READY} && {heads} === 'Setting,lr=0.1,lr=0.2'")
 
 
 def test_one_run(browser, results, runs, serve):
@@ -143,7 +143,7 @@ def test_seeds_of_a_folder_are_one_curve_until_the_box_is_cleared(browser, resul
     browser.wait(f"{lines} === 'all'")
     assert browser.evaluate("document.querySelector('[data-testid=curves] .legend').innerText") == "all"
     browser.click("[data-testid=seeds]")
-    browser.wait(f"{lines} === 'all/seed_0,all/seed_1'")
+    browser.wait(f"{lines} === 'seed_0,seed_1'")
 
 
 def test_seeds_of_a_folder_are_one_row_until_the_box_is_cleared(browser, results, serve):

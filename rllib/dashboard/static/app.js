@@ -2,7 +2,7 @@
 
 import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
-import { age, apart, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
+import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
 import { idsOf, seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
@@ -270,36 +270,35 @@ function logsView(id, isFailed) {
 async function viewCompare(query, isCurrent) {
   const ids = [...new Set(query.getAll("id"))].slice(0, MOST_COMPARED);
   if (!ids.length) return main.replaceChildren(crumb(), h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the table of all runs."));
-  const all = await Promise.all(ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`)));
+  const [names, ...all] = await Promise.all([getJson(`/api/names?${new URLSearchParams(ids.map((id) => ["id", id]))}`), ...ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`))]);
   if (!isCurrent()) return null;
   const metrics = [...new Set(all.flatMap((details) => details.metrics))];
   const wanted = query.getAll("key").filter((key) => choices(metrics).includes(key));
   const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
-  const curves = new Curves(ids, { keys, metrics, height: 300, large: true, onKeys: (drawn) => history.replaceState(null, "", compareLink(ids, drawn)) });
+  const curves = new Curves(ids, { keys, metrics, names, height: 300, large: true, onKeys: (drawn) => history.replaceState(null, "", compareLink(ids, drawn)) });
   const body = h("tbody", {});
   main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`), h("h2", {}, "Curves"), curves.element,
     h("h2", {}, "Where they are"), h("div", { class: "panel scroll" }, h("table", { "aria-label": "Compared runs" },
       h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Mean steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
-    h("h2", {}, "Settings that differ"), differences(all));
+    h("h2", {}, "Settings that differ"), differences(all, ids.map((id) => names.runs[id])));
   const show = () => body.replaceChildren(...ids.map((id, number) => {
     const row = runs.get(id) || all[number].row;
     const rest = ids.filter((each) => each !== id);
-    return h("tr", {}, h("td", { class: "name" }, h("span", { class: "keyed" }, swatch(number), h("a", { href: link("run", id) }, row.name))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
-      h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${row.name} out` }, "take out")));
+    return h("tr", {}, h("td", { class: "name" }, h("span", { class: "keyed" }, swatch(number), h("a", { href: link("run", id), title: row.name }, names.runs[id]))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
+      h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${names.runs[id]} out` }, "take out")));
   }));
   show();
   const end = onChange(show);
   return () => { end(); curves.remove(); };
 }
 
-function differences(all) {
+function differences(all, called) {
   const tables = all.map(({ config }) => new Map(config.map((each) => [each.key, shown(each.value)])));
   const keys = [...new Set(tables.flatMap((table) => [...table.keys()]))].filter((key) => new Set(tables.map((table) => table.get(key))).size > 1);
   if (!keys.length) return h("p", { class: "muted" }, all.length > 1 ? "None: all settings are equal, the seed included." : "There is only one run.");
   const isShared = (key) => tables.every((table) => table.has(key));
-  const ends = apart(all.map((details) => details.row.name));
-  const isShort = new Set(ends.map((name) => name.slice(0, MOST_IN_COLUMN))).size === new Set(ends).size;
-  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", isShort ? ends[number].slice(0, MOST_IN_COLUMN) : ends[number])));
+  const isShort = new Set(called.map((name) => name.slice(0, MOST_IN_COLUMN))).size === called.length;
+  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", isShort ? called[number].slice(0, MOST_IN_COLUMN) : called[number])));
   const table = (rows, testid) => h("div", { class: "panel scroll" }, h("table", { dataset: { testid } }, h("thead", {}, names.cloneNode(true)),
     h("tbody", {}, rows.map((key) => h("tr", {}, h("td", { class: "wrap" }, key), tables.map((values) => h("td", { class: "wrap mono" }, values.get(key) ?? h("span", { class: "muted" }, "–"))))))));
   const [shared, others] = [keys.filter(isShared), keys.filter((key) => !isShared(key))];

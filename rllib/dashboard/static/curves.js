@@ -27,11 +27,11 @@ const settings = { x: "timesteps_total", smoothing: 0, log: false, seeds: true }
 export class Curves {
   /**
    * @param {string[]} ids of the runs
-   * @param {{keys: string[], metrics: string[], height?: number, large?: boolean, onKeys?: Function}} options
-   *   `keys` are drawn first, of the `choices` that there are among `metrics`.
+   * @param {{keys: string[], metrics: string[], names?: object, height?: number, large?: boolean, onKeys?: Function}} options
+   *   `keys` are drawn first, of the `choices` that there are among `metrics`; `names` are of `runs` and `groups`, by id.
    */
-  constructor(ids, { keys, metrics, height, large, onKeys }) {
-    Object.assign(this, { ids, height, metrics, onKeys, keys: [], charts: new Map(), fetched: new Map() });
+  constructor(ids, { keys, metrics, names, height, large, onKeys }) {
+    Object.assign(this, { ids, height, metrics, names, onKeys, keys: [], charts: new Map(), fetched: new Map() });
     this.message = h("p", { class: "error", role: "alert", hidden: true });
     this.legend = h("ul", { class: "legend" });
     this.grid = h("div", { class: large ? "charts large" : "charts" });
@@ -119,7 +119,7 @@ export class Curves {
     if (this.ids.length < 2) return;
     const heads = new Map([...this.fetched.values()].flat().map((each) => [each.group || each.id, each.id]));
     const known = heads.size ? [...heads] : this.ids.map((id) => [id, id]);
-    this.legend.replaceChildren(...known.map(([name, id]) => h("li", {}, swatch(this.ids.indexOf(id)), h("span", {}, runs.get(name)?.name || name))));
+    this.legend.replaceChildren(...known.map(([name, id]) => h("li", {}, swatch(this.ids.indexOf(id)), h("span", {}, this.labelOf(name)))));
   }
 
   draw() {
@@ -133,8 +133,13 @@ export class Curves {
     }
   }
 
+  /** Name of a run, or of a folder of seeds. */
+  labelOf(id) {
+    return (settings.seeds && this.names?.groups[id]) || this.names?.runs[id] || runs.get(id)?.name || id;
+  }
+
   nameOf(id, part, key) {
-    const run = runs.get(id)?.name || id;
+    const run = this.labelOf(id);
     if (part === key) return run;
     const entry = part.slice(key.length + 1);
     return this.ids.length > 1 ? `${run} ${entry}` : entry;

@@ -17,15 +17,6 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
-/** Paths by the shortest of their ends that no other one of them has: ["a/seed_0", "b/seed_0"] as they are. */
-export function apart(paths) {
-  const ends = (path, count) => path.split("/").slice(-count).join("/");
-  return paths.map((path) => {
-    const count = path.split("/").findIndex((_, index) => paths.every((other) => other === path || ends(other, index + 1) !== ends(path, index + 1)));
-    return count < 0 ? path : ends(path, count + 1);
-  });
-}
-
 const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 /** 1234567 -> "1.23M": at most four characters of digits. */

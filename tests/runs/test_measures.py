@@ -1,18 +1,23 @@
 """Measures over runs: closed forms, exact enumerations, and numbers of rliable 1.2.0."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from rllib.runs.measures import (
+    corrected,
     interval,
     iqm,
     iqm_of_scores,
+    least_p_value,
     mean_of_scores,
     median_of_scores,
     performance_profile,
+    permutation_p_value,
     probability_of_improvement,
+    standardised_difference,
     stratified_interval,
 )
 
@@ -108,3 +113,60 @@ def test_equal_seeds_give_equal_intervals():
     assert pair[0] == pair[1]
     low, high = pair[0]
     assert 0 <= low < 0.6095 < high <= 1
+
+
+ONE, OTHER = np.array([431.0, 402, 455, 440, 427]), np.array([388.0, 360, 410, 450, 395])
+
+
+def test_the_permutation_test_is_that_of_scipy():
+    """scipy.stats, of x and y: found = permutation_test((x, y), lambda x, y, axis: ttest_ind(x, y, equal_var=False,
+    axis=axis).statistic, n_resamples=np.inf); np.mean(abs(found.null_distribution) >= abs(found.statistic) - 1e-12).
+    """
+    assert permutation_p_value([ONE], [OTHER]) == pytest.approx(0.12698412698412698)
+    assert permutation_p_value([ONE[:2]], [OTHER[:2]]) == pytest.approx(1 / 3)
+    assert permutation_p_value([np.full(5, 500.0)], [OTHER]) == pytest.approx(0.007936507936507936)
+    assert permutation_p_value([ONE[:3]], [OTHER]) == pytest.approx(0.25)
+    assert permutation_p_value([1000 + 1e-3 * ONE], [1000 + 1e-3 * OTHER]) == permutation_p_value([ONE], [OTHER])
+
+
+def test_the_permutation_test_of_special_cases():
+    assert permutation_p_value([np.ones(3)], [np.ones(4)]) == 1.0
+    assert permutation_p_value([np.zeros(4)], [np.ones(4)]) == least_p_value([np.zeros(4)], [np.ones(4)]) == 2 / 70
+    assert least_p_value([ONE[:3]], [OTHER]) == 1 / 56 and least_p_value([ONE[:1]], [OTHER[:1]]) == 1.0
+    assert math.isnan(permutation_p_value([ONE[:1]], [OTHER])), "one run has no spread"
+    # Of two tasks with the same scores, on any scale.
+    both = permutation_p_value([ONE, ONE], [OTHER, OTHER])
+    assert both < permutation_p_value([ONE], [OTHER])
+    assert both == permutation_p_value([ONE, 1e6 * ONE], [OTHER, 1e6 * OTHER])
+
+
+def test_drawn_divisions_are_near_all_of_them():
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=11), rng.normal(0.8, size=11)  # 705,432 divisions
+    # scipy.stats.ttest_ind(one, other, equal_var=False).pvalue; the draws have a standard error of 0.003.
+    assert permutation_p_value([one], [other]) == pytest.approx(0.1792, abs=0.012)
+
+
+def test_the_test_keeps_its_level():
+    """Of equal algorithms with two modes, where Welch's t-test does not, at most a twentieth differs."""
+    rng = np.random.default_rng(0)
+    scores = np.where(rng.random((400, 10)) < 0.3, 20.0, 490.0) + rng.normal(size=(400, 10))
+    p_values = np.array([permutation_p_value([each[:5]], [each[5:]]) for each in scores])
+    assert (p_values <= 0.05).mean() < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_the_standardised_difference():
+    """Cohen's d with Hedges' factor for eight degrees of freedom."""
+    spread = math.sqrt((ONE.var(ddof=1) + OTHER.var(ddof=1)) / 2)
+    assert standardised_difference([ONE], [OTHER]) == pytest.approx((431 - 400.6) / spread * (1 - 3 / 31))
+    assert standardised_difference([OTHER], [ONE]) == -standardised_difference([ONE], [OTHER])
+    assert standardised_difference([np.zeros(3)], [np.ones(3)]) == -math.inf
+    assert standardised_difference([np.ones(3)], [np.ones(3)]) == 0
+    assert math.isnan(standardised_difference([np.ones(1)], [np.ones(1)]))
+
+
+def test_holms_correction():
+    """statsmodels: multipletests([0.01, 0.04, 0.03], method="holm")[1] is [0.03, 0.06, 0.06]."""
+    assert corrected([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert corrected([0.5, 0.9]) == [1.0, 1.0] and corrected([]) == []
+    assert math.isnan(corrected([math.nan, 0.01])[0]) and corrected([math.nan, 0.01])[1] == 0.01

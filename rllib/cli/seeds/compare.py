@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,42 +12,49 @@ import numpy as np
 
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.values import LocalPath, Number
-from rllib.progress import counted
-from rllib.runs.drawing import RETURN, STEPS, title_of
-from rllib.runs.measures import (
-    iqm_of_scores,
-    mean_of_scores,
-    median_of_scores,
-    performance_profile,
-    probability_of_improvement,
-    stratified_interval,
+from rllib.progress import elapsed
+from rllib.runs.drawing import STEPS, title_of
+from rllib.runs.measures import performance_profile, probability_of_improvement, stratified_interval
+from rllib.runs.naming import short
+from rllib.tune.reporting.comparison import (
+    AVERAGES,
+    Comparison,
+    Estimate,
+    check_scales,
+    compare,
+    heights,
+    objective_of,
+    written,
 )
-from rllib.tune.reporting.scores import Scored, score_methods
+from rllib.tune.reporting.scores import AT_STEPS, SCORED_BY, score_methods
 
-# Averages of scores, which need one scale for all tasks.
-_AVERAGES: dict[str, Callable] = {"iqm": iqm_of_scores, "mean": mean_of_scores, "median": median_of_scores}
 _IMPROVEMENT, _PROFILE = "improvement", "profile"
 # Number of thresholds of a profile, from the lowest to the highest score.
 _THRESHOLDS = 11
+# Settings that differ which are printed; of two algorithms there are dozens.
+_MOST_SETTINGS = 12
 
 
 @click.command("compare", short_help="Compare algorithms over several seeds.")
-@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=LocalPath())
-@click.option("--measure", type=click.Choice([*_AVERAGES, _IMPROVEMENT, _PROFILE]), default="iqm", show_default=True,
-              help="Interquartile mean, mean or median of the scores, probability of improvement of each DIR over the "
+@click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=LocalPath())
+@click.option("--measure", type=click.Choice([*AVERAGES, _IMPROVEMENT, _PROFILE]), default="iqm", show_default=True,
+              help="Interquartile mean, mean or median of the scores, probability of improvement of each over the "
               "others, or share of runs that are better than each of some scores.")  # fmt: skip
-@click.option("--metric", default=RETURN, show_default=True, help="Result key or a/b path.")
-@click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True,
-              help="Whether more or less of it is better.")  # fmt: skip
+@click.option("--metric", help="Result key or a/b path  [default: the experiment's own, else episode_reward_mean].")
+@click.option("--mode", type=click.Choice(["max", "min"]), help="Whether more or less of it is better  [default: as "
+              "the experiment, else max].")  # fmt: skip
 @click.option("--x", default=STEPS, show_default=True, help="Result key of the steps.")
+@click.option("--by", type=click.Choice(SCORED_BY), default=AT_STEPS, show_default=True, help="Score of a run: "
+              "the metric at --at, its last value, or the area under its curve up to --at, per step.")  # fmt: skip
 @click.option("--at", type=Number(min=0), metavar="STEPS", help="Compare there [default: the last steps that all "
               "runs have reached].")  # fmt: skip
 @click.option("--scale", multiple=True, metavar="ENV=LOW:HIGH", help="Values of the metric that count as 0 and 1, for "
               "the averages over several environments; repeatable.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(directories, measure, metric, mode, x, at, scale, as_json) -> None:
-    """Compare the runs below each DIR, which differ in their seed, with those below the others, at equal steps. A DIR
-    may hold runs on several environments, on the same as the others.
+def command(directories, measure, metric, mode, x, by, at, scale, as_json) -> None:
+    """Compare runs over their seeds at equal steps, with what one may write of the differences. A RUN is the directory
+    of a run, of several seeds, or of an experiment; runs whose settings differ in the seed only are one method. The
+    first one is the baseline. A RUN may hold runs on several environments, on the same as the others.
 
     \b
     rllib train PPO CartPole-v1 --seeds 5 --name ppo
@@ -55,21 +63,28 @@ def command(directories, measure, metric, mode, x, at, scale, as_json) -> None:
     rllib compare results/ppo results/a2c --measure improvement --at 5e4
 
     Measures and their 95 % intervals (bootstrap over the runs of each environment) are those of Agarwal et al.,
-    arXiv:2108.13264.
+    arXiv:2108.13264. The p-values are of a permutation test with Welch's statistic, corrected for the number of
+    comparisons (Holm); see Colas et al., arXiv:1904.06979.
     """
     with reported(verbose=False), user_input():
-        scored = score_methods(*directories, metric=metric, x=x, at=at, scales=dict(map(_scale, scale)))
-        if len(scored.scores) < 2 and measure == _IMPROVEMENT:
-            raise Mistake("--measure improvement compares two DIR or more")
-        if len(scored.tasks) > 1 and not scale and measure != _IMPROVEMENT:
-            raise Mistake(
-                f"returns of {' and '.join(scored.tasks)} are on different scales. Give what counts as 0 and 1 for "
-                f"each, as in --scale {scored.tasks[0]}=0:500, or compare by --measure improvement."
+        scales = dict(map(_scale, scale))
+        if measure in AVERAGES:
+            comparison = compare(
+                *directories, metric=metric, mode=mode, x=x, at=at, by=by, measure=measure, scales=scales
             )
-        if scale and (without := [task for task in scored.tasks if task not in dict(map(_scale, scale))]):
-            raise Mistake(f"--scale is missing for {', '.join(without)}")
-    found = {"metric": metric, "mode": mode, x: scored.at, "measure": measure, **_measured(scored, measure, mode)}
-    click.echo(json.dumps(found) if as_json else "\n".join(_lines(scored, metric, x, found)))
+            click.echo(json.dumps(_as_json(comparison)) if as_json else "\n".join(_lines(comparison)))
+            return
+        metric, mode = objective_of(directories, metric, mode)
+        scored = score_methods(*directories, metric=metric, x=x, at=at, by=by, scales=scales)
+        comparison = Comparison(metric, mode, x, by, measure, scored)
+        if len(scored.scores) < 2 and measure == _IMPROVEMENT:
+            raise Mistake(
+                "--measure improvement compares two methods or more, and these runs differ in their seed only"
+            )
+        if scales or measure == _PROFILE:
+            check_scales(scored, scales)
+    found = {**_head(comparison), **_measured(comparison)}
+    click.echo(json.dumps(found) if as_json else "\n".join(_lines_of(comparison, found)))
 
 
 def _scale(text: str) -> tuple[str, tuple[float, float]]:
@@ -84,31 +99,162 @@ def _scale(text: str) -> tuple[str, tuple[float, float]]:
     return task, (low, high)
 
 
-def _measured(scored: Scored, measure: str, mode: str) -> dict[str, Any]:
+# ---------------------------------------------------------------------- averages
+
+
+def _head(comparison: Comparison) -> dict[str, Any]:
+    at = comparison.scored.at
+    return {
+        "metric": comparison.metric,
+        "mode": comparison.mode,
+        comparison.x: None if math.isnan(at) else at,
+        "by": comparison.by,
+        "measure": comparison.measure,
+        "environments": comparison.scored.tasks,
+    }
+
+
+def _as_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison for other programs; NaN and infinity as null."""
+    methods = {}
+    for method in comparison.scored.methods:
+        standing = comparison.standings[method.name]
+        methods[method.name] = {
+            **_numbers(standing.score),
+            "runs": standing.runs,
+            "seeds": standing.seeds,
+            "scores": [task.tolist() for task in comparison.scored.scores[method.name]],
+            "best": standing.best,
+            "steps": list(standing.steps),
+            "time_s": standing.time_s,
+            "settings": {key: method.settings.get(key) for key in comparison.differing},
+            "directories": [str(run.place) for run in method.all_runs],
+        }
+    baseline = comparison.scored.methods[0].name
+    contrasts = [
+        {
+            "method": name,
+            "baseline": baseline,
+            "difference": _numbers(each.difference),
+            "improvement": _numbers(each.improvement),
+            "effect": _finite(each.effect),
+            "p": _finite(each.p_value),
+            "p_corrected": _finite(each.corrected),
+            "shows_a_difference": each.shows_a_difference,
+            "sentence": each.sentence,
+        }
+        for name, each in comparison.contrasts.items()
+    ]
+    return {
+        **_head(comparison),
+        "methods": methods,
+        "comparisons": contrasts,
+        "sentences": comparison.sentences,
+        "notes": comparison.scored.notes,
+    }
+
+
+def _numbers(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    yield _title(comparison)
+    yield from table(rows_of_methods(comparison))
+    if comparison.contrasts:
+        yield ""
+        yield from table(rows_of_contrasts(comparison))
+    if comparison.differing:
+        yield ""
+        rows, left_out = rows_of_settings(comparison, _MOST_SETTINGS)
+        yield from table(rows)
+        if left_out:
+            yield f"... and {left_out} more settings that differ (--json has all)"
+    yield ""
+    yield from comparison.sentences
+    yield from (f"Note: {note}." for note in comparison.scored.notes)
+
+
+def rows_of_methods(comparison: Comparison) -> list[list[str]]:
+    """The heading and a row for each method: its seeds, what it reached, its steps and time."""
+    rows = [["method", "seeds", comparison.measure, "95 % interval", "best", "steps", "time"]]
+    for name, standing in comparison.standings.items():
+        runs, (low, high) = standing.runs, standing.steps
+        score = standing.score
+        rows.append([
+            name, str(runs[0]) if len(set(runs)) == 1 else "+".join(map(str, runs)), written(score.value),
+            "-" if max(runs) == 1 else f"{written(score.low)} to {written(score.high)}", written(standing.best),
+            f"{low:,.10g}" if low == high else f"{low:,.10g} to {high:,.10g}",
+            "-" if standing.time_s is None else elapsed(standing.time_s),
+        ])  # fmt: skip
+    return rows
+
+
+def rows_of_contrasts(comparison: Comparison) -> list[list[str]]:
+    """The heading and a row for each method but the baseline: difference, probability of improvement, effect, p."""
+    baseline, sign = comparison.scored.methods[0].name, "<" if comparison.mode == "min" else ">"
+    rows = [[f"against {baseline}", "difference", "95 % interval", f"P({sign})", "95 % interval", "effect (g)", "p"]]
+    for name, each in comparison.contrasts.items():
+        alone = math.isnan(each.corrected)
+        rows.append([
+            name, _signed(each.difference.value), *(["-"] * 5 if alone else [
+                f"{written(each.difference.low)} to {written(each.difference.high)}", written(each.improvement.value),
+                f"{written(each.improvement.low)} to {written(each.improvement.high)}", _signed(each.effect),
+                f"{each.corrected:.2g}",
+            ]),
+        ])  # fmt: skip
+    return rows
+
+
+def rows_of_settings(comparison: Comparison, most: int | None = None) -> tuple[list[list[str]], int]:
+    """The heading and a row for each setting that differs, as many as may be; and how many are left out."""
+    settings = [method.settings for method in comparison.scored.methods]
+    shown = comparison.differing[:most]
+    rows = [[key, *(short(each[key]) if key in each else "-" for each in settings)] for key in shown]
+    return [["setting", *comparison.standings], *rows], len(comparison.differing) - len(shown)
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table of text."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + written(value)
+
+
+def _title(comparison: Comparison) -> str:
+    note = " (less is better)" if comparison.mode == "min" else ""
+    return ", ".join(filter(None, (f"{title_of(comparison.metric)}{note} {comparison.where}", comparison.tasks)))
+
+
+# ---------------------------------------------------------------------- other measures
+
+
+def _measured(comparison: Comparison) -> dict[str, Any]:
     """The measure of each method, or pair of methods, with its interval, as JSON has it."""
-    sign = -1.0 if mode == "min" else 1.0
-    if measure == _IMPROVEMENT:
-        # Of heights, which are greater where a run is better.
-        heights = {name: [sign * task for task in scores] for name, scores in scored.scores.items()}
-        pairs = itertools.permutations(heights.items(), 2)
+    scores = {name: heights(each, comparison.mode) for name, each in comparison.scored.scores.items()}
+    if comparison.measure == _IMPROVEMENT:
+        pairs = itertools.permutations(scores.items(), 2)
         return {
             "pairs": [
                 {"better": name, "than": other, **_estimate(probability_of_improvement, own, others)}
                 for (name, own), (other, others) in pairs
             ]
         }
-    if measure == _PROFILE:
-        every = np.concatenate([task for scores in scored.scores.values() for task in scores])
-        thresholds = np.linspace(every.min(), every.max(), _THRESHOLDS)
-        share = partial(_better, thresholds=thresholds, sign=sign)
-        methods = {name: _estimate(share, scores) for name, scores in scored.scores.items()}
-        return {"thresholds": thresholds.tolist(), "methods": methods}
-    return {"methods": {name: _estimate(_AVERAGES[measure], scores) for name, scores in scored.scores.items()}}
-
-
-def _better(scores, thresholds: np.ndarray, sign: float) -> np.ndarray:
-    """Share of runs above each threshold; with the sign -1 below it."""
-    return performance_profile([sign * task for task in scores], sign * thresholds)
+    every = np.concatenate([task for each in comparison.scored.scores.values() for task in each])
+    thresholds = np.linspace(every.min(), every.max(), _THRESHOLDS)
+    (of_heights,) = heights([thresholds], comparison.mode)
+    share = partial(performance_profile, thresholds=of_heights)
+    return {
+        "thresholds": thresholds.tolist(),
+        "methods": {name: _estimate(share, each) for name, each in scores.items()},
+    }
 
 
 def _estimate(measure: Callable, *scores) -> dict[str, Any]:
@@ -117,24 +263,17 @@ def _estimate(measure: Callable, *scores) -> dict[str, Any]:
     return {**number, "runs": [len(task) for task in scores[0]]}
 
 
-def _lines(scored: Scored, metric: str, x: str, found: dict[str, Any]) -> Iterator[str]:
-    tasks = counted(len(scored.tasks), "environment")
-    note, sign, side = (" (less is better)", "<", "below") if found["mode"] == "min" else ("", ">", "above")
-    yield f"{title_of(metric)}{note} at {scored.at:,.10g} {title_of(x)}, on {tasks}; [95 % interval]"
-    if "pairs" in found:
-        for pair in found["pairs"]:
-            yield f"P({pair['better']} {sign} {pair['than']})  {_text(pair['value'], pair['low'], pair['high'])}"
-        return
-    width = max(map(len, scored.scores))
-    for name, each in found["methods"].items():
-        runs = counted(sum(each["runs"]), "run")
-        if "thresholds" not in found:
-            yield f"{name:<{width}}  {found['measure']} {_text(each['value'], each['low'], each['high'])}  of {runs}"
-            continue
-        yield f"{name}, share of {runs} {side}"
+def _lines_of(comparison: Comparison, found: dict[str, Any]) -> Iterator[str]:
+    sign, side = ("<", "below") if found["mode"] == "min" else (">", "above")
+    yield f"{_title(comparison)}; [95 % interval]"
+    for pair in found.get("pairs", ()):
+        yield f"P({pair['better']} {sign} {pair['than']})  {_text(pair['value'], pair['low'], pair['high'])}"
+    for name, each in found.get("methods", {}).items():
+        yield f"{name}, share of {sum(each['runs'])} runs {side}"
         for threshold, *share in zip(found["thresholds"], each["value"], each["low"], each["high"]):
-            yield f"  {threshold:>12,.5g}  {_text(*share)}"
+            yield f"  {written(threshold):>12}  {_text(*share)}"
+    yield from (f"Note: {note}." for note in comparison.scored.notes)
 
 
 def _text(value: float, low: float, high: float) -> str:
-    return f"{value:,.4g} [{low:,.4g}, {high:,.4g}]"
+    return str(Estimate(value, low, high))

@@ -42,22 +42,30 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
     groups: dict[tuple, list[Run]] = {}
     for run in runs:
         # Without settings it is unknown which runs differ in the seed only.
-        groups.setdefault((_folder(run), text_of(run.settings) if run.params else run.name), []).append(run)
+        groups.setdefault((folder_of(run), text_of(run.settings) if run.params else run.name), []).append(run)
     apart = [part for group in groups.values() for part in _without_repeated_seeds(group)]
-    return [Group(name, group) for name, group in zip(_names(apart), apart)]
+    names = names_of(apart, [group[0].settings for group in apart])
+    return [Group(name, group) for name, group in zip(names, apart)]
+
+
+def names_of(groups: Sequence[Sequence[Run]], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of groups of runs by what differs between the settings of each, or by their places."""
+    if len(groups) == 1 and len(groups[0]) > 1 and not any(map(folder_of, groups[0])):
+        return [f"{groups[0][0].name} and {len(groups[0]) - 1} more"]
+    return names_by_difference(settings, names_of_places(groups))
 
 
 def names_of_places(groups: Sequence[Sequence[Run]]) -> list[str]:
     """Names of groups by a directory that holds the group alone, or else by its first run."""
     if any(run.place is None for group in groups for run in group):
         return [group[0].name for group in groups]
-    folders = _held_alone([{_folder(run) for run in group} for group in groups])
+    folders = _held_alone([{folder_of(run) for run in group} for group in groups])
     parents = _held_alone([{run.place.parent if len(group) > 1 else None for run in group} for group in groups])
     places = [folder or parent or group[0].place for folder, parent, group in zip(folders, parents, groups)]
     return names_apart([place.resolve() for place in places])
 
 
-def _folder(run: Run) -> Path | None:
+def folder_of(run: Run) -> Path | None:
     """The directory that was named, if it is not the run's own."""
     return run.given if run.given != run.place else None
 
@@ -83,9 +91,3 @@ def _without_repeated_seeds(runs: list[Run]) -> list[list[Run]]:
 def _repeats_a_seed(runs: Sequence[Run]) -> bool:
     seeds = [run.seed for run in runs if run.seed is not None]
     return len(set(seeds)) < len(seeds)
-
-
-def _names(groups: Sequence[list[Run]]) -> list[str]:
-    if len(groups) == 1 and len(groups[0]) > 1 and not any(map(_folder, groups[0])):
-        return [f"{groups[0][0].name} and {len(groups[0]) - 1} more"]
-    return names_by_difference([group[0].settings for group in groups], names_of_places(groups))

@@ -43,12 +43,13 @@ FLOORS = [
         "rllib.remote",
         "rllib.result",
         "rllib.runs",
+        "rllib.starts",
     ],
     ["rllib.client", "rllib.algorithms", "rllib.compat.methods"],
     ["rllib.serving", "rllib.compat.files"],
     ["rllib.tune"],
     ["rllib.compat.programs"],
-    ["rllib.cli", "rllib.dashboard", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"],
+    ["rllib.cli", "rllib.dashboard", "rllib.reports", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"],
 ]
 KNOW_THE_RUNTIME = [
     "runtime",

@@ -31,7 +31,8 @@ from rllib.cli.spec import find_file, load_spec, make_spec
 from rllib.runs.drawing import RETURN, STEPS
 from rllib.runs.entries import lookup
 from rllib.tune.experiment.stoppers import ThresholdStopper
-from rllib.tune.reporting.plots import plot, read_runs
+from rllib.tune.reporting.plots import plot
+from rllib.tune.reporting.runs import read_runs
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"

@@ -27,6 +27,7 @@ _COMMANDS = {
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "compare": "Compare algorithms over several seeds.",
+    "report": "Write runs into one page to send.",
     "dashboard": "Look at runs in the browser.",
     "upload": "Bring a run's copy in remote storage up to date.",
     "push": "Publish a policy on the Hugging Face Hub.",

@@ -36,7 +36,7 @@ def describe(run: Run) -> dict[str, Any]:
         "row": run.row,
         "config": _config(run),
         "stop": _decoded(run.path / SPEC).get("stop", {}) if run.path else {},
-        "checkpoints": _checkpoints(run),
+        "checkpoints": checkpoints(run),
         "logs": [{"name": path.name, "size": path.stat().st_size} for path in logs(run)],
         "newest": dict(flatten(run.last_result)),
         "metrics": metrics(run),
@@ -107,7 +107,7 @@ def _config(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _checkpoints(run: Run) -> list[dict[str, Any]]:
+def checkpoints(run: Run) -> list[dict[str, Any]]:
     if run.path is None:
         return []
     found = {path.name: iteration for iteration, path in checkpoints_in(run.path).items()}

@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 from rllib.progress import counted
 from rllib.runs.files import ResultFiles, close_all, drop_results_after, read_results, write_params
 from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
+from rllib.starts import note_start
 from rllib.storage.file_locks import DirectoryLock
 
 # Directory -> the log of this process that writes there.
@@ -56,6 +57,7 @@ class RunLog:
             title: of the curve.
         """
         write_params(self.directory, params)
+        note_start(self.directory)
         self._sidecar = SidecarLogger(self.directory, title)
         self._loggers = [ResultFiles(self.directory), self._sidecar]
 

@@ -9,7 +9,7 @@ from rllib import Algorithm, PPOConfig, tune
 from rllib.runs import sidecar
 from rllib.runs.files import read_results
 from rllib.runs.run_log import RunLog
-from rllib.tune.reporting.plots import read_runs
+from rllib.tune.reporting.runs import read_runs
 from rllib.tune.trainables.resolve import resolve_trainable
 
 

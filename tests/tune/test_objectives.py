@@ -10,7 +10,7 @@ from rllib import tune
 from rllib.errors import NoBestTrialError
 from rllib.tune.objectives import checked_objective, pareto_front
 from rllib.tune.reporting.analysis import ExperimentAnalysis
-from rllib.tune.reporting.plots import read_objective
+from rllib.tune.reporting.runs import read_objective
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter, Repeater, create_searcher
 

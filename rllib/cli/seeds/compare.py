@@ -12,10 +12,8 @@ import numpy as np
 
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.values import LocalPath, Number
-from rllib.progress import elapsed
 from rllib.runs.drawing import STEPS, title_of
 from rllib.runs.measures import performance_profile, probability_of_improvement, stratified_interval
-from rllib.runs.naming import short
 from rllib.tune.reporting.comparison import (
     AVERAGES,
     Comparison,
@@ -27,6 +25,7 @@ from rllib.tune.reporting.comparison import (
     written,
 )
 from rllib.tune.reporting.scores import AT_STEPS, SCORED_BY, score_methods
+from rllib.tune.reporting.tables import rows_of_contrasts, rows_of_methods, rows_of_settings
 
 _IMPROVEMENT, _PROFILE = "improvement", "profile"
 # Number of thresholds of a profile, from the lowest to the highest score.
@@ -179,53 +178,10 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"Note: {note}." for note in comparison.scored.notes)
 
 
-def rows_of_methods(comparison: Comparison) -> list[list[str]]:
-    """The heading and a row for each method: its seeds, what it reached, its steps and time."""
-    rows = [["method", "seeds", comparison.measure, "95 % interval", "best", "steps", "time"]]
-    for name, standing in comparison.standings.items():
-        runs, (low, high) = standing.runs, standing.steps
-        score = standing.score
-        rows.append([
-            name, str(runs[0]) if len(set(runs)) == 1 else "+".join(map(str, runs)), written(score.value),
-            "-" if max(runs) == 1 else f"{written(score.low)} to {written(score.high)}", written(standing.best),
-            f"{low:,.10g}" if low == high else f"{low:,.10g} to {high:,.10g}",
-            "-" if standing.time_s is None else elapsed(standing.time_s),
-        ])  # fmt: skip
-    return rows
-
-
-def rows_of_contrasts(comparison: Comparison) -> list[list[str]]:
-    """The heading and a row for each method but the baseline: difference, probability of improvement, effect, p."""
-    baseline, sign = comparison.scored.methods[0].name, "<" if comparison.mode == "min" else ">"
-    rows = [[f"against {baseline}", "difference", "95 % interval", f"P({sign})", "95 % interval", "effect (g)", "p"]]
-    for name, each in comparison.contrasts.items():
-        alone = math.isnan(each.corrected)
-        rows.append([
-            name, _signed(each.difference.value), *(["-"] * 5 if alone else [
-                f"{written(each.difference.low)} to {written(each.difference.high)}", written(each.improvement.value),
-                f"{written(each.improvement.low)} to {written(each.improvement.high)}", _signed(each.effect),
-                f"{each.corrected:.2g}",
-            ]),
-        ])  # fmt: skip
-    return rows
-
-
-def rows_of_settings(comparison: Comparison, most: int | None = None) -> tuple[list[list[str]], int]:
-    """The heading and a row for each setting that differs, as many as may be; and how many are left out."""
-    settings = [method.settings for method in comparison.scored.methods]
-    shown = comparison.differing[:most]
-    rows = [[key, *(short(each[key]) if key in each else "-" for each in settings)] for key in shown]
-    return [["setting", *comparison.standings], *rows], len(comparison.differing) - len(shown)
-
-
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Lines of a table of text."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + written(value)
 
 
 def _title(comparison: Comparison) -> str:

@@ -30,6 +30,7 @@ from rllib.remote.url import joined
 from rllib.runs.entries import encode, settings_by_path
 from rllib.runs.files import read_results
 from rllib.runs.safe_files import AppendedFile, append_text, numbered, write_whole
+from rllib.starts import note_start
 from rllib.storage.file_locks import lock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import code_in, written
@@ -127,6 +128,7 @@ class ExperimentDirectory:
         journal.append(header)
         journal.sync(now=True)
         sync_directory(path)
+        note_start(path)
         return cls(path, journal, header, [])
 
     @classmethod
@@ -148,6 +150,7 @@ class ExperimentDirectory:
         except BaseException:
             journal.close()
             raise
+        note_start(path)
         return cls(path, journal, header, records)
 
     def keep_copy(self, url: str) -> None:

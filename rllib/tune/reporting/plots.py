@@ -176,11 +176,15 @@ def _details(run: Run, metric: str, x: str) -> list[Curve]:
 
 
 def _curves(runs: Sequence[Run], metric: str, x: str) -> list[Curve]:
-    """A curve for each group of runs, of all their seeds."""
-    return [
-        seeds_as_one(group.name, [points for run in group.runs for points in _points_of_seeds(run, metric, x)])
-        for group in groups_of(runs)
-    ]
+    """A curve for each group of runs that has a number under the metric."""
+    curves = (curve_of_group(group.name, group.runs, metric, x) for group in groups_of(runs))
+    return [curve for curve in curves if curve is not None]
+
+
+def curve_of_group(name: str, runs: Sequence[Run], metric: str, x: str) -> Curve | None:
+    """The curve of runs that differ in their seed, of all their seeds; None if none of them has the metric."""
+    points = [each for run in runs for each in _points_of_seeds(run, metric, x)]
+    return seeds_as_one(name, points) if points else None
 
 
 def _points_of_seeds(run: Run, metric: str, x: str) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -93,14 +93,20 @@ def facts_of(runs: Sequence[Run]) -> list[Facts]:
 
 
 def videos_of(runs: Sequence[Run]) -> list[Path]:
-    """Videos in the directories of runs, and in those that were named; no links."""
-    places = dict.fromkeys(place for run in runs for place in (run.given, run.place))
-    found = []
-    for place in places:
-        with os.scandir(place) as entries:
-            files = [Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False)]
-        found += sorted(path for path in files if path.suffix.lower() in VIDEOS)
+    """Videos in the directories of runs, and in those that were named, and the newest of each run's evaluations."""
+    found: list[Path] = []
+    for place in dict.fromkeys(place for run in runs for place in (run.given, run.place)):
+        found += [*_videos_in(place), *_videos_in(place / "videos")[-1:]]
     return found
+
+
+def _videos_in(place: Path) -> list[Path]:
+    """Videos in a directory, by name; no links."""
+    if place.is_symlink() or not place.is_dir():
+        return []
+    with os.scandir(place) as entries:
+        files = [Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False)]
+    return sorted(path for path in files if path.suffix.lower() in VIDEOS)
 
 
 def _root(place: Path) -> Path:

@@ -25,6 +25,7 @@ from rllib.runs.files import read_params, read_results
 from rllib.serving.learning.progress import Progress, prepare_directory
 from rllib.serving.learning.results import LearnerResults
 from rllib.serving.learning.settings import LearningSettings
+from rllib.starts import STARTS, read_starts
 from rllib.storage.checkpoint import checkpoints_in, newest_checkpoint, read_checkpoint, write_checkpoint
 from tests.crashes import crash_at
 
@@ -108,6 +109,8 @@ def files_of(directory: Path) -> dict[str, object]:
         name = str(path.relative_to(directory))
         if path.name == "result.json":
             found[name] = [without_times(json.loads(line)) for line in path.read_text().splitlines()]
+        elif path.name == STARTS:
+            found[name] = bool(read_starts(path.parent))  # one for each time that it was begun
         elif path.suffix == ".json" and path.name != "manifest.json":
             found[name] = without_times(json.loads(path.read_text()))
         elif path.suffix == ".safetensors":

@@ -27,7 +27,7 @@ from rllib.storage.foreign_files import open_inside
 from rllib.storage.local_path import local_path
 from rllib.tune.reporting.comparison import Comparison, compare, objective_of, written
 from rllib.tune.reporting.plots import curve_of_group
-from rllib.tune.reporting.runs import Run, defaults_of, finite, read_runs, with_defaults
+from rllib.tune.reporting.runs import Run, axis_of, defaults_of, finite, read_runs, with_defaults
 from rllib.tune.reporting.scores import Method, methods_of
 from rllib.tune.reporting.tables import rows_of_contrasts, rows_of_methods, rows_of_settings
 
@@ -37,7 +37,7 @@ _CHARTS = ("evaluation/episode_reward_mean", "episode_len_mean", "episode_cost_m
 _STATISTICS = ("vf_explained_var", "entropy", "kl", "mean_q", "mean_td_error")
 _POLICIES = "policy_reward_mean/"
 _MOST_CHARTS, _MOST_POLICIES = 8, 6
-_MOST_SETTINGS = 20
+_MOST_SETTINGS, _MOST_SENTENCES = 20, 8
 # Nothing is loaded and nothing runs, also if a file should contain markup that was not escaped.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
@@ -115,7 +115,7 @@ def report_of(
     runs = read_runs(*directories)
     if not any(run.results for run in runs):
         raise ValueError("There is nothing to report: no run has a result yet")
-    is_given = metric is not None
+    is_given, x = metric is not None, axis_of(runs, x)
     metric, mode = objective_of(directories, metric, mode)
     comparison, problem = None, ""
     try:
@@ -185,7 +185,7 @@ def _summary(report: Report) -> Html:
     ]
     parts = [
         h("h2", None, f"What was reached, {comparison.where}"),
-        [h("p", {"class": "sentence"}, sentence) for sentence in comparison.sentences],
+        [h("p", {"class": "sentence"}, sentence) for sentence in comparison.sentences[:_MOST_SENTENCES]],
         table([rows[0], *numbered], 1),
     ]  # fmt: skip
     if comparison.contrasts:

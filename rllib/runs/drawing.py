@@ -15,7 +15,7 @@ from rllib.runs.entries import is_number
 from rllib.runs.naming import names_of_keys
 from rllib.runs.safe_files import write_whole
 
-STEPS, RETURN = "timesteps_total", "episode_reward_mean"
+STEPS, RETURN, ITERATIONS = "timesteps_total", "episode_reward_mean", "training_iteration"
 # A single run's curve is a moving mean over this share of its results.
 _SMOOTHED_SHARE = 1 / 40
 _QUANTILES, _BAND = (0.1, 0.9), "10 to 90 % of the last episodes"
@@ -24,7 +24,7 @@ _TITLES = {
     STEPS: "environment steps",
     RETURN: "episode return",
     "num_env_steps_sampled": "environment steps",
-    "training_iteration": "iterations",
+    ITERATIONS: "iterations",
     "num_updates": "updates",
     "time_total_s": "seconds of training",
     "episode_len_mean": "episode length",

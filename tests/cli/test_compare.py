@@ -171,7 +171,29 @@ def test_the_metric_of_an_experiment_is_compared(rllib_command, tmp_path):
     (tmp_path / "search" / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
     found = json.loads(rllib_command("compare", "search", "--json").output)
     assert (found["metric"], found["mode"], list(found["methods"])) == ("loss", "min", ["rate=1", "rate=2"])
-    assert rllib_command("compare", "search").output.startswith("loss (less is better) at 2 environment steps\n")
+    printed = rllib_command("compare", "search").output
+    assert printed.startswith("loss (less is better) at 2 iterations\n"), "its results do not count steps"
+    refused = rllib_command("compare", "search", "--x", "time_total_s")
+    assert refused.exit_code == 2 and "no result has 'time_total_s'" in refused.stderr
+
+
+def test_the_seeds_of_a_trial_are_samples(rllib_command, tmp_path):
+    for rate in (1, 2):
+        place = tmp_path / "search" / f"climb_{rate}"
+        place.mkdir(parents=True)
+        seeds = {str(seed): {"score": rate + seed} for seed in range(4)}
+        (place / "result.json").write_text(json.dumps({"training_iteration": 1, "score": rate, "seeds": seeds}) + "\n")
+        (place / "params.json").write_text(json.dumps({"rate": rate}))
+    found = json.loads(rllib_command("compare", "search", "--metric", "score", "--json").output)["methods"]
+    assert [(each["runs"], each["seeds"]) for each in found.values()] == [([4], [0, 1, 2, 3])] * 2
+
+
+def test_a_search_of_many_settings_is_printed_in_short(rllib_command, tmp_path):
+    for index in range(12):
+        write(tmp_path / "search" / f"{index}", [1 + index, 2 + index], lr=index, b=index // 6)
+    lines = rllib_command("compare", "search").output.splitlines()
+    assert len([line for line in lines if line.startswith("With")]) == 8 and "... and 3 more sentences" in lines[-1]
+    assert 'With 2 seeds each, "lr=0, b=0" reached' in lines[-9] or '"b=0, lr=0" reached' in lines[-9]
 
 
 def test_trained_runs_are_compared_and_reported(rllib_command, tmp_path):

@@ -152,11 +152,12 @@ def test_videos_are_in_the_page_up_to_a_size(report, tmp_path):
     (place / "b.gif").write_bytes(b"GIF89a")
     (tmp_path / "secret").write_bytes(b"secret")
     os.symlink(tmp_path / "secret", place / "c.mp4")
+    (place / "videos").mkdir()
+    for iteration in (10, 20):  # the newest is shown
+        (place / "videos" / f"iteration_{iteration:06}.webm").write_bytes(b"webm")
     page = report("run")
-    assert [address.partition(",")[0] for address in page.addresses] == [
-        "data:video/mp4;base64",
-        "data:image/gif;base64",
-    ]
+    kinds = ["video/mp4", "image/gif", "video/webm"]
+    assert [address.partition(",")[0] for address in page.addresses] == [f"data:{kind};base64" for kind in kinds]
     assert "c.mp4" not in page.text and "secret" not in page.text
     small = report("run", "--video-mb", "0.0005")
     assert [address.partition(",")[0] for address in small.addresses] == [f"data:{kind};base64" for kind in kinds[1:]]

@@ -37,7 +37,7 @@ def test_a_run_leaves_its_files_and_says_where_they_are(rllib_command, behaviour
     assert result.exit_code == 0, result.output
     run = tmp_path / "results" / "run"
     names = {path.name.partition(".tfevents")[0] for path in run.iterdir()}
-    files = {"run.json", "params.json", "result.json", "progress.csv", "events.out", "curve.png"}
+    files = {"run.json", "params.json", "result.json", "progress.csv", "events.out", "curve.png", "starts.json"}
     assert names == files | {"checkpoint_000005"}
     assert "episode_reward_mean 50 >= 50 after 5 iterations, 500 steps" in result.output
     assert "curve       results/run/curve.png" in result.output

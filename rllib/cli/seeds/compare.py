@@ -30,8 +30,9 @@ from rllib.tune.reporting.tables import rows_of_contrasts, rows_of_methods, rows
 _IMPROVEMENT, _PROFILE = "improvement", "profile"
 # Number of thresholds of a profile, from the lowest to the highest score.
 _THRESHOLDS = 11
-# Settings that differ which are printed; of two algorithms there are dozens.
+# Settings that differ, and sentences, which are printed; of two algorithms, or in a search, there are dozens.
 _MOST_SETTINGS = 12
+_MOST_SENTENCES = 8
 
 
 @click.command("compare", short_help="Compare algorithms over several seeds.")
@@ -75,7 +76,7 @@ def command(directories, measure, metric, mode, x, by, at, scale, as_json) -> No
             return
         metric, mode = objective_of(directories, metric, mode)
         scored = score_methods(*directories, metric=metric, x=x, at=at, by=by, scales=scales)
-        comparison = Comparison(metric, mode, x, by, measure, scored)
+        comparison = Comparison(metric, mode, scored.x, by, measure, scored)
         if len(scored.scores) < 2 and measure == _IMPROVEMENT:
             raise Mistake(
                 "--measure improvement compares two methods or more, and these runs differ in their seed only"
@@ -153,8 +154,8 @@ def _as_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _numbers(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _numbers(estimate: Estimate) -> dict[str, float | None]:
+    return {name: _finite(getattr(estimate, name)) for name in ("value", "low", "high")}
 
 
 def _finite(value: float) -> float | None:
@@ -174,7 +175,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         if left_out:
             yield f"... and {left_out} more settings that differ (--json has all)"
     yield ""
-    yield from comparison.sentences
+    yield from comparison.sentences[:_MOST_SENTENCES]
+    if (left_out := len(comparison.sentences) - _MOST_SENTENCES) > 0:
+        yield f"... and {left_out} more sentences (--json has all)"
     yield from (f"Note: {note}." for note in comparison.scored.notes)
 
 

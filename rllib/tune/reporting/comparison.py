@@ -28,7 +28,7 @@ from rllib.runs.measures import (
 )
 from rllib.runs.naming import ALGORITHM, differing, text_of
 from rllib.tune.objectives import is_several
-from rllib.tune.reporting.runs import defaults_of, read_objective
+from rllib.tune.reporting.runs import defaults_of, read_objective, runs_of_seeds
 from rllib.tune.reporting.scores import AREA, AT_STEPS, LAST, Method, Scored, curve_of, score_methods
 
 # Averages of scores, which need one scale for all tasks, and their names in a sentence.
@@ -165,7 +165,7 @@ def compare(
     metric, mode = objective_of(directories, metric, mode)
     scored = score_methods(*directories, metric=metric, x=x, at=at, by=by, scales=scales)
     check_scales(scored, scales or {})
-    comparison = Comparison(metric, mode, x, by, measure, scored)
+    comparison = Comparison(metric, mode, scored.x, by, measure, scored)
     for method in scored.methods:
         comparison.standings[method.name] = _standing(comparison, method)
     first, *others = scored.methods
@@ -241,7 +241,7 @@ def _standing(comparison: Comparison, method: Method) -> Standing:
     return Standing(
         estimate(AVERAGES[comparison.measure], scores),
         [len(task) for task in scores],
-        _seeds(method),
+        _seeds(method, comparison.metric),
         float(better(better(values) for _, values in curves)),
         (min(ends), max(ends)),
         float(np.mean(times)) if times else None,
@@ -263,9 +263,9 @@ def _differing(methods: Sequence[Method]) -> list[str]:
     return sorted(differing([method.settings for method in methods]), key=rank)
 
 
-def _seeds(method: Method) -> list[int | None]:
+def _seeds(method: Method, metric: str) -> list[int | None]:
     """The seeds, each once though it is of several tasks."""
-    return list(dict.fromkeys(run.seed for run in method.all_runs))
+    return list(dict.fromkeys(each.seed for run in method.all_runs for each in runs_of_seeds(run, metric)))
 
 
 def _contrast(
@@ -295,18 +295,19 @@ def _sentence_of_one(comparison: Comparison, name: str) -> str:
     standing = comparison.standings[name]
     runs = sum(standing.runs)
     if runs == 1:
-        reached = f"{name} reached {_reached(comparison, name)} {_scene(comparison)}"
+        reached = f"{_called(name)} reached {_reached(comparison, name)} {_scene(comparison)}"
         return f"{reached} in one run, which says nothing of other seeds."
-    return f"With {_count(standing)}, {name} reached {_reached(comparison, name)} {_scene(comparison)}."
+    return f"With {_count(standing)}, {_called(name)} reached {_reached(comparison, name)} {_scene(comparison)}."
 
 
 def _sentence(comparison: Comparison, contrast: Contrast, baseline: str, name: str, count: int) -> str:
     """What one may write of a method and the baseline."""
     base, own = comparison.standings[baseline], comparison.standings[name]
+    one, two = _called(baseline), _called(name)
     each = base.runs == own.runs
-    with_seeds = f"{_count(base)} each" if each else f"{_count(base)} of {baseline} and {_count(own)} of {name}"
-    reached = f"{baseline} reached {_reached(comparison, baseline)}"
-    compared = f"{name} {_interval(own)} {_scene(comparison)}"
+    with_seeds = f"{_count(base)} each" if each else f"{_count(base)} of {one} and {_count(own)} of {two}"
+    reached = f"{one} reached {_reached(comparison, baseline)}"
+    compared = f"{two} {_interval(own)} {_scene(comparison)}"
     if math.isnan(contrast.corrected):
         return (
             f"With {with_seeds}, nothing may be concluded: {reached} and {compared}, and other seeds may reach "
@@ -316,7 +317,7 @@ def _sentence(comparison: Comparison, contrast: Contrast, baseline: str, name: s
     test = f"{written_p(contrast.corrected)} in a permutation test{correction}"
     size = contrast.difference
     difference = f"the difference is {written(size.value)} ({written(size.low)} to {written(size.high)}; {test})"
-    verdict = _verdict(comparison, contrast, baseline, name, count)
+    verdict = _verdict(comparison, contrast, one, two, count)
     return f"With {with_seeds}, {reached} and {compared}; {difference}. {verdict}"
 
 
@@ -329,6 +330,11 @@ def _verdict(comparison: Comparison, contrast: Contrast, baseline: str, name: st
     if contrast.least > LEVEL:
         return f"So few seeds cannot show a difference at the 5 % level: train {_needed(count)} or more of each."
     return "This does not show a difference at the 5 % level."
+
+
+def _called(name: str) -> str:
+    """The name in a sentence, whose commas are not those of a name."""
+    return f'"{name}"' if ", " in name else name
 
 
 def _needed(count: int) -> int:

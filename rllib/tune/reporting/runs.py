@@ -16,7 +16,7 @@ import numpy as np
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.compat.names.aliases import ALIASES
 from rllib.result import stored_names
-from rllib.runs.drawing import finite_part
+from rllib.runs.drawing import ITERATIONS, STEPS, finite_part
 from rllib.runs.entries import encode, is_number, lookup, numbers_of_seeds, settings_by_path
 from rllib.runs.files import read_algorithm, read_goals, read_params, read_results
 from rllib.runs.naming import ALGORITHM, SEED, differing, learning_settings, names_apart
@@ -155,6 +155,20 @@ def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     tops = {name.partition("/")[0] for name in (metric, *stored_names(metric))}
     having = [(number, result) for number, result in enumerate(run.results, 1) if not tops.isdisjoint(result)]
     return finite_part([(place_of(result, x, number), finite(result, metric)) for number, result in having])
+
+
+def axis_of(runs: Sequence[Run], x: str) -> str:
+    """The result key of the horizontal axis; iterations in place of environment steps where no run counts these.
+
+    Raises:
+        ValueError: if no result has another key that is given.
+    """
+    results = [result for run in runs for result in run.results]
+    if not results or any(lookup(result, x) is not None for result in results):
+        return x
+    if x != STEPS:
+        raise ValueError(f"no result has {x!r} for the horizontal axis. Keys of results: {', '.join(results[-1])}")
+    return ITERATIONS
 
 
 def runs_of_seeds(run: Run, metric: str) -> list[Run]:

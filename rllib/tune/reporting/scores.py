@@ -12,7 +12,7 @@ from rllib.runs.drawing import RETURN, STEPS
 from rllib.runs.naming import ALGORITHM, ENV, text_of
 from rllib.storage.local_path import local_path
 from rllib.tune.reporting.groups import Group, folder_of, groups_of, names_of, names_of_places
-from rllib.tune.reporting.runs import Run, points_of, read_runs, runs_of_seeds
+from rllib.tune.reporting.runs import Run, axis_of, points_of, read_runs, runs_of_seeds
 from rllib.tune.search.base import metric_value
 
 # What of a run's curve is its score.
@@ -28,6 +28,7 @@ class Scored(NamedTuple):
     Attributes:
         at: place on the axis of steps at which every run was scored, or the area ends; NaN for the last values.
         start: place at which every run has begun, and the area begins.
+        x: result key of that axis.
         tasks: their names.
         scores: method -> for each task [N] float64, the scores of its N runs.
         methods: what was scored.
@@ -36,6 +37,7 @@ class Scored(NamedTuple):
 
     at: float
     start: float
+    x: str
     tasks: list[str]
     scores: dict[str, list[np.ndarray]]
     methods: "list[Method]"
@@ -98,7 +100,7 @@ def score_methods(
     for directory in directories:
         if not any(run.given == local_path(directory) for run in having):
             raise ValueError(f"No run in {os.fspath(directory)} has a result yet")
-    methods = methods_of(having)
+    methods, x = methods_of(having), axis_of(having, x)
     tasks = _tasks(methods)
     scales = _checked(scales or {}, tasks)
     curves = {
@@ -138,7 +140,7 @@ def score_methods(
                for own, task in zip(tasks, of_task)]
         for name, of_task in curves.items()
     }  # fmt: skip
-    return Scored(np.nan if by == LAST else at, float(start), tasks, scores, methods, notes)
+    return Scored(np.nan if by == LAST else at, float(start), x, tasks, scores, methods, notes)
 
 
 def methods_of(runs: Sequence[Run]) -> list[Method]:

@@ -180,6 +180,7 @@ def test_a_run_that_was_killed_or_has_one_result_or_none(report, tmp_path):
     assert any("one/seed_0 has no result yet and is left out" in text for text in page.texts)
     assert any("short/seed_0 ends at timesteps_total=100, and the longest run at 500" in text for text in page.texts)
     assert "circle" in page.tags, "the curve of one result is a point"
+    assert "one/seed_0" in page.texts, "the run without a result is in the table of runs"
 
 
 def test_several_agents_have_a_chart_for_each_policy(report, tmp_path):

@@ -152,10 +152,14 @@ def _processor() -> str:
 
 
 def _gpus() -> list[str]:
-    """Names of NVIDIA's GPUs, without a start of CUDA."""
+    """Names of NVIDIA's GPUs, without a start of CUDA: a process that has started it can no longer fork."""
     names = []
     with suppress(OSError):
         for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
             lines = file.read_text(errors="replace").splitlines()
             names += [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-    return names
+    torch = sys.modules.get("torch")
+    if not names and torch is not None and torch.cuda.is_initialized():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    # Some containers have the devices alone.
+    return names or ["NVIDIA GPU"] * sum(path.name[6:].isdigit() for path in Path("/dev").glob("nvidia*"))

@@ -17,7 +17,7 @@ from rllib.runs.files import UNREADABLE
 from rllib.runs.naming import ALGORITHM, SEED, learning_settings
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.storage.foreign_files import open_inside
-from rllib.tune.reporting.runs import defaults_of, with_defaults
+from rllib.tune.reporting.runs import algorithm_called, defaults_of, with_defaults
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")
@@ -80,7 +80,7 @@ def tail(path: Path) -> tuple[str, int]:
 def learned_with(run: Run) -> dict[str, Any]:
     """Algorithm and all settings of a run, by "a/b" path, for `names_by_difference`."""
     settings = _settings(run)
-    return {ALGORITHM: run.row["algorithm"], **learning_settings(settings), SEED: settings.get(SEED)}
+    return {ALGORITHM: algorithm_called(run.row["algorithm"]), **learning_settings(settings), SEED: settings.get(SEED)}
 
 
 def _settings(run: Run) -> dict[str, Any]:

@@ -213,8 +213,8 @@ def test_a_run_with_all_its_settings_is_a_seed_of_those_with_the_given_ones(tmp_
     runs = [Run(f"seed_{seed}", run.results, {**params, "seed": seed}) for seed, (run, params) in
             enumerate(zip(_runs((0.1,), 2), (given, whole)))]  # fmt: skip
     _write(tmp_path, runs)
-    for run in runs:
-        (tmp_path / run.name / "run.json").write_text(json.dumps({"algorithm": "PPO"}))
+    for run, name in zip(runs, ("ppo", "PPO")):  # as it was typed
+        (tmp_path / run.name / "run.json").write_text(json.dumps({"algorithm": name}))
     (group,) = groups_of(read_runs(tmp_path))
     assert group.seeds == [0, 1] and not varying(group.runs)
 

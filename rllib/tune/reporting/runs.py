@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.compat.names.aliases import ALIASES
 from rllib.result import stored_names
 from rllib.runs.drawing import ITERATIONS, STEPS, finite_part
@@ -78,6 +78,14 @@ def defaults_of(algorithm: str) -> dict[str, Any] | None:
     return dict(settings_by_path(msgspec.json.decode(encode(config.to_dict()))))
 
 
+def algorithm_called(name: str) -> str:
+    """The algorithm's own name, for "ppo" PPO; another name stays as it is."""
+    try:
+        return get_algorithm_class(name).__name__
+    except ValueError:
+        return name
+
+
 def with_defaults(algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of params.json by today's names, and those that keep the default of the algorithm."""
     given = today(algorithm, params)
@@ -111,7 +119,7 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
         headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
         for place in (file.parent for file in found):
             header, params = headers[place.resolve().parent], read_params(place)
-            trained = str((header or {}).get("trainable") or "") or read_algorithm(place)
+            trained = algorithm_called(str((header or {}).get("trainable") or "") or read_algorithm(place))
             # An algorithm that writes into a log_dir adds its name to its settings.
             logged = params.pop(ALGORITHM, "") if not trained and params.get("log_dir") is not None else ""
             goals = read_goals(place) or _goals_of(header)

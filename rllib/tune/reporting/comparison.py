@@ -175,8 +175,10 @@ def compare(
     own = [scored.scores[method.name] for method in others]
     base = scored.scores[first.name]
     p_values = [permutation_p_value(scores, base) for scores in own]
+    tested = sum(not math.isnan(p_value) for p_value in p_values)
     for method, scores, p_value, together in zip(others, own, p_values, corrected(p_values)):
-        contrast = _contrast(comparison, first.name, method.name, scores, base, p_value, together, len(others))
+        count = len(others) if math.isnan(p_value) else tested  # what was not tested is not corrected for
+        contrast = _contrast(comparison, first.name, method.name, scores, base, p_value, together, count)
         comparison.contrasts[method.name] = contrast
         comparison.sentences.append(contrast.sentence)
     return comparison

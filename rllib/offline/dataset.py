@@ -17,7 +17,7 @@ from rllib.offline.files import named, read_records, size_of_files
 from rllib.offline.formats import MINARI, is_table, records_of_table
 from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import Records, T, refuse_no_numbers, renamed
+from rllib.offline.records import Records, T, refuse_no_numbers, renamed, without_meaning
 from rllib.offline.writing.metadata import (
     ACTIONS_NORMALIZED,
     DENSITIES_NORMALIZED,
@@ -89,10 +89,7 @@ class Dataset:
         records = renamed(records, options.schema)
         for name in (sb.OBS, sb.ACTIONS):
             if name not in records.columns and not is_nested(records, name):
-                raise ValueError(
-                    f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}. input_read_schema="
-                    f"{{{name!r}: COLUMN}} says which column it is."
-                )
+                raise _lacking(records, name)
             if name in records.columns and (held := records.columns[name].dtype).kind not in "fiub":
                 refuse_no_numbers(name, records.columns, str(held), records.source)
         if not len(records):
@@ -436,6 +433,18 @@ def spaces_of(
     return (
         observation_space or _seeming_space(records, sb.OBS, values.observation_space_of),
         action_space or _seeming_space(records, sb.ACTIONS, values.action_space_of),
+    )
+
+
+def _lacking(records: Records, name: str) -> ValueError:
+    """The error for records without observations or actions: the columns that could be them, and how to say it."""
+    others = without_meaning(records.columns)
+    said = repr(others[0] if len(others) == 1 else others) if others else "COLUMN"
+    unknown = f" Nothing says what {', '.join(others)} {'is' if len(others) == 1 else 'are'}." if others else ""
+    return ValueError(
+        f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}.{unknown} Say which column it "
+        f"is, or of which it consists, as in input_read_schema={{{name!r}: {said}}}; columns called {name}_0, "
+        f"{name}_1, ... are found by themselves."
     )
 
 

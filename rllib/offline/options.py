@@ -1,6 +1,6 @@
 """Options of reading recorded steps: the keys of `input_config` that all formats share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,7 +20,8 @@ class ReadOptions:
     """The choices that a reader leaves to its user.
 
     Attributes:
-        schema: our column name -> the file's, where they differ.
+        schema: our column name -> the file's, where they differ; or those of several columns of single numbers, of
+            which it consists.
         dones: meaning of the flag `dones`, which old files have: "terminated"; "truncated"; or "auto": truncated where
             an episode is as long as the environment allows, or as most of the longest ones are, else terminated.
         actions: units of actions of a Box: those of the "environment"; "normalized", where [-1, 1] spans the bounds; or
@@ -36,10 +37,10 @@ class ReadOptions:
             each line or file is an episode.
 
     Raises:
-        ValueError: for a choice that there is not.
+        ValueError: for a choice that there is not, and for a schema of another form.
     """
 
-    schema: Mapping[str, str] | None = None
+    schema: Mapping[str, str | Sequence[str]] | None = None
     dones: str = "auto"
     actions: str = "auto"
     densities: str = "auto"
@@ -53,6 +54,13 @@ class ReadOptions:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}={getattr(self, name)!r} must be one of {', '.join(map(repr, choices))}")
+
+        for ours, theirs in (self.schema or {}).items():
+            several = [theirs] if isinstance(theirs, str) else theirs
+            if not (isinstance(several, list | tuple) and several and all(isinstance(each, str) for each in several)):
+                raise ValueError(
+                    f"input_read_schema has {theirs!r:.60} for {ours!r:.40}, but it needs a column, or a list of them"
+                )
 
     @property
     def skips_errors(self) -> bool:

@@ -6,6 +6,7 @@ mean, and whether they can be right, is decided for all formats in one place (`a
 
 import dataclasses
 import hashlib
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,14 +36,18 @@ FOREIGN_NAMES = {
     "action": sb.ACTIONS,
     "reward": sb.REWARDS,
     "next.reward": sb.REWARDS,
+    "terminal": sb.TERMINATEDS,
     "terminals": sb.TERMINATEDS,
     "terminations": sb.TERMINATEDS,
     "terminated": sb.TERMINATEDS,
+    "timeout": sb.TRUNCATEDS,
     "timeouts": sb.TRUNCATEDS,
     "truncations": sb.TRUNCATEDS,
     "truncated": sb.TRUNCATEDS,
     "done": DONES,
     "next.done": DONES,
+    "end": DONES,
+    "episode": sb.EPS_ID,
     "episode_id": sb.EPS_ID,
     "episode_index": sb.EPS_ID,
     "trajectory_id": sb.EPS_ID,
@@ -58,6 +63,17 @@ EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ou
 # Columns by which episodes, returns and estimates would be others if they were left out; and their names elsewhere.
 _OF_STEPS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES, sb.EPS_ID, T)
 NUMBERS = frozenset((*_OF_STEPS, *sb.PROBABILITIES, *FOREIGN_NAMES))
+_KNOWN = NUMBERS | {ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, AFTER_GAP}
+# Columns that may have several numbers a row, and so may be several columns of a source.
+_VECTORS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.ACTION_DIST_INPUTS)
+_NUMBERED = re.compile(r"(?P<base>.*[^\d_\[ ])(?:_| |\[)?(?P<number>\d+)\]?")
+# Our name of a column -> that of the source, or those of several columns of single numbers.
+Schema = Mapping[str, str | Sequence[str]]
+
+
+def without_meaning(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of columns of numbers that none of our columns is called in any program."""
+    return [name for name, column in columns.items() if name not in _KNOWN and column.dtype.kind in "fiub"]
 
 
 def must_hold_numbers(name: str, names: Collection[str]) -> bool:
@@ -97,6 +113,67 @@ def episode_numbers(names: np.ndarray) -> np.ndarray:
     return numbers[index.reshape(-1)]
 
 
+def listed(names: str | Sequence[str]) -> list[str]:
+    """The columns that an entry of a schema names."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def base_of_numbered(name: str) -> str | None:
+    """The name of a vector of which a column is one number, "obs" for obs_0, obs[0] and obs0; None for others."""
+    found = _NUMBERED.fullmatch(name)
+    return found["base"] if found and FOREIGN_NAMES.get(found["base"], found["base"]) in _VECTORS else None
+
+
+def gathered(columns: Mapping[str, np.ndarray], schema: Schema | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Columns in which those of single numbers are vectors; and the schema, without what this has settled.
+
+    The schema may name several columns for one of ours. Others are told by their names: obs_0, obs_1, ...
+
+    Raises:
+        ValueError: if the schema names columns that are not there or have no single numbers, or several where one
+            number a row is needed.
+    """
+    columns, left = dict(columns), {}
+    for ours, names in (schema or {}).items():
+        if isinstance(names, str):
+            left[ours] = names
+            continue
+        if ours not in _VECTORS and len(names) != 1:
+            raise ValueError(f"input_read_schema has {len(names)} columns for {ours}, which is one number a row")
+        if missing := [name for name in names if name not in columns]:
+            raise _missing(missing, columns)
+        left_alone = {name: column for name, column in columns.items() if name not in names and name != ours}
+        columns = {**left_alone, ours: _vector({name: columns[name] for name in names})}
+    numbered: dict[str, dict[int, str]] = {}
+    for name in columns:
+        if (base := base_of_numbered(name)) is not None and name not in left.values():
+            numbered.setdefault(base, {})[int(_NUMBERED.fullmatch(name)["number"])] = name
+    for base, by_number in numbered.items():
+        ours, order = FOREIGN_NAMES.get(base, base), sorted(by_number)
+        is_whole = order[0] in (0, 1) and order == list(range(order[0], order[0] + len(order)))
+        if not is_whole or base in columns or ours in columns or ours in left:
+            continue
+        parts = {by_number[number]: columns[by_number[number]] for number in order}
+        if all(part.ndim == 1 for part in parts.values()):
+            columns = {name: column for name, column in columns.items() if name not in parts}
+            columns[ours] = _vector(parts)
+    return columns, left
+
+
+def _vector(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Columns of single numbers as one [rows, columns]."""
+    if wrong := [name for name, part in parts.items() if part.ndim != 1 or part.dtype.kind not in "fiub"]:
+        raise ValueError(f"{wrong[0]} has no single number in each row, so that it cannot be one of {', '.join(parts)}")
+    return np.stack(list(parts.values()), 1)
+
+
+def _missing(missing: Sequence[str], names: Collection[str]) -> ValueError:
+    return ValueError(
+        f"input_read_schema names the columns {', '.join(map(repr, missing))}, but there are "
+        f"{', '.join(map(repr, sorted(names)))}"
+    )
+
+
 def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> dict[str, str]:
     """Column of a file -> its name here; columns that have no name here keep theirs.
 
@@ -109,10 +186,7 @@ def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> 
     """
     schema = dict(schema or {})
     if missing := sorted(set(schema.values()) - set(names)):
-        raise ValueError(
-            f"input_read_schema names the columns {', '.join(map(repr, missing))}, but there are "
-            f"{', '.join(map(repr, sorted(names)))}"
-        )
+        raise _missing(missing, names)
     chosen = {column: name for name, column in schema.items()}
     taken = {*chosen.values(), *(name for name in names if name not in chosen)}
     for name in names:
@@ -176,13 +250,18 @@ class Records:
         return Records(columns, self.source, parts, self.metadata, list(self.notices))
 
 
-def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
-    """The records with our names for columns, without those that the schema replaces; raises as `our_names`."""
+def renamed(records: Records, schema: Schema | None) -> Records:
+    """The records with our names for columns, without those that the schema replaces.
+
+    Raises:
+        ValueError: as `gathered` and `our_names`.
+    """
     try:
-        names, said = our_names(list(records.columns), schema), schema or {}
+        columns, said = gathered(records.columns, schema)
+        names = our_names(list(columns), said)
     except ValueError as error:
         raise ValueError(f"{records.source}: {error}") from None
-    columns = {names[name]: column for name, column in records.columns.items() if said.get(names[name], name) == name}
+    columns = {names[name]: column for name, column in columns.items() if said.get(names[name], name) == name}
     return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
 
 

@@ -53,8 +53,15 @@ def action_space_of(records: Records, name: str = sb.ACTIONS) -> spaces.Space:
         records.notices.append(f"the action space was not given; the largest recorded actions make it {space}")
         return space
     if (np.abs(actions) <= 1 + _ROUNDING).all():
-        return spaces.Box(-1, 1, actions.shape[1:], np.float32)
-    return spaces.Box(-np.inf, np.inf, actions.shape[1:], np.float32)
+        space = spaces.Box(-1, 1, actions.shape[1:], np.float32)
+    else:
+        space = spaces.Box(-np.inf, np.inf, actions.shape[1:], np.float32)
+    if actions.ndim == 1 and actions.size and (actions == np.floor(actions)).all() and actions.min() >= 0:
+        records.notices.append(
+            f"the actions are whole numbers that are written as floats: they are taken as numbers of {space}. If they "
+            f"are choices, give the action_space Discrete({int(actions.max()) + 1})"
+        )
+    return space
 
 
 # ---------------------------------------------------------------------- columns

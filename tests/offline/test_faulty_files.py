@@ -274,9 +274,9 @@ def test_paths_on_other_machines_are_refused():
 
 
 def test_a_file_of_no_known_format_is_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("obs,actions\n")
+    (tmp_path / "a.xls").write_text("obs,actions\n")
     with pytest.raises(ValueError, match="of no known format"):
-        Dataset.from_path(tmp_path / "a.csv")
+        Dataset.from_path(tmp_path / "a.xls")
 
 
 @pytest.mark.parametrize("name", ["enormous.zip", "cartpole_large.json.gz"])

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from rllib.offline.formats import tables
 from rllib.offline.formats.array_files import records_of_hdf5, records_of_npz, size_of_hdf5
+from rllib.offline.formats.csv_files import records_of_csv, size_of_csv
 from rllib.offline.formats.json_lines import records_of_lines
 from rllib.offline.formats.minari_episodes import records_of_minari
 from rllib.offline.formats.parquet_files import records_of_parquet, size_of_parquet
@@ -26,12 +27,16 @@ FORMATS: dict[str, Callable[[BinaryIO, str, ReadOptions, int | None], Iterator[R
     ".npz": records_of_npz,
     ".hdf5": records_of_hdf5,
     ".h5": records_of_hdf5,
+    ".csv": records_of_csv,
+    ".tsv": records_of_csv,
 }
 # Ending of a name -> function of such a file and its name: the bytes that its columns take in memory
 SIZES: dict[str, Callable[[BinaryIO, str], int]] = {
     ".parquet": size_of_parquet,
     ".hdf5": size_of_hdf5,
     ".h5": size_of_hdf5,
+    ".csv": size_of_csv,
+    ".tsv": size_of_csv,
 }
 # Beginning of the name of a Minari dataset: "minari:D4RL/door/human-v2".
 MINARI = "minari:"

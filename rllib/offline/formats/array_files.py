@@ -12,7 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packages import package
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers, our_names, refuse_no_numbers
+from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers, listed, our_names, refuse_no_numbers
 from rllib.storage.foreign_files import json_object
 
 # The array of a .npz file in which our writer leaves metadata, as JSON in bytes.
@@ -115,7 +115,8 @@ def _no_whole_file(source: str, error: Exception) -> ValueError:
 def _datasets(opened, h5py, options: ReadOptions, source: str) -> Iterator[tuple[str, Mapping]]:
     """(name, array in the file) of those that are read."""
     names = [*opened, *(name for name in _IN_GROUPS if name in opened)]
-    names += [name for name in (options.schema or {}).values() if "/" in name and name in opened]
+    said = [name for entry in (options.schema or {}).values() for name in listed(entry)]
+    names += [name for name in said if "/" in name and name in opened]
     for name in dict.fromkeys(names):
         link = opened.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):

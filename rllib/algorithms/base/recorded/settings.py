@@ -74,7 +74,7 @@ class OfflineDataConfig(ConfigObject):
         ] = _EMPTY,
         input_read_schema: Annotated[
             dict,
-            "our column names -> those of the files: {'obs': 'o_t'}",
+            "our column names -> those of the files: {'obs': 'o_t'}, or {'obs': ['x', 'y']} of single numbers",
             Merged,
             only_with("_evaluates_on_data", otherwise=_NO_DATA),
         ] = _EMPTY,
@@ -418,7 +418,9 @@ class OfflineDataConfig(ConfigObject):
         try:
             read_options(self.read_options())
         except (TypeError, ValueError) as error:
-            problem = f"input_config={shortened(self.input_config)}: {error}"
+            problem = str(error)
+            if "input_read_schema" not in problem:
+                problem = f"input_config={shortened(self.input_config)}: {problem}"
             defaults = {name: self.settings[name].default for name in names}
             return Mistake(problem, names, (defaults,), advice=None)
         is_dataset = isinstance(self.input_, str) and self.input_ == "dataset"

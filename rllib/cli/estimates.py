@@ -17,13 +17,16 @@ from rllib.progress import counted
 _ENOUGH = 10
 
 
-def estimated(algorithm: Algorithm, data: Path, estimators: str) -> dict[str, Any]:
+def estimated(
+    algorithm: Algorithm, data: Path, estimators: str, columns: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Estimates the value of an algorithm's policy.
 
     Args:
         algorithm: restored, with one policy.
         data: a file, a directory or a pattern.
         estimators: short names of estimators, with commas.
+        columns: what columns of the data are, as input_read_schema.
 
     Returns:
         "data", "gamma", "steps", and under "estimates" what each estimator found.
@@ -39,7 +42,7 @@ def estimated(algorithm: Algorithm, data: Path, estimators: str) -> dict[str, An
         raise Mistake(f"--estimators names none. There are {', '.join(SHORT_NAMES)}.")
     config = algorithm.config.copy(copy_frozen=False)
     # How the data of training was to be read says nothing about this data.
-    config.input_config, config.input_read_schema = {}, {}
+    config.input_config, config.input_read_schema = {}, dict(columns or {})
     config.offline_data(input_=str(data), actions_in_input_normalized=None)
     limit = time_limit_of(algorithm._rollout_settings.env)
     try:

@@ -35,6 +35,8 @@ _LOADING = (
     (r"load_user_code=True(?: \(in [^)]*\))?(?:, or rllib \w+ --load-user-code)?", "--load-user-code"),
     (r", or give these settings yourself: from_checkpoint\(.*\)(?=\.)|; or give it again, in [^.]*(?=\.)", ""),
 )
+# Advice to say what columns of recorded steps are; the file's name of one may be a placeholder.
+_SCHEMA = re.compile(r"input_read_schema=(?P<schema>\{'(?P<ours>\w+)': (?:(?P<name>[A-Z]+)|'[^'{}]*'|\[[^\]{}]*\])\})")
 _SECTION = re.compile(
     r"\.(environment|rollouts|framework|training|resources|learners|evaluation|multi_agent|offline_data|exploration"
     r"|checkpointing|debugging|fault_tolerance|reporting)(?=\()"
@@ -45,14 +47,18 @@ def _assignments(settings: Mapping[str, str], before: str = "") -> str:
     return " ".join(f"{before}{shlex.quote(f'{name}={text}')}" for name, text in settings.items())
 
 
+def _evaluate_options(settings: Mapping[str, str]) -> str:
+    others = ", ".join(f"{name}: {text}" for name, text in settings.items() if name != "env")
+    env = [f"--env {shlex.quote(settings['env'])}"] if "env" in settings else []
+    return " ".join([*env, *([f"--config {shlex.quote(f'{{{others}}}')}"] if others else [])])
+
+
 # How a command takes settings: setting -> value in YAML, as they are typed.
 _TAKES_SETTINGS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "train": _assignments,
     "tune": _assignments,
     "serve": functools.partial(_assignments, before="--set "),
-    "evaluate": lambda settings: (
-        "--config " + shlex.quote(f"{{{', '.join(f'{name}: {text}' for name, text in settings.items())}}}")
-    ),
+    "evaluate": _evaluate_options,
 }
 
 
@@ -184,6 +190,8 @@ def as_typed(message: str) -> str:
     if any(parameter.name == "load_user_code" for parameter in context.command.params):
         for pattern, typed in _LOADING:
             message = re.sub(pattern, typed, message)
+    if any(parameter.name == "columns" for parameter in context.command.params):
+        message = _SCHEMA.sub(_as_columns, message)
     form = _form_of_command()
     found = "" if form is None else message
     parts, end = [], 0
@@ -193,6 +201,18 @@ def as_typed(message: str) -> str:
             parts += [message[end : section.start()], form(settings)]
             end = stop
     return "".join([*parts, message[end:]])
+
+
+def _as_columns(found: re.Match) -> str:
+    """A setting input_read_schema as the options --columns; as it is, if it is none that can be typed."""
+    try:
+        schema = ast.literal_eval(found["schema"])
+    except (SyntaxError, ValueError):
+        schema = {found["ours"]: found["name"]} if found["name"] else {}
+    if not isinstance(schema, dict):
+        return found[0]
+    entries = (f"{ours}={each if isinstance(each, str) else ','.join(each)}" for ours, each in schema.items())
+    return " ".join(f"--columns {shlex.quote(entry)}" for entry in entries) or found[0]
 
 
 def _end_of_call(text: str, start: int) -> int:

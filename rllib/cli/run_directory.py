@@ -282,8 +282,11 @@ def read_spec(path: Path) -> RunSpec:
         spec = msgspec.convert(json_object(read_inside(path, SPEC)), RunSpec)
     except (msgspec.ValidationError, DamagedFileError) as error:
         raise Mistake(f"{path / SPEC} is damaged: {error}") from error
-    if not (spec.env or spec.external):
-        raise Mistake(f"{path / SPEC} is damaged: it has neither `env` nor `external`, the section of clients")
+    if not spec.has_steps:
+        raise Mistake(
+            f"{path / SPEC} is damaged: it has neither `env`, nor `external`, the section of clients, nor `input_` in "
+            "`config`, recorded steps"
+        )
     return spec
 
 

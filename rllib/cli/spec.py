@@ -36,7 +36,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     Attributes:
         algorithm: its name.
-        env: id of the environment; None where clients step theirs.
+        env: id of the environment; None where clients step theirs, and where all steps are recorded.
         external: address and spaces of such clients, and further settings of `.external()`; empty without them.
         config: settings of the algorithm, by their names.
         stop: result key -> value at which the run stops; the first one reached ends it.
@@ -62,8 +62,18 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def world(self) -> str:
-        """Name of the environment, or of its place, for titles and files."""
-        return self.env or "external"
+        """Name of the environment, or of what takes its place, for titles and files."""
+        return self.env or ("external" if self.external else "data")
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it says where steps come from: an environment, clients, or recorded data."""
+        return bool(self.env or self.external or names_data(self.config))
+
+
+def names_data(config: Any) -> bool:
+    """Whether the settings of a run name recorded steps."""
+    return isinstance(config, Mapping) and not config.keys().isdisjoint(("input_", "input"))
 
 
 def load_specs(path: Path, chosen: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -255,7 +265,7 @@ def _refuse_missing(keys: Mapping[str, Any], where: str) -> None:
         if env:
             raise ValueError(f"{where}: clients of external step their own environments; leave out env: {env}")
         return
-    if not env:
+    if not (env or names_data(config)):
         raise ValueError(f"{where} does not say which environment. Write it there, as in env: CartPole-v1.")
 
 

@@ -45,8 +45,9 @@ def test_settings_of_a_program_become_what_the_command_takes(command, call):
     message = in_command(command, f"Use {call} or leave it.")
     typed = shlex.split(message.removeprefix("Use ").removesuffix(" or leave it."))
     if command == "evaluate":
-        assert typed[0] == "--config"
-        given = parse_mapping(typed[1], "--config")
+        options = dict(zip(typed[::2], typed[1::2]))
+        given = parse_mapping(options.pop("--config", "{}"), "--config")
+        given |= {name.removeprefix("--"): value for name, value in options.items()}
     else:
         given = parse_assignments([word for word in typed if word != "--set"], "")
     meant = eval(f"config{call}", {"config": AlgorithmConfig()})

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.cli.verbs import evaluate
 from rllib.tune.trainables.checkpoint import METADATA
 
@@ -24,6 +25,8 @@ def played(monkeypatch):
 
 class Player(contextlib.nullcontext):
     """An algorithm whose episodes all have the same return."""
+
+    config = AlgorithmConfig().environment("CartPole-v1")
 
     def __init__(self, mean):
         super().__init__()

@@ -127,7 +127,7 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
         (["run", "-f", "ppo/cartpole", "--num-samples", "2"], "leave out --file, --num-samples"),
         (["run", "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
         (["broken"], "run.json is damaged: it is not JSON"),
-        (["other"], "other/run.json is damaged: it has neither `env` nor `external`"),
+        (["other"], "other/run.json is damaged: it has neither `env`, nor `external`"),
         (["run"], "run/checkpoint_000003 is no checkpoint of this library"),
     ],
 )

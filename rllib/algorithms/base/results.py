@@ -86,9 +86,13 @@ class Results:
             return
         self._logged_no_episode = True
         if config.is_offline:
-            logger.info(
-                "this run learns from recorded steps and plays no episodes, so the reward keys stay NaN. "
+            advice = (
                 ".evaluation(evaluation_interval=10) plays some, in the environment, after every tenth iteration."
+                if config.env is not None
+                else "Play some afterwards: rllib evaluate RUN --env ENV, or estimate the return: --data PATH."
+            )
+            logger.info(
+                "this run learns from recorded steps and plays no episodes, so the reward keys stay NaN. %s", advice
             )
         else:
             logger.info(

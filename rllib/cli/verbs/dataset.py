@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rllib.cli.columns import columns_option, parse_columns
 from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input, writing
 from rllib.cli.values import Number
 from rllib.offline.dataset import Dataset
@@ -28,6 +29,7 @@ def command() -> None:
 
     \b
     rllib dataset info expert.parquet
+    rllib dataset info log.csv --columns obs=position,speed
     rllib dataset validate logs/ --env Pendulum-v1
     rllib dataset convert logs/*.json best.parquet --top 0.1
     """
@@ -35,12 +37,13 @@ def command() -> None:
 
 @command.command("info")
 @_PATHS
+@columns_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_VERBOSE
-def info(paths: tuple[str, ...], as_json: bool, verbose: bool) -> None:
+def info(paths: tuple[str, ...], columns: tuple[str, ...], as_json: bool, verbose: bool) -> None:
     """Show sizes, returns, ends of episodes, columns, spaces and metadata."""
     with reported(verbose):
-        facts = _read(paths).info()
+        facts = _read(paths, columns).info()
         if as_json:
             click.echo(json.dumps(facts))
             return
@@ -76,9 +79,10 @@ def _spread(numbers: dict[str, float]) -> str:
 
 @command.command("validate")
 @_PATHS
+@columns_option
 @click.option("--env", metavar="ENV", help="Environment whose spaces the steps have to be of.")
 @_VERBOSE
-def validate(paths: tuple[str, ...], env: str | None, verbose: bool) -> None:
+def validate(paths: tuple[str, ...], columns: tuple[str, ...], env: str | None, verbose: bool) -> None:
     """Look for all faults at once: damaged files and lines, values that cannot be right, ends and episodes that do not
     fit together. The exit code is 1 if there are any.
     """
@@ -88,7 +92,8 @@ def validate(paths: tuple[str, ...], env: str | None, verbose: bool) -> None:
         if env is not None:
             with user_input():
                 spaces, limit = _spaces_of(env)
-        found = faults(paths, ReadOptions(max_episode_steps=limit), **spaces)
+        options = ReadOptions(max_episode_steps=limit, schema=parse_columns(columns))
+        found = faults(paths, options, **spaces)
         for fault in found:
             click.echo(fault)
         if found:
@@ -120,6 +125,7 @@ _SHARE = Number(0, 1, min_open=True)
 @command.command("convert")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.argument("target", metavar="DST")
+@columns_option
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Of DST [default: as its name ends].")
 @click.option("--top", type=_SHARE, metavar="SHARE", help="Keep the episodes with the highest returns.")
 @click.option("--take", type=click.IntRange(min=1), metavar="N", help="Keep the first N steps, after --top.")
@@ -128,14 +134,14 @@ _SHARE = Number(0, 1, min_open=True)
 @click.option("--normalized-actions", type=click.Choice(["yes", "no"]), default="no", show_default=True,
               help="Write actions in [-1, 1], which spans the bounds of their space, as RLlib does.")  # fmt: skip
 @_VERBOSE
-def convert(sources, target, format_, top, take, split, normalized_actions, verbose) -> None:
+def convert(sources, target, columns, format_, top, take, split, normalized_actions, verbose) -> None:
     """Read all SRC, and write their episodes into one file DST, or to minari:NAMESPACE/NAME-v0."""
     with reported(verbose):
         target = expanded(target)
         with user_input():
             if not target.startswith(PREFIX):
                 checked_format(format_ or format_of(target))
-            parts = {target: _read(sources)}
+            parts = {target: _read(sources, columns)}
             if top is not None:
                 parts[target] = parts[target].filter_top(top)
             if take is not None:
@@ -159,9 +165,9 @@ def _rest_of(target: str) -> str:
     return str(path.with_name(f"{path.stem}_rest{path.suffix}"))
 
 
-def _read(paths: tuple[str, ...]) -> Dataset:
+def _read(paths: tuple[str, ...], columns: tuple[str, ...]) -> Dataset:
     with user_input():
         try:
-            return Dataset.from_path(list(paths))
+            return Dataset.from_path(list(paths), schema=parse_columns(columns))
         except (OSError, ImportError) as error:
             raise Mistake(str(error)) from error

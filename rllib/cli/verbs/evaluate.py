@@ -10,14 +10,17 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
+from rllib.cli.columns import columns_option, parse_columns
 from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.played_in import environment_option, refuse_no_environment, settings_of_environment
 from rllib.cli.policy_table import policy_table
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.seeds.folder import checkpoints_of_seeds
-from rllib.cli.user_code import load_user_code_option, typed
+from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import SEED, LocalPath, parse_mapping
 from rllib.cli.verbs.record import write_steps
 from rllib.progress import counted
@@ -34,12 +37,13 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play episodes until there are N steps.")
 @click.option("--out", metavar="PATH", help="Write the steps that are played, as rllib record --to does.")
-@click.option("--env", metavar="ENV", help="Play there [default: in the environment of the training run].")
+@environment_option
 @click.option("--algo", "--run", "algorithm_name", metavar="ALGO", help="In Ray's spelling; it has to be CHECKPOINT's.")
 @click.option("--config", metavar="MAPPING", help="Settings to change, as JSON or YAML.")
 @click.option("--seed", type=SEED, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
 @click.option("--data", type=LocalPath(), help="Play nothing, and estimate the return from these recorded steps.")
+@columns_option
 @click.option("--estimators", default="is,wis,dm,dr", show_default=True, help="With --data: how to estimate.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @load_user_code_option("CHECKPOINT")
@@ -60,6 +64,7 @@ def command(
     seed: int | None,
     explore: bool,
     data: Path | None,
+    columns: tuple[str, ...],
     estimators: str,
     as_json: bool,
     load_user_code: bool,
@@ -81,6 +86,8 @@ def command(
         _refuse_drawing(renders, video_dir, checkpoint)
         if out is not None and data is not None:
             raise Mistake("--data plays no episodes, so that --out has nothing to write. Leave out one of the two.")
+        if columns and data is None:
+            raise Mistake("--columns says what the columns of --data are; give its file")
         if out is not None and Path(out).suffix in (".pkl", ".pickle"):
             raise Mistake(f"--out {out} would be a pickle, and none is written; give a name that ends in .npz")
         if seeds := checkpoints_of_seeds(checkpoint):
@@ -105,9 +112,10 @@ def command(
             if data is not None:
                 with user_input():
                     _refuse_with_data("episodes", "steps", "seed", "explore")
-                    found = estimated(algorithm, data, estimators)
+                    found = estimated(algorithm, data, estimators, parse_columns(columns))
                 click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
                 return
+            _refuse_nowhere(algorithm)
             result = algorithm.evaluate(None if steps else episodes, explore=explore or None)
             table = policy_table(algorithm._evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -143,6 +151,7 @@ def _evaluate_seeds(
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
+            _refuse_nowhere(algorithm)
             result = algorithm.evaluate(episodes, explore=explore or None)
         found[seed] = {"checkpoint": str(checkpoint), **{key: result[key] for key in _IN_JSON}}
         if not as_json:
@@ -156,6 +165,12 @@ def _evaluate_seeds(
     played = counted(sum(len(each["hist_stats"]["episode_reward"]) for each in found.values()), "episode")
     click.echo(f"return    {iqm(means):.2f} [{low:.2f}, {high:.2f}] "
                f"(IQM of {counted(len(means), 'seed')}, 95 % interval; {played})")  # fmt: skip
+
+
+def _refuse_nowhere(algorithm: Algorithm) -> None:
+    """Raises a Mistake where there is no environment to evaluate in."""
+    if "env" not in (algorithm.config.evaluation_config or {}):
+        refuse_no_environment(algorithm)
 
 
 def _refuse_drawing(renders: bool, video_dir: str | None, checkpoint: Path) -> None:
@@ -178,9 +193,7 @@ def _refuse_other_algorithm(checkpoint: Path, name: str | None) -> None:
 def _overrides(config: str | None, env: str | None, seed: int | None, steps: int | None) -> dict[str, Any]:
     """Settings that differ from those of the training run."""
     settings = parse_mapping(config or "{}", "--config")
-    if env is not None:
-        typed({"env": env})
-        settings["env"] = env
+    settings |= settings_of_environment(env)
     if seed is not None:
         settings["seed"] = seed
     if steps is not None:

@@ -21,6 +21,7 @@ from rllib.cli.agent_slots import SlotAlgorithms, SlotOptions, slot_options
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.human import Human
+from rllib.cli.played_in import environment_option, refuse_no_environment, settings_of_environment
 from rllib.cli.policy_table import policy_table
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import SEED, Number
@@ -32,6 +33,7 @@ from rllib.storage.local_path import local_path
 def acting_options(command: Callable) -> Callable:
     """Adds the options that `rllib play` and `rllib record` have."""
     for option in (
+        environment_option,
         click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
         load_user_code_option("CHECKPOINT"),
         click.option("--fps", type=Number(min=0.1), help="Frames a second [default: the environment's]."),
@@ -75,6 +77,7 @@ def show(
     explore: bool,
     fps: float | None,
     load_user_code: bool,
+    env: str | None = None,
 ) -> None:
     """Plays whole episodes and prints the return of each.
 
@@ -87,13 +90,15 @@ def show(
         explore: sample the actions.
         fps: frames a second; None takes the environment's `render_fps`.
         load_user_code: as for Algorithm.from_checkpoint.
+        env: name of the environment to play in; None: that of the training run.
 
     Raises:
         Mistake: if the environment cannot be drawn in this way, or videos cannot be written here.
     """
     draw_without_display()
     with user_input():
-        algorithm = acting_algorithm(checkpoint, load_user_code)
+        algorithm = acting_algorithm(checkpoint, load_user_code, **settings_of_environment(env))
+        refuse_no_environment(algorithm)
     with algorithm, contextlib.ExitStack() as stack:
         if slots and algorithm.agents is None:
             raise Mistake("--human, --policy and --against are for several agents, and this run's environment has one")

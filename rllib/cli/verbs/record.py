@@ -12,6 +12,7 @@ from rllib.cli.agent_slots import SlotOptions
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.leftovers import removed_if_unused
+from rllib.cli.played_in import refuse_no_environment, settings_of_environment
 from rllib.cli.values import LocalPath, Number
 from rllib.cli.verbs.play import acting_options, show, video_of
 from rllib.offline.writing.minari_sets import PREFIX, check_name
@@ -54,7 +55,7 @@ def command(checkpoint, output, to, episodes, policies, against, verbose, load_u
         checkpoint = latest(checkpoint)
         if to is None:
             _refuse(how, _OF_DATA, "is for data: give --to PATH")
-            options = {name: how[name] for name in ("seed", "explore", "fps")}
+            options = {name: how[name] for name in ("seed", "explore", "fps", "env")}
             slots = SlotOptions(policies, against)
             path = output or video_of(checkpoint)
             show(checkpoint, path, slots, episodes=episodes or 1, load_user_code=load_user_code, **options)
@@ -65,7 +66,8 @@ def command(checkpoint, output, to, episodes, policies, against, verbose, load_u
         if episodes is None:
             how["steps"] = how["steps"] or 10_000
         del how["fps"]
-        write_steps(checkpoint, to, load_user_code, {}, episodes=episodes, **how)
+        overrides = settings_of_environment(how.pop("env"))
+        write_steps(checkpoint, to, load_user_code, overrides, episodes=episodes, **how)
 
 
 def _refuse(given: dict, names: tuple[str, ...], why: str) -> None:
@@ -118,6 +120,7 @@ def write_steps(
                 seed=seed,
             )
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
+            refuse_no_environment(algorithm)
         with algorithm, user_input():
             dataset = recorded_steps(algorithm, plan)
         with user_input(), writing(Path(target)):

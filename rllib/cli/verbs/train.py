@@ -19,13 +19,23 @@ import msgspec
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE
+from rllib.cli.columns import columns_option, parse_columns
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.seeds.folder import SeedFolder, refuse_one_seed
-from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
+from rllib.cli.spec import (
+    RunSpec,
+    find_file,
+    is_search,
+    load_specs,
+    make_spec,
+    merged_keys,
+    names_data,
+    refuse_one_name,
+)
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import (
@@ -105,10 +115,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--external", metavar="HOST:PORT", help="Answer clients there, which step environments of their own, in "
               "place of ENV; see rllib client-example.")  # fmt: skip
 @click.option("--observation-space", metavar="SPACE", help="Of such clients, like 'Box(-inf, inf, (4,))'; without it "
-              "the first client says both spaces.")  # fmt: skip
-@click.option("--action-space", metavar="SPACE", help="Of such clients, like 'Discrete(2)'.")
+              "the first client says both spaces. Of --input without ENV; without it as the data tells.")  # fmt: skip
+@click.option("--action-space", metavar="SPACE", help="The same of actions, like 'Discrete(2)'.")
 @click.option("--input", "input_", multiple=True, metavar="PATH", help="Learn from recorded steps: a file, a directory "
-              "or a pattern; repeatable.")  # fmt: skip
+              "or a pattern; repeatable. ENV may be left out.")  # fmt: skip
+@columns_option
 @click.option("--policies", metavar="IDS", help="Policies of several agents: shared, own (one for each agent), or ids "
               "like p0,p1.")  # fmt: skip
 @click.option("--map", "mapping", multiple=True, metavar="AGENTS=ID", help="Policy of the agents whose names fit, as "
@@ -162,6 +173,7 @@ def command(
     rllib train PPO CartPole-v1 --seeds 5
     rllib train PPO pettingzoo:mpe2.simple_spread_v3 --policies shared --stop steps=1e5
     rllib train PPO --external 127.0.0.1:9900 --observation-space 'Box(-inf, inf, (4,))' --action-space 'Discrete(2)'
+    rllib train BC --input logs.csv --columns obs=position,speed --stop iterations=5
     rllib train --resume results/PPO_CartPole-v1_... --stop steps=2e5
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
@@ -228,8 +240,11 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         assigned = parse_assignments(filter(is_assignment, words), "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
+        assigned |= _input_settings(options.pop("input_"), options.pop("columns"), assigned)
+        is_recorded = names_data({**settings, **assigned})
+        if is_recorded and options["external"] is None:
+            assigned |= _given_spaces(options, assigned)
         external = _external_section(options)
-        assigned |= _input_setting(options.pop("input_"), assigned)
         assigned |= _framework(options.pop("framework"), options.pop("torch"), assigned)
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
@@ -237,10 +252,13 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
             given["external"] = external
         if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
-        elif "listen" in external and (len(names) == 1) != ("algorithm" in flags or bool(file)):
+        elif ("listen" in external or is_recorded) and (len(names) == 1) != ("algorithm" in flags or bool(file)):
             given.update(zip(["algorithm"], names))
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
-            raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
+            raise Mistake(
+                "say what to train: rllib train ALGO ENV [key=value ...], rllib train ALGO --input FILE on recorded "
+                "steps, or rllib train -f FILE.yaml"
+            )
         if file and "env" in assigned:  # as for every other setting, what is typed takes precedence
             given.setdefault("env", assigned.pop("env"))
         typed(given)
@@ -268,8 +286,7 @@ def _by_tuned_example(experiment: _Experiment) -> _Experiment:
     criterion of the command line replaces the example's.
     """
     given = experiment.given
-    is_recorded = not given["config"].keys().isdisjoint(("input_", "input"))
-    if "external" in given or is_recorded or is_search(given):
+    if "external" in given or names_data(given["config"]) or is_search(given):
         return experiment
     tuned = tuned_settings(given["algorithm"], given["env"])
     if tuned is None:
@@ -282,7 +299,7 @@ def _by_tuned_example(experiment: _Experiment) -> _Experiment:
 def _external_section(options: dict[str, Any]) -> dict[str, Any]:
     """The section `external` that --external and the flags of spaces represent; they are removed from the options."""
     flags = {"listen": "external", "observation_space": "observation_space", "action_space": "action_space"}
-    given = {name: options.pop(flag) for name, flag in flags.items()}
+    given = {name: options.pop(flag, None) for name, flag in flags.items()}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -306,11 +323,31 @@ def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapp
     return settings
 
 
-def _input_setting(paths: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that --input represents."""
-    if paths and not assigned.keys().isdisjoint(("input_", "input")):
+def _input_settings(paths: Sequence[str], columns: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that --input and --columns represent.
+
+    Raises:
+        Mistake: if one of them is assigned as well, or --columns is given without data.
+    """
+    if paths and names_data(assigned):
         raise Mistake("input_ is given both as a setting and as a flag; leave one of them out")
-    return {"input_": paths[0] if len(paths) == 1 else list(paths)} if paths else {}
+    settings: dict[str, Any] = {"input_": paths[0] if len(paths) == 1 else list(paths)} if paths else {}
+    if columns:
+        if "input_read_schema" in assigned:
+            raise Mistake("input_read_schema is given both as a setting and as --columns; leave one of them out")
+        if not (paths or names_data(assigned)):
+            raise Mistake("--columns says what the columns of recorded steps are; give their files by --input")
+        settings["input_read_schema"] = parse_columns(columns)
+    return settings
+
+
+def _given_spaces(options: dict[str, Any], assigned: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the flags of spaces represent in a run on recorded steps; they are removed from the options."""
+    given = {name: options.pop(name) for name in ("observation_space", "action_space")}
+    settings = {name: text for name, text in given.items() if text is not None}
+    if twice := settings.keys() & assigned.keys():
+        raise Mistake(f"{', '.join(sorted(twice))} is given both as a setting and as a flag; leave one of them out")
+    return settings
 
 
 def _framework(name: str | None, is_torch: bool, assigned: Mapping[str, Any]) -> dict[str, Any]:
@@ -477,7 +514,14 @@ def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
         if spec.external:
             _open_to_clients(config, spec, display)
         _refuse_unreachable(spec.stop, config)
-        return config.build()
+        try:
+            return config.build()
+        except (FileNotFoundError, ImportError) as error:
+            if names_data(spec.config) and not getattr(
+                error, "__notes__", None
+            ):  # of the data, or its format's package
+                raise Mistake(str(error)) from error
+            raise
 
 
 def _refuse_unreachable(stop: Mapping[str, float], config) -> None:

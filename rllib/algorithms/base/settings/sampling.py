@@ -1,5 +1,6 @@
 """The settings of environments and of sampling from them: the sections environment and rollouts."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,11 @@ import numpy as np
 from rllib.compat.methods.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict, needs
-from rllib.config.sections import Merged, NotYet, OfPolicy, above, at_least, only_with, section
+from rllib.config.sections import Checked, Merged, NotYet, OfPolicy, Translated, above, at_least, only_with, section
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
 from rllib.env.factories.wrapped import resolve_wrappers
+from rllib.env.spaces.notation import space_from_text
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.sample_batch import Column
 
@@ -22,6 +24,21 @@ _EMPTY: dict = {}
 _NO_KEYS: list = []
 # Settings that make connectors.
 _CONNECTORS = ("env_to_module_connector", "module_to_env_connector")
+
+
+def _space(given: Any) -> Any:
+    """A space whose text is given, as on a command line or in a file; anything else, and other texts, as they are."""
+    with contextlib.suppress(ValueError):
+        return space_from_text(given) if isinstance(given, str) else given
+    return given
+
+
+def _is_no_text(given: Any) -> bool:
+    """Whether this is no text; raises ValueError for one, which is no space as `_space` has left it."""
+    return not (isinstance(given, str) and space_from_text(given))
+
+
+_SPACE = Translated(_space), Checked(_is_no_text)
 
 
 class SamplingConfig(ConfigObject):
@@ -37,14 +54,18 @@ class SamplingConfig(ConfigObject):
             Any,
             "wrappers around each environment, innermost first: gymnasium's or registered names, classes, {name: args}",
         ] = None,
-        observation_space: Annotated[Any, "gymnasium space of observations; None: the environment's own"] = None,
+        observation_space: Annotated[
+            Any, "gymnasium space of observations, or its text, 'Discrete(2)'; None: the environment's own", *_SPACE
+        ] = None,
         ignore_observation_keys: Annotated[
             list[str], "keys of a Dict observation that the policy does not get, such as a text"
         ] = _NO_KEYS,
         critic_observation_keys: Annotated[
             list[str], "keys of a Dict observation that the value reads and the policy does not; absent in deployment"
         ] = _NO_KEYS,
-        action_space: Annotated[Any, "gymnasium space of actions; None: the environment's own"] = None,
+        action_space: Annotated[
+            Any, "gymnasium space of actions, or its text, 'Box(-1, 1, (2,))'; None: the environment's own", *_SPACE
+        ] = None,
         action_mask_key: Annotated[
             str | None, "key of the mask of legal actions, one number a choice, in Dict observations; None: no masks"
         ] = "action_mask",

@@ -1,0 +1,28 @@
+"""The option --env of commands that play episodes of a checkpoint, and runs that have no environment of their own."""
+
+import click
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.cli.failures import Mistake
+from rllib.cli.user_code import typed
+
+environment_option = click.option(
+    "--env", metavar="ENV", help="Play there [default: in the environment of the training run]."
+)
+
+
+def settings_of_environment(env: str | None) -> dict[str, str]:
+    """The settings that --env represents; none without it."""
+    if env is None:
+        return {}
+    typed({"env": env})
+    return {"env": env}
+
+
+def refuse_no_environment(algorithm: Algorithm) -> None:
+    """Raises a Mistake for an algorithm that has no environment which can be stepped, and stops it."""
+    if algorithm.config.env is not None:
+        return
+    why = "its clients stepped theirs" if algorithm.config.listen else "it has learned from recorded steps"
+    algorithm.stop()
+    raise Mistake(f"the run has no environment to play in, since {why}. Name one: --env ENV.")

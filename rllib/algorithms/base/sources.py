@@ -272,7 +272,8 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
     """
     kind = source_kind(algorithm, settings)
     if algorithm.config.output is not None:
-        if kind in _WHY_NO_OUTPUT:
+        if kind in _WHY_NO_OUTPUT or (kind == "external" and settings.agents is not None):
+            kind = kind if kind in _WHY_NO_OUTPUT else "agents"
             problem = f"{_WHY_NO_OUTPUT[kind]}, and its steps cannot be written to files."
             raise algorithm.config.error(Mistake(problem, ("output", "env"), ({"output": None},)))
         settings = replace(settings, make_recorder=_output(algorithm, settings))
@@ -283,7 +284,6 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
 _WHY_NO_OUTPUT = {
     "tensors": "the environment hands over tensors, which stay on its device",
     "agents": "the environment has several agents",
-    "external": "the environment drives its own loop",
     "nothing": "there is no environment to sample from",
 }
 

@@ -79,6 +79,8 @@ class ExternalWorker(MultiAgentWorker):
 
     def _open(self) -> ExternalStream:
         self._is_lone = self.settings.agents is None
+        # What loops report is recorded, of all episodes; lanes have the steps that are learned from.
+        make_recorder, self.settings = self.settings.make_recorder, replace(self.settings, make_recorder=None)
         self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, self._incarnation)
         context = EnvContext(self.settings.env_config, self.worker_index, 0, self.settings.num_workers)
         env = make_environment(self.settings.env, context)
@@ -101,6 +103,8 @@ class ExternalWorker(MultiAgentWorker):
         where = f"{self.kind} {self.worker_index}"
         stream = ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
         self._publisher = PolicyPublisher(self.settings, self.worker_index, stream)
+        self.stream = stream  # whose spaces the recorder reads
+        self._recorder = make_recorder and make_recorder(self)
         return stream
 
     def _make_lanes(self) -> None:
@@ -108,7 +112,7 @@ class ExternalWorker(MultiAgentWorker):
         self._forget_episodes()
 
     def change_settings(self, settings: RolloutSettings) -> None:
-        super().change_settings(settings)
+        super().change_settings(replace(settings, make_recorder=None))
         self._set_mask_check(*self.stream.environments)
 
     def _set_mask_check(self, env: EpisodeSource) -> None:
@@ -116,6 +120,8 @@ class ExternalWorker(MultiAgentWorker):
         env.mask_problem = legal.problem if legal.reads_masks else None
 
     def _forget_episodes(self) -> None:
+        if self._recorder is not None:
+            self._recorder.start_over()
         # Environments of the running episodes, by their ids, and those that are free.
         self._env_of: dict[str, int] = {}
         self._free = list(reversed(range(len(self._episodes))))
@@ -132,10 +138,18 @@ class ExternalWorker(MultiAgentWorker):
         self._crowded: set[str] = set()
         self._accepted: list[StepRequest] = []
 
+    def finish_recording(self) -> None:
+        """Writes the recorded steps that wait, and closes their files."""
+        if self._recorder is not None:
+            self._recorder.close()
+
     def close(self) -> None:
         error = RunEnded("the run that this environment samples for has ended")
         fail_all((*self._waiting, *self._later), lambda request: error)
-        super().close()
+        try:
+            self.finish_recording()
+        finally:
+            super().close()
 
     # ------------------------------------------------------------------ copies of the policy
 
@@ -405,7 +419,7 @@ class ExternalWorker(MultiAgentWorker):
         Returns:
             number of passes that `_answer` would have made.
         """
-        if count < 1 or not self._is_lone or self._hooks.follows_episodes:
+        if count < 1 or not self._is_lone or self._hooks.follows_episodes or self._recorder is not None:
             return 0
         (lane,) = self.lanes.values()
         # One step after the other: a memory, and a filter whose statistics each observation changes.
@@ -468,6 +482,10 @@ class ExternalWorker(MultiAgentWorker):
             elif request.acted is not None:
                 drops = self._drops(request.acted, episode, report)
             episode.acted(actions, drops)
+            if self._recorder is not None:
+                (lane,) = self.lanes.values()
+                seen, action = request.step.observations[AGENT], actions[AGENT]
+                self._recorder.acted(request.episode_id, seen, action, lane.policy_version)
             request.answer(actions)
             self._continue(request)
         self._later += behind  # the rest of a part comes before the step request that gives its episode up
@@ -488,7 +506,10 @@ class ExternalWorker(MultiAgentWorker):
         episode = self._episodes[index]
         if request.is_first:  # its agents had to wait for slots
             return self._begin_late(request, index)
-        if episode.follow(request.step, request.is_void):
+        is_over = episode.follow(request.step, request.is_void)
+        if self._recorder is not None and not request.is_void:
+            self._recorder.followed(request.episode_id, request.step)
+        if is_over:
             self._end(request, index, report)
             return None
         return index
@@ -509,6 +530,8 @@ class ExternalWorker(MultiAgentWorker):
 
     def _leave(self, episode_id: str) -> None:
         """Frees the environment of an episode that is over."""
+        if self._recorder is not None:
+            self._recorder.dropped(episode_id)
         index = self._env_of.pop(episode_id)
         self._awaited.discard(index)
         self._free.append(index)

@@ -1,8 +1,6 @@
 """Writes the steps of a rollout worker to files while it samples."""
 
 import math
-import secrets
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,20 +10,21 @@ from gymnasium import spaces
 
 from rllib import sample_batch as sb
 from rllib.config.io_context import IOContext
+from rllib.evaluation.external.worker import ExternalWorker
+from rllib.evaluation.offline.external_recorder import EpisodeRecorder
+from rllib.evaluation.offline.open_episodes import OpenEpisodes
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
 from rllib.models.observations.masks import parts_of_mask
-from rllib.offline.records import T
 from rllib.offline.writing.metadata import ENVIRONMENT, HAS_NEXT, NORMALIZED
 from rllib.offline.writing.rolling import MAX_FILE_SECONDS, MAX_FILE_SIZE, PACKED, RollingWriter
-from rllib.sample_batch import SampleBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """Settings of the files that the workers of a run write; called with a worker, it makes its StepRecorder.
+    """Settings of the files that the workers of a run write; called with a worker, it makes its recorder.
 
     Attributes:
         directory: of the files.
@@ -52,13 +51,19 @@ class Output:
     log_dir: str | None = None
     config: Any = None
 
-    def __call__(self, worker: RolloutWorker) -> "StepRecorder":
-        recorder = StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
+    def __call__(self, worker: RolloutWorker | ExternalWorker) -> "StepRecorder | EpisodeRecorder":
+        writer, units = self._writer(worker), self.metadata["actions"]
+        recorder: StepRecorder | EpisodeRecorder
+        if isinstance(worker, ExternalWorker):
+            env = worker.stream.environments[0]
+            recorder = EpisodeRecorder(env.observation_space, env.action_space, writer, units, self.whole_episodes)
+        else:
+            recorder = StepRecorder(worker, writer, units, self.whole_episodes)
         if self.make_writer is None:  # episodes continue in the next file
-            recorder.most_bytes, recorder.most_seconds = self.max_file_size, self.max_file_seconds
+            recorder.episodes.most_bytes, recorder.episodes.most_seconds = self.max_file_size, self.max_file_seconds
         return recorder
 
-    def _writer(self, worker: RolloutWorker) -> Any:
+    def _writer(self, worker: RolloutWorker | ExternalWorker) -> Any:
         if self.make_writer is not None:
             context = IOContext(self.log_dir, self.config, worker.worker_index, worker)
             writer = self.make_writer(context)
@@ -70,7 +75,7 @@ class Output:
         return RollingWriter(
             self.directory,
             self.format_,
-            {**self.metadata, **_units_of_densities(worker)},
+            {**self.metadata, **({} if isinstance(worker, ExternalWorker) else _units_of_densities(worker))},
             worker_index=worker.worker_index,
             run_id=self.run_id,
             max_file_size=self.max_file_size,
@@ -102,23 +107,13 @@ class StepRecorder:
         whole_episodes: see Output.
 
     Attributes:
-        most_bytes, most_seconds: of a running episode that wait in memory; beyond, they are written.
+        episodes: the running ones.
     """
 
-    most_bytes = most_seconds = math.inf
-
     def __init__(self, worker: RolloutWorker, writer: Any, units: str = ENVIRONMENT, whole_episodes: bool = True):
-        self._lane, self._stream, self._writer = worker.lane, worker.stream, writer
-        self._units, self._whole_episodes = units, whole_episodes
-        num_envs = self._stream.num_envs
-        # Ids differ from those of other workers and runs, whose files may lie in the same directory. The lower 32 bits
-        # of environment i of N are i, i + N, ...
-        first = secrets.randbits(30) << 32
-        self._ids = list(range(first, first + num_envs))
-        self._steps = [0] * num_envs
-        self._open: list[list[dict[str, np.ndarray]]] = [[] for _ in range(num_envs)]
-        # Of the steps that wait: their bytes, and when the first came (s).
-        self._bytes, self._began = [0] * num_envs, [0.0] * num_envs
+        self._lane, self._stream = worker.lane, worker.stream
+        self._units = units
+        self.episodes = OpenEpisodes(writer, whole_episodes, self._stream.num_envs)
         self._noted: tuple[np.ndarray, ...] | None = None
 
     def note(self, fragment: Fragment) -> None:
@@ -134,61 +129,32 @@ class StepRecorder:
         by_environment = {
             name: np.ascontiguousarray(np.swapaxes(column, 0, 1)) for name, column in self._columns(fragment).items()
         }
+        self.episodes.policy_version = self._lane.policy_version
         valid = np.ones((fragment.num_steps, fragment.num_envs), bool) if fragment.valid is None else fragment.valid
         for i in range(fragment.num_envs):
             self._add_environment(i, {name: column[i] for name, column in by_environment.items()}, valid[:, i])
 
     def start_over(self) -> None:
         """Ends the running episodes, which were dropped: their last steps have no flag."""
-        for i in range(len(self._open)):
-            self._end(i)
+        self.episodes.end_all()
 
     def close(self) -> None:
         """Writes the running episodes as far as they have come, and closes the files."""
-        self.start_over()
-        if hasattr(self._writer, "close"):
-            self._writer.close()
-
-    # ------------------------------------------------------------------ episodes
+        self.episodes.close()
 
     def _add_environment(self, i: int, columns: Mapping[str, np.ndarray], valid: np.ndarray) -> None:
         """Adds the steps [T, ...] of environment i; rows that are no transitions end an episode."""
         start = 0
         for t in np.flatnonzero(columns[sb.TERMINATEDS] | columns[sb.TRUNCATEDS] | ~valid).tolist():
             self._add(i, columns, start, t + 1 if valid[t] else t)
-            self._end(i)
+            self.episodes.end(i)
             start = t + 1
         self._add(i, columns, start, len(valid))
-        if not self._whole_episodes or self._waits_for_long(i):
-            self._flush(i)
-
-    def _waits_for_long(self, i: int) -> bool:
-        age = time.monotonic() - self._began[i]
-        return bool(self._open[i]) and (self._bytes[i] >= self.most_bytes or age >= self.most_seconds)
+        self.episodes.settle(i)
 
     def _add(self, i: int, columns: Mapping[str, np.ndarray], start: int, stop: int) -> None:
-        if stop <= start:
-            return
-        part = {name: column[start:stop] for name, column in columns.items()}
-        part[sb.EPS_ID] = np.full(stop - start, self._ids[i], np.int64)
-        part[T] = np.arange(self._steps[i], self._steps[i] + stop - start)
-        self._steps[i] += stop - start
-        if not self._open[i]:
-            self._bytes[i], self._began[i] = 0, time.monotonic()
-        self._open[i].append(part)
-        self._bytes[i] += sum(column.nbytes for column in part.values())
-
-    def _end(self, i: int) -> None:
-        if self._steps[i]:
-            if self._whole_episodes:
-                self._flush(i)
-            self._ids[i], self._steps[i] = self._ids[i] + len(self._ids), 0
-
-    def _flush(self, i: int) -> None:
-        parts, self._open[i] = self._open[i], []
-        if parts:
-            joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            self._writer.write(SampleBatch(joined, policy_version=self._lane.policy_version))
+        if start < stop:
+            self.episodes.add(i, {name: column[start:stop] for name, column in columns.items()})
 
     # ------------------------------------------------------------------ columns
 

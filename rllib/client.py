@@ -1,5 +1,8 @@
 """A client of a policy server, for simulators in other processes. One file, which needs numpy and nothing else.
 
+The server is that of a run, `rllib train --external`, or `rllib serve`, which has a trained policy: a simulator's
+program is the same for both.
+
 Addresses "tcp://HOST:PORT", of ZeroMQ, need pyzmq and msgspec as well.
 
     with PolicyClient("http://127.0.0.1:9900") as client:
@@ -60,8 +63,16 @@ class RunEnded(Exception):
     """The run that the server samples for has ended."""
 
 
+class _NoPath(ValueError):
+    """The server does not know the path of a request."""
+
+
 class PolicyClient:
     """Asks a policy server for actions, and reports rewards.
+
+    `rllib serve` acts by its most probable actions, and does nothing with rewards and `log_action`. With --learn it
+    samples actions, but for episodes with training_enabled=False, and learns from the rewards; steps are not learned
+    from while its learner is replaced.
 
     A call waits while the algorithm learns, and goes on trying while the server cannot be reached; nothing is counted
     twice. Use a client in one thread; several clients may ask one server.
@@ -139,6 +150,7 @@ class PolicyClient:
         self._agents = None  # that have spaces, where each has its own
         self._forms = None  # of actions, by agent; None: before they are known
         self._local = None  # acts, with local inference
+        self._served = None  # asks rllib serve, where that is the server
         self._is_closed = False
         if is_local:
             settings = {"update_interval": update_interval, "fragment_length": fragment_length, "seed": seed}
@@ -146,6 +158,11 @@ class PolicyClient:
 
     def _acts_itself(self, acting, settings):
         spec = self._read_spec()
+        if self._served is not None:
+            raise ValueError(
+                "inference_mode='local' is for the server of a run; rllib serve computes the actions itself. Use "
+                "inference_mode='remote', or act by rllib.load_policy(CHECKPOINT)."
+            )
         if self._several:
             raise ValueError(
                 "inference_mode='local' is for episodes with one agent: the server's policy_mapping_fn chooses the "
@@ -390,9 +407,14 @@ class PolicyClient:
         return self._forms.get(agent) if agent in self._forms else self._forms.get(None)
 
     def _read_spec(self):
-        if self._spaces is not None:
-            self._post("/v1/spaces", self._spaces)
-        spec = self._request("GET", "/v1/spec", None)
+        try:
+            if self._spaces is not None:
+                self._post("/v1/spaces", self._spaces)
+            spec = self._request("GET", "/v1/spec", None)
+        except _NoPath:
+            served = _ServedPolicy(self)
+            self._forms, self._served = {None: _form(served.spec["action_space"])}, served
+            return served.spec
         if spec["protocol"] != PROTOCOL:
             raise ValueError(
                 f"the server speaks version {spec['protocol']} of the protocol, and this client {PROTOCOL}: use the "
@@ -417,6 +439,8 @@ class PolicyClient:
             raise ValueError(f"an observation, action or info cannot be sent: {error}") from error
 
     def _post(self, path, body):
+        if self._served is not None:
+            return self._served.post(path, body)
         try:
             return self._request("POST", path, self._numbered(body))
         except EpisodeLost:
@@ -464,11 +488,109 @@ class PolicyClient:
                 raise RunEnded(message)
             if answer.get("lost") or status == 410:
                 raise EpisodeLost(message)
+            if status == 404:
+                raise _NoPath(message)
             if status != 503:
                 raise ValueError(message)
             # The server lives, and has held the request as long as it may; a proxy may answer at once.
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
             began, pause = time.monotonic(), _FIRST_PAUSE_S
+
+
+class _ServedPolicy:
+    """Asks `rllib serve`: takes the requests that the policy server of a run gets, and gives its answers.
+
+    Args:
+        client: whose requests they are; errors are those of its methods.
+
+    Attributes:
+        spec: what the server says about its policy.
+    """
+
+    def __init__(self, client):
+        self._client = client
+        self.spec = client._request("GET", "/spec", None)
+        try:
+            client._request("GET", "/stats", None)
+            self._learns = True
+        except _NoPath:  # it was started without --learn
+            self._learns = False
+        self._episodes = {}
+
+    def post(self, path, body):
+        """The answer to a request at a path of a run's server."""
+        answers = {"/v1/episodes": self._begin, "/v1/act": self._act, "/v1/log": self._log, "/v1/end": self._end}
+        return answers[path](body)
+
+    def _begin(self, body):
+        if body["episode_id"] in self._episodes:
+            raise ValueError(f"episode {body['episode_id']} has begun already; give another id")
+        trains = self._learns and body["training_enabled"]
+        self._episodes[body["episode_id"]] = {"trains": trains, "action_id": None, "state": None, "prev_action": None}
+        return {"episode_id": body["episode_id"]}
+
+    def _act(self, body):
+        self._reward(body["items"])
+        by_id = {}
+        for trains in (True, False):  # whose actions are sampled, and are not
+            items = [each for each in body["items"] if self._episodes[each["episode_id"]]["trains"] == trains]
+            if items:
+                by_id.update(zip([each["episode_id"] for each in items], self._ask(items, trains)))
+        return {"actions": [by_id[each["episode_id"]] for each in body["items"]]}
+
+    def _ask(self, items, trains):
+        """The actions for items whose actions are all sampled, or are all not."""
+        episodes = [self._episodes[each["episode_id"]] for each in items]
+        question = {"observations": [each["observation"] for each in items], "explore": trains}
+        if trains:
+            question["episode_ids"] = [each["episode_id"] for each in items]
+        reads = self.spec["reads"]
+        for name in ("state", "prev_action"):
+            if name in reads:
+                question[f"{name}s"] = [episode[name] for episode in episodes]
+        if "prev_reward" in reads:
+            question["prev_rewards"] = [each.get("reward") for each in items]
+        answer = self._send("/act", question)
+        for index, episode in enumerate(episodes):
+            episode["prev_action"] = answer["actions"][index]
+            episode["state"] = answer["states"][index] if "states" in answer else None
+            episode["action_id"] = answer["action_ids"][index] if trains else None
+        return answer["actions"]
+
+    def _log(self, body):
+        raise ValueError(
+            "rllib serve learns from its own actions alone, so that log_action has no effect. Ask it by get_action, or "
+            "learn from recorded steps: rllib train ALGO --input FILE."
+        )
+
+    def _end(self, body):
+        self._reward(body["items"], is_end=True)
+        for item in body["items"]:
+            del self._episodes[item["episode_id"]]
+        return {}
+
+    def _reward(self, items, is_end=False):
+        """Sends the rewards of the newest actions, where they are learned from."""
+        rewards = []
+        for item in items:
+            action_id = self._episodes[item["episode_id"]]["action_id"]
+            if action_id is None:
+                continue
+            reward = {"action_id": action_id, "reward": item.get("reward", 0.0)}
+            if is_end and item["truncated"]:
+                reward.update(truncated=True, next_observation=item["observation"])
+            elif is_end:
+                reward["terminated"] = True
+            rewards.append(reward)
+        answer = self._send("/reward", {"rewards": rewards}) if rewards else {"results": []}
+        # Otherwise refused are rewards that came twice, since a request was repeated, and those of a learner that is
+        # gone, whose steps nobody can learn from any more.
+        wrong = [each["error"] for each in answer["results"] if each.get("status") == 422]
+        if wrong:
+            raise ValueError(wrong[0])
+
+    def _send(self, path, body):
+        return self._client._request("POST", path, self._client._encoded(body))
 
 
 class _Requests:

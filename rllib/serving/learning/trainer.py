@@ -1,11 +1,13 @@
 """The algorithm of a checkpoint, which learns from episodes that served policies have acted in.
 
 The episodes go the way of all environments that drive their own loop (env/external): they are submitted step by step,
-with the actions as logged ones, so rows, filters, returns of n steps and counts are made as in training.
+with the actions as logged ones, so rows, filters, returns of n steps and counts are made as in training. An algorithm
+that has learned from recorded steps goes on from these and from served ones, half of each batch of both.
 """
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,8 @@ from gymnasium import Space
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import alone
-from rllib.algorithms.base.from_checkpoint import read_state, settings_of_world
+from rllib.algorithms.base.from_checkpoint import read_state, saved_class, settings_of_world
+from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.env.external.checks import AGENT
 from rllib.env.external.exchange import StepRequest
@@ -24,6 +27,7 @@ from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.models.observations.flat_spaces import parts
+from rllib.offline.dataset import Dataset
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.learning.decisions import Episode
 from rllib.serving.learning.packets import MOST_BYTES, array_of
@@ -37,7 +41,10 @@ _REPLACED: dict[str, Any] = {
     "env_wrappers": None, "num_envs_per_worker": 1, "evaluation_interval": None, "evaluation_videos": 0,
     "log_dir": None, "store_buffer_in_checkpoints": False, "batch_mode": "truncate_episodes", "profile": False,
     "gym_env_vectorize_mode": "sync", "clip_rewards": False, "output": None, "num_cpus_per_learner": "auto",
+    "offline_evaluation_interval": None, "off_policy_estimation_methods": {}, "dataset_num_iters_per_learner": None,
 }  # fmt: skip
+# Share of each batch that is of served steps, where the rest is recorded.
+_SERVED_SHARE = 0.5
 
 
 class ServedEpisodes(ExternalEnv):
@@ -107,29 +114,32 @@ class Trainer:
     Raises:
         CheckpointError: if it cannot be loaded, or cannot learn in this way.
         ValueError: for an override that is no setting.
+        FileNotFoundError: if recorded steps that it has learned from are no longer there.
     """
 
     def __init__(self, policy: "LoadedPolicy", overrides: dict[str, Any], load_user_code: bool = False):
         refuse(policy)
         path = policy.checkpoint
         self._load_user_code = load_user_code
-        self._original = read_state(path, load_user_code)["config.json"]
+        state = read_state(path, load_user_code)
+        self._original = state["config.json"]
+        _refuse_class(saved_class(state, path, Algorithm), path)
         factory = ServedEpisodesFactory(str(policy.metadata["env"]), policy.action_space, policy.observation_space)
         names = self._original.keys()
         own = {**_REPLACED, **alone(self._original)}
         replaced = {name: value for name, value in own.items() if name in names and name not in overrides}
-        self._kept = {"env": None, **replaced}.keys()
-        changes = {**replaced, **overrides, "env": factory}
+        sources = {"input_": _with_served_steps(overrides.get("input_", self._original.get("input_", SAMPLER)))}
+        self._kept = {"env": None, **replaced, **sources}.keys()
+        changes = {**replaced, **overrides, **sources, "env": factory}
         try:
             self.algorithm = Algorithm.from_checkpoint(path, changes, load_user_code=load_user_code)
         except TypeError as error:
             raise ValueError(f"--set: {error}" if overrides else str(error)) from error
-        if not isinstance(self.algorithm, OffPolicy) or not self.algorithm.is_synchronous:
-            self.algorithm.stop()
-            raise CheckpointError(
-                f"{path} is of {type(self.algorithm).__name__}, which learns from its own newest actions or in several "
-                "processes. --learn is for DQN, Rainbow, SAC, TQC, CrossQ, TD3 and DDPG."
-            )
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{path} has learned from recorded steps, and goes on from them beside served ones, but {error} Give "
+                "their place: --set input_=PATH."
+            ) from error
         self._kept |= set(settings_of_world(type(self.algorithm.config)))
         self._fragment = self.algorithm.config.get_rollout_fragment_length()
         self._handed = self.algorithm.timesteps
@@ -184,6 +194,43 @@ class Trainer:
     def stop(self) -> None:
         """Ends the algorithm."""
         self.algorithm.stop()
+
+
+def _refuse_class(algorithm: type, path: Path) -> None:
+    """Raises a CheckpointError for an algorithm that cannot learn from served episodes."""
+    name = algorithm.__name__
+    if issubclass(algorithm, OffPolicy) and algorithm.is_synchronous:
+        return
+    if algorithm.config_class.needs_data:
+        raise CheckpointError(
+            f"{path} is of {name}, which imitates recorded actions and has no values of actions that rewards could "
+            "improve. Learn from the same data with IQL, AWAC, CQL or TD3BC, or with DQN and conservative_weight=1.0: "
+            "--learn goes on from their checkpoints."
+        )
+    raise CheckpointError(
+        f"{path} is of {name}, which learns from its own newest actions or in several processes. --learn is for DQN, "
+        "Rainbow, SAC, TQC, CrossQ, TD3 and DDPG, and for IQL, AWAC, CQL, TD3BC and ReBRAC."
+    )
+
+
+def _with_served_steps(source: Any) -> Any:
+    """The setting `input_` with served steps among its sources, which are the sampler's.
+
+    Args:
+        source: of the run, as `input_` is.
+    """
+    if isinstance(source, str) and source == SAMPLER:
+        return source
+    shares = source if isinstance(source, Mapping) else None
+    if shares is not None and all(isinstance(share, int | float) for share in shares.values()):
+        if SAMPLER in shares:
+            return source
+        return {SAMPLER: _SERVED_SHARE, **{each: share * (1 - _SERVED_SHARE) for each, share in shares.items()}}
+    if isinstance(source, list | tuple):
+        return {SAMPLER: _SERVED_SHARE, tuple(source): 1 - _SERVED_SHARE}
+    if not isinstance(source, str | os.PathLike | Dataset):
+        source = Dataset.from_columns(source)
+    return {SAMPLER: _SERVED_SHARE, source: 1 - _SERVED_SHARE}
 
 
 def _has_code(value) -> bool:

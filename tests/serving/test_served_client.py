@@ -1,0 +1,184 @@
+"""A simulator's program, by PolicyClient, at `rllib serve` in place of the server of a run."""
+
+import gymnasium
+import numpy as np
+import pytest
+from serving_support import CARTPOLE, Server, until
+
+from rllib import BCConfig, DQNConfig, IQLConfig, PPOConfig
+from rllib.client import PolicyClient
+from rllib.offline.dataset import Dataset
+from rllib.serving.learning.decisions import Episode, Step
+from rllib.serving.learning.trainer import Trainer
+from rllib.serving.loaded_policy import load_policy
+from rllib.storage.checkpoint import CheckpointError
+
+
+@pytest.fixture
+def start():
+    servers = []
+
+    def start(*arguments) -> Server:
+        servers.append(Server(*arguments))
+        server = servers[-1]
+        while "http://" not in server.said[-1]:
+            server.said.append(server.process.stdout.readline())
+            assert server.said[-1], server.said
+        server.address = server.said[-1].rstrip().rpartition("http://")[2]
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+def play(client, world, act=None, seed=None, **of_episode) -> float:
+    """One episode; returns the sum of its rewards. `act` compares each action with what it gives."""
+    episode, (seen, _), reward, total, over = (
+        client.start_episode(**of_episode),
+        world.reset(seed=seed),
+        None,
+        0.0,
+        False,
+    )
+    while not over:
+        action = client.get_action(episode, seen)
+        if act is not None:
+            assert action == act(seen, reward)
+        seen, reward, terminated, truncated, _ = world.step(action)
+        client.log_returns(episode, reward)
+        total, over = total + reward, terminated or truncated
+    client.end_episode(episode, seen, truncated=not terminated)
+    return total
+
+
+def test_it_acts_as_the_policy_does(start):
+    server, policy = start(CARTPOLE), load_policy(CARTPOLE)
+    world = gymnasium.make("CartPole-v1")
+    spaces = {"observation_space": world.observation_space, "action_space": world.action_space}
+    with PolicyClient(f"http://{server.address}", **spaces) as client:
+        play(client, world, lambda seen, _: policy.compute_single_action(seen, explore=False), seed=1)
+        several = [client.start_episode("a"), client.start_episode("b")]
+        rows = dict(zip(several, np.eye(4, dtype=np.float32)))
+        given = client.get_action(several, rows)
+        assert given == {each: policy.compute_single_action(row, explore=False) for each, row in rows.items()}
+        with pytest.raises(ValueError, match="another id"):
+            client.start_episode("a")
+        with pytest.raises(ValueError, match="rllib serve learns from its own actions alone"):
+            client.log_action("a", rows["a"], 1)
+        with pytest.raises(ValueError, match="observation"):
+            client.get_action("a", [1.0, 2.0])
+        client.end_episode("a", rows["a"])
+        with pytest.raises(ValueError, match="not found"):
+            client.get_action("a", rows["a"])
+    with pytest.raises(ValueError, match="rllib serve computes the actions itself"):
+        PolicyClient(server.address, inference_mode="local")
+
+
+def test_it_remembers_what_the_policy_reads(start, tmp_path):
+    model = {"use_lstm": True, "lstm_cell_size": 8, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    config = PPOConfig().environment("CartPole-v1").training(model=model, train_batch_size=64, sgd_minibatch_size=64)
+    with config.debugging(seed=0).build() as algorithm:
+        policy = load_policy(algorithm.save(tmp_path / "checkpoint"))
+    server, world = start(tmp_path / "checkpoint"), gymnasium.make("CartPole-v1")
+    with PolicyClient(server.address) as client:
+        for seed in (1, 2):
+            player = policy.make_player()
+            play(client, world, player.act, seed)
+
+
+def steps_of(count=200, seed=0) -> dict:
+    rng = np.random.default_rng(seed)
+    columns = {"obs": rng.normal(size=(count, 4)).astype(np.float32), "actions": rng.integers(2, size=count)}
+    return {**columns, "rewards": np.ones(count, np.float32), "dones": np.arange(count) % 10 == 9}
+
+
+SMALL = {"train_batch_size": 16, "model": {"fcnet_hiddens": [8]}}
+AT_ONCE = {"num_steps_sampled_before_learning_starts": 0}
+
+
+@pytest.fixture
+def learned_from_data(tmp_path):
+    """Makes a checkpoint of an algorithm that has learned from a file; returns it and the file."""
+
+    def make(config):
+        data = tmp_path / "steps.npz"
+        Dataset.from_columns(steps_of()).save(data)
+        config.offline_data(input_=str(data), dataset_num_iters_per_learner=3).training(**SMALL)
+        with config.debugging(seed=0).build() as algorithm:
+            algorithm.train()
+            return algorithm.save(tmp_path / "run" / "checkpoint_000001"), data
+
+    return make
+
+
+def test_a_server_learns_on_from_a_checkpoint_of_recorded_steps(start, learned_from_data, tmp_path):
+    checkpoint, _ = learned_from_data(DQNConfig().training(conservative_weight=1.0))
+    server = start(
+        checkpoint,
+        "--learn",
+        "--learn-to",
+        tmp_path / "learned",
+        "--block-episodes",
+        "5",
+        "--set",
+        "num_steps_sampled_before_learning_starts=0",
+    )
+    world = gymnasium.make("CartPole-v1")
+    with PolicyClient(server.address) as client:
+        for _ in range(12):
+            play(client, world)
+        decisions = server.ask("GET", "/stats").json()["decisions"]
+        assert decisions["open"] == 0 and decisions["rewards"] == decisions["decisions"] > 60
+        play(client, world, training_enabled=False)
+        stats = until(lambda: (now := server.ask("GET", "/stats").json())["rows"]["learned"] and now)
+        assert stats["decisions"]["rewards"] == decisions["rewards"]  # it was not learned from
+
+
+# ---- the trainer of such a server
+
+
+def episode_of(count: int, rng) -> Episode:
+    steps = []
+    for _ in range(count):
+        seen, action = rng.normal(size=4).astype(np.float32), np.int64(rng.integers(2))
+        steps.append(Step("", 0.0, 0, seen.tobytes(), action.tobytes(), 1.0))
+    return Episode(steps, None, True, True, 0.0, float(count), frozenset({0}))
+
+
+@pytest.mark.parametrize("config", [IQLConfig, lambda: DQNConfig().training(conservative_weight=1.0)])
+def test_a_trainer_learns_from_recorded_and_served_steps(learned_from_data, config):
+    checkpoint, data = learned_from_data(config())
+    trainer, rng = Trainer(load_policy(checkpoint), AT_ONCE), np.random.default_rng(1)
+    try:
+        assert trainer.algorithm.config.input_ == {"sampler": 0.5, str(data): 0.5}
+        before = trainer.version, trainer.algorithm.timesteps
+        for _ in range(20):
+            trainer.learn(episode_of(10, rng))
+        assert trainer.version > before[0]
+        assert 190 <= trainer.algorithm.timesteps - before[1] <= 200  # each step counts once
+        trainer.save(checkpoint.with_name("saved"))
+        again = Trainer(load_policy(checkpoint.with_name("saved")), {})
+        assert again.algorithm.config.input_ == trainer.algorithm.config.input_
+        again.stop()
+    finally:
+        trainer.stop()
+
+
+def test_data_may_have_moved(learned_from_data, tmp_path):
+    checkpoint, data = learned_from_data(IQLConfig())
+    moved = data.rename(tmp_path / "moved.npz")
+    with pytest.raises(FileNotFoundError, match=r"there is no '.*steps.npz'.*--set input_=PATH"):
+        Trainer(load_policy(checkpoint), {})
+    trainer = Trainer(load_policy(checkpoint), {"input_": str(moved)})
+    trainer.stop()
+    checkpoint, data = learned_from_data(DQNConfig())
+    data.unlink()
+    trainer = Trainer(load_policy(checkpoint), {"input_": "sampler"})
+    trainer.stop()
+
+
+def test_what_only_imitates_cannot_learn_from_rewards(learned_from_data):
+    checkpoint, _ = learned_from_data(BCConfig())
+    with pytest.raises(CheckpointError, match=r"is of BC, which imitates recorded actions.*IQL"):
+        Trainer(load_policy(checkpoint), {})

@@ -158,7 +158,7 @@ FILES = {
     "tuned.py": "from rllib import PPOConfig\nconfig = PPOConfig().environment('CartPole-v1')\n",
 }
 # Of the shell; what stands behind one is no argument.
-OPERATORS = ("&&", "|", ">")
+OPERATORS = ("&&", "&", "|", ">")
 
 
 def shell_commands(page: str) -> Iterator[list[str]]:

@@ -1,0 +1,29 @@
+"""The stories of docs/journeys as they are told, from the first command to the last."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from story import PAGES, files_of, returns_in, script_of, told
+
+pytestmark = [pytest.mark.timeout(1200)]
+
+
+@pytest.mark.slow
+def test_robot(tmp_path):
+    output = told("robot.md", tmp_path)
+    by_rule, _, served, learned = returns_in(output)
+    assert served > 3 * by_rule and learned > 2 * by_rule
+    stats = json.loads(re.search(r'^{"paused".*?}(?=\+|$)', output, re.MULTILINE)[0])
+    assert stats["decisions"]["rewards"] > 500
+
+
+def test_each_page_is_a_story():
+    pages = sorted(path.name for path in PAGES.glob("*.md"))
+    for page in pages:
+        assert "rllib " in script_of(page), page
+        for name, content in files_of(page).items():
+            compile(content, name, "exec")
+    told_here = re.findall(r'told\("(\S+)"', Path(__file__).read_text())
+    assert pages == sorted(told_here)

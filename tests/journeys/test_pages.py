@@ -19,6 +19,14 @@ def test_robot(tmp_path):
     assert stats["decisions"]["rewards"] > 500
 
 
+@pytest.mark.slow
+def test_student(tmp_path):
+    output = told("student.md", tmp_path)
+    first, lake = re.findall(r"^return +([-\d.]+) ±", output, re.MULTILINE)
+    assert float(first) > 400 and float(lake) > -0.3
+    assert {"cartpole.mp4", "lake.mp4", "first.html", "both.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
 def test_each_page_is_a_story():
     pages = sorted(path.name for path in PAGES.glob("*.md"))
     for page in pages:

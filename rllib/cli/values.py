@@ -55,6 +55,10 @@ SEED = click.IntRange(min=0)
 _MERGE = "tag:yaml.org,2002:merge"
 
 
+# How environments and algorithms of one's own are named on the command line.
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
 class _Loader(yaml.SafeLoader):
     """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string.
 
@@ -236,6 +240,30 @@ def hint_at_stop(config: Mapping[str, Any]) -> Iterator[None]:
         if not meant or getattr(error, "__notes__", None):
             raise
         raise surrounded(error, after=f"Each criterion needs a --stop of its own: {' '.join(meant)}.") from error
+
+
+@contextmanager
+def hint_at_code(config: Mapping[str, Any]) -> Iterator[None]:
+    """Adds to a refusal of settings how one gives classes and functions, where MODULE:NAME was typed for one."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        texts = [text for text in _texts(config) if _CODE.fullmatch(text) and text in str(error)]
+        if not texts or getattr(error, "__notes__", None):
+            raise
+        hint = (
+            f"A class or function of yours, such as {texts[0]}, is given in a Python file that has `config`, and may "
+            "have `stop`: rllib train -f FILE.py."
+        )
+        raise surrounded(error, after=hint) from error
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
 
 
 def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

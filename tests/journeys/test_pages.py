@@ -27,6 +27,13 @@ def test_student(tmp_path):
     assert {"cartpole.mp4", "lake.mp4", "first.html", "both.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.slow
+def test_researcher(tmp_path):
+    output = told("researcher.md", tmp_path)
+    assert len(re.findall(r"of 3 runs$", output, re.MULTILINE)) == 2 and "P(calm > plain)" in output
+    assert (tmp_path / "figure.pdf").exists()
+
+
 def test_each_page_is_a_story():
     pages = sorted(path.name for path in PAGES.glob("*.md"))
     for page in pages:

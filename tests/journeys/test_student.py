@@ -13,7 +13,7 @@ def test_from_an_environment_of_ones_own_to_its_curve_and_video(shell, tmp_path)
     assert "0 errors" in shell("check-env lake:Lake length=8 --steps 300")
     shell(f"train PPO lake:Lake env_config.length=8 --name lake {SMALL} --stop steps=4000 --seed 1 -q")
     shell("train --resume results/lake --stop steps=7000 -q --load-user-code")
-    returns = [json.loads(line)["episode_reward_mean"] for line in open(tmp_path / "results/lake/result.json")]
+    returns = [json.loads(line)["episode_reward_mean"] for line in (tmp_path / "results/lake/result.json").open()]
     assert len(returns) == 7 and returns[-1] > returns[0]
     shell("evaluate results/lake --load-user-code --episodes 5")
     shell("plot results/lake -o lake.html")

@@ -52,6 +52,12 @@ def texts_of(page):
     return re.findall(r"<text[^>]*>([^<]*)</text>", page)
 
 
+def test_a_pdf_has_fonts_that_journals_take(tmp_path):
+    content = plot(_runs(), tmp_path / "figure.pdf", "ret").read_bytes()
+    assert content.startswith(b"%PDF") and b"/Type0" in content and b"/Type3" not in content
+    assert plot(_runs(), tmp_path / "again.pdf", "ret").read_bytes() == content
+
+
 def test_a_resumed_run_has_the_settings_of_the_others(tmp_path):
     """Its params.json has 1.0 where that of a run without an interruption has 1."""
     runs = [Run(run.name, run.results, {**run.params, "cpus": cpus}) for run, cpus in zip(_runs((0.1,), 2), (1, 1.0))]
@@ -377,7 +383,7 @@ def test_command_reads_runs_and_experiments(tmp_path):
     "make, message",
     [
         (lambda path: plot(_runs(), path / "x.html"), "no metric 'episode_reward_mean'.*They have: ret"),
-        (lambda path: plot(_runs(), path / "x.pdf", "ret"), "a .png, .svg or .html"),
+        (lambda path: plot(_runs(), path / "x.eps", "ret"), "a .png, .svg, .pdf or .html"),
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="pie"), "no kind of plot 'pie'"),
         (lambda path: plot(_runs((0.1,), 1), path / "x.html", "ret", kinds="best"), "best compare runs.*only one"),
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="details"), "of a single run, but there are 12"),

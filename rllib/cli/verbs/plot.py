@@ -14,7 +14,7 @@ from rllib.tune.reporting.runs import read_objective, read_runs
 
 @click.command("plot", short_help="Draw runs and experiments.")
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=LocalPath())
-@click.option("-o", "--out", type=LocalPath(), multiple=True, help="A .html, .png or .svg file; may "
+@click.option("-o", "--out", type=LocalPath(), multiple=True, help="A .html, .png, .svg or .pdf file; may "
               "repeat.")  # fmt: skip
 @click.option("--metric", multiple=True, help="Result key or a/b path  [default: the experiment's own, else "
               "episode_reward_mean]; repeat it for a Pareto front.")  # fmt: skip

@@ -41,6 +41,7 @@ from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import (
     SEED,
     LocalPath,
+    hint_at_code,
     hint_at_stop,
     is_assignment,
     iteration_goal,
@@ -509,17 +510,15 @@ def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
     Raises:
         Mistake: for settings that are unknown or do not fit together.
     """
-    with user_input():
+    with user_input(), hint_at_code(spec.config):
         config = _config(spec, flags)
         if spec.external:
             _open_to_clients(config, spec, display)
         _refuse_unreachable(spec.stop, config)
         try:
             return config.build()
-        except (FileNotFoundError, ImportError) as error:
-            if names_data(spec.config) and not getattr(
-                error, "__notes__", None
-            ):  # of the data, or its format's package
+        except FileNotFoundError as error:
+            if names_data(spec.config) and not getattr(error, "__notes__", None):  # else a user's environment raised it
                 raise Mistake(str(error)) from error
             raise
 

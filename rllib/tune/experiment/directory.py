@@ -405,9 +405,9 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     if code := [f"{key}: {name}" for key, record in records.items() for name in code_in(record)]:
         more = f" and {len(code) - _MOST_NAMED} more" if len(code) > _MOST_NAMED else ""
         logger.warning(
-            "this experiment holds code, which is loaded from no file unasked (%s%s). To continue it, give the same "
-            "settings again: to tune.run(..., resume=True), or as param_space, tune_config and run_config of "
-            "Tuner.restore; or load_user_code=True", ", ".join(code[:_MOST_NAMED]), more,
+            "this experiment holds code, which is loaded from no file unasked (%s%s). To continue it, use "
+            "load_user_code=True; or give it again, in the arguments of run with resume=True, or as param_space, "
+            "tune_config and run_config of restore.", ", ".join(code[:_MOST_NAMED]), more,
         )  # fmt: skip
     header = {
         "id": secrets.token_hex(3)[:5],

@@ -281,7 +281,7 @@ class ExperimentAnalysis:
         """Draws learning curves, parallel coordinates, and the best value over trials or the Pareto front.
 
         Args:
-            path: .png, .svg or .html; experiment.html in the experiment's directory by default.
+            path: .png, .svg, .pdf or .html; experiment.html in the experiment's directory by default.
             metric, mode: the experiment's own by default.
             more: see plots.plot.
 

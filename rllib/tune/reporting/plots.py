@@ -58,7 +58,7 @@ def plot(
     goal: float | None = None,
     width: float = WIDTH,
 ) -> Path:
-    """Draws runs into one file: .png, .svg, or .html, which loads nothing.
+    """Draws runs into one file: .png, .svg, .pdf, or .html, which loads nothing.
 
     Args:
         runs: see `read_runs`.
@@ -83,8 +83,8 @@ def plot(
     kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
-    if path.suffix not in (".png", ".svg", ".html"):
-        raise ValueError(f"A plot is a .png, .svg or .html file, but got {path.name!r}")
+    if path.suffix not in (".png", ".svg", ".pdf", ".html"):
+        raise ValueError(f"A plot is a .png, .svg, .pdf or .html file, but got {path.name!r}")
     if not 2 <= width <= 40:
         raise ValueError(f"A plot is 2 to 40 inches wide, but got width={width:g}")
     metric, mode = checked_objective(metric, mode)

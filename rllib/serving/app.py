@@ -152,7 +152,8 @@ class App:
         """Takes up a newer checkpoint while requests are answered. Returns whether there was one.
 
         Args:
-            again: whether to try a checkpoint again that has been refused.
+            again: whether somebody asks for it: a checkpoint that has been refused is tried again, and it is an error
+                if there is none.
 
         Raises:
             CheckpointError: if it cannot be taken up; the present one stays in use.
@@ -160,7 +161,7 @@ class App:
         async with self._reloading:
             if again:
                 self._model.forgive()
-            path = self._model.newer()
+            path = self._model.newer(expects_one=again)
             if path is None:
                 return False
             policies = await asyncio.get_running_loop().run_in_executor(None, self._model.prepare, path)

@@ -77,7 +77,7 @@ class Model:
         if before is not None:
             with contextlib.suppress(CheckpointError, OSError):  # it has been removed, or damaged, since
                 return self._load(before, self._ids(before)), identity_of(before)
-        path = checkpoint_at(self._settings.path)
+        path = self._source()
         identity = identity_of(path)
         return self._load(path, self._ids(path)), identity
 
@@ -88,12 +88,25 @@ class Model:
         ids = policy_ids(path)
         return [*ids] if len(ids) > 1 else [None]
 
-    def newer(self) -> Path | None:
-        """Path of a checkpoint at the source that is neither in use nor refused; None if there is none."""
+    def _source(self) -> Path:
+        """The checkpoint at the source: that to which a link leads, which may be changed while it is read."""
+        return checkpoint_at(self._settings.path.resolve())
+
+    def newer(self, expects_one: bool = False) -> Path | None:
+        """Path of a checkpoint at the source that is neither in use nor refused; None if there is none.
+
+        Args:
+            expects_one: whether there is a checkpoint, as a person says who asks for it.
+
+        Raises:
+            CheckpointError: if there is none though one is expected.
+        """
         try:
-            path = checkpoint_at(self._settings.path)
+            path = self._source()
             identity = identity_of(path)
-        except (OSError, CheckpointError):  # it is being replaced, or removed
+        except (OSError, CheckpointError) as error:  # it is being replaced, or removed
+            if expects_one:
+                raise CheckpointError(str(error)) from error
             return None
         return None if identity in (self._identity, self._refused) else path
 

@@ -34,6 +34,13 @@ def test_researcher(tmp_path):
     assert (tmp_path / "figure.pdf").exists()
 
 
+@pytest.mark.slow
+def test_operator(tmp_path):
+    output = told("operator.md", tmp_path)
+    released = re.findall(r'"changed":true,"policy_version":(\d+),"checkpoint":"\S*/releases/(v\d)"', output)
+    assert [version for _, version in released] == ["v2", "v1"] and int(released[0][0]) > int(released[1][0])
+
+
 def test_each_page_is_a_story():
     pages = sorted(path.name for path in PAGES.glob("*.md"))
     for page in pages:

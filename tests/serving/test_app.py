@@ -392,6 +392,28 @@ def test_reload_takes_up_the_newest_checkpoint(tmp_path):
     served(tmp_path, scenario)
 
 
+def test_a_link_is_followed_anew_each_time(tmp_path):
+    """Moving it releases a version, or rolls one back."""
+    for version, action in ((1, 0), (2, 1)):
+        write_version(tmp_path / f"v{version}", version, action)
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "v1")
+
+    async def scenario(client):
+        for version, changes in ((2, True), (2, False), (1, True)):
+            link.unlink()
+            link.symlink_to(tmp_path / f"v{version}")
+            answer = (await client("POST", "/reload")).json()
+            assert answer["changed"] is changes and answer["checkpoint"].endswith(f"/v{version}")
+            assert (await client.act({"observation": OBSERVATION})).json()["policy_version"] == version
+        link.unlink()
+        answer = await client("POST", "/reload")
+        assert answer.status == 409 and "no checkpoint" in answer.json()["error"]
+        assert (await client.act({"observation": OBSERVATION})).json()["policy_version"] == 1
+
+    served(link, scenario)
+
+
 def test_a_checkpoint_that_cannot_be_used_is_refused(tmp_path):
     write_version(tmp_path / "checkpoint_000001", 1, 0)
     other = saved(tmp_path / "other", "Acrobot-v1")

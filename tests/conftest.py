@@ -2,7 +2,9 @@
 
 import gc
 import importlib.util
+import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -103,6 +105,15 @@ def checkpoints_are_of_others(request, monkeypatch):
     """Checkpoints count as those of another run, so that tests see what is read of them, but for `own_checkpoints`."""
     if "own_checkpoints" not in request.fixturenames:
         monkeypatch.setattr("rllib.storage.checkpoint.wrote", lambda content, signed: False)
+
+
+@pytest.fixture
+def own_modules(tmp_path):
+    """Modules that were imported from the test's directory are forgotten after it: another test may have such names."""
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+            del sys.modules[name]
 
 
 @pytest.fixture

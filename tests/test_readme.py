@@ -209,7 +209,7 @@ class Begun(BaseException):
 
 
 @pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
-def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, results):
+def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, results, own_modules):
     """Of all commands the options; of train, tune and config also algorithm, settings, file, run, stop criteria."""
 
     def begin(*_, **__):
@@ -229,7 +229,10 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, r
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
     if is_mention(words):
         return
-    for name, text in {**FILES, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
+    # A page may have the reader write a file: its name is the first line.
+    named = [block for block in blocks(page, "python") if re.match(r"# \S+\.py\n", block)]
+    written = {block[2:].partition("\n")[0]: block for block in named}
+    for name, text in {**FILES, **written, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -1,18 +1,23 @@
 """The slots of agents in `rllib play` and `rllib record`: policies, other checkpoints, and people."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from gymnasium import Space
 
 from rllib.acting.agent_player import SlotPlayers
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, user_input
+from rllib.hand_written import MASK, RandomPolicy
 from rllib.storage.local_path import local_path
+
+# In place of a checkpoint: random actions.
+RANDOM = "random"
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,8 @@ class SlotOptions:
 
     Attributes:
         policies: AGENT=ID, a policy of the checkpoint for an agent.
-        against: [AGENT=]CHECKPOINT[:ID], another checkpoint for an agent, or for all that are left but the first.
+        against: [AGENT=]CHECKPOINT[:ID], another checkpoint, or RANDOM, for an agent, or for all that are left but the
+            first.
         humans: agents that are played by people.
     """
 
@@ -37,7 +43,8 @@ def slot_options(command: Callable) -> Callable:
     """Adds the options for agents that policies and checkpoints play."""
     for option in (
         click.option("--against", multiple=True, metavar="[AGENT=]CHECKPOINT[:ID]", help="With several agents: another "
-                     "checkpoint, or one of its policies, plays AGENT; without AGENT, all agents but the first."),
+                     "checkpoint, or one of its policies, or random actions (random), plays AGENT; without AGENT, all "
+                     "agents but the first."),
         click.option("--policy", "policies", multiple=True, metavar="AGENT=ID",
                      help="With several agents: the policy by which AGENT acts."),
     ):  # fmt: skip
@@ -112,13 +119,15 @@ class SlotAlgorithms:
         return (name, rest) if is_agent else (None, text)
 
     def _left(self, slots: dict[str, Any], text: str) -> list[str]:
-        left = [name for name in self._agents if name not in slots][1:]
+        left = [name for name in list(self._agents)[1:] if name not in slots]
         if not left:
             missing = "no agent is left for it" if self._agents else "the environment does not say which agents it has"
             raise Mistake(f"--against {text}: {missing}. Name one, --against AGENT={text}.")
         return left
 
-    def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent":
+    def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent | _AtRandom":
+        if text == RANDOM and not local_path(text).exists() and self._algorithm.agents is not None:
+            return _AtRandom(self._algorithm.agents.environment.spaces)
         name, policy_id = text, None
         if not local_path(text).exists() and ":" in text:
             name, _, policy_id = text.rpartition(":")
@@ -137,7 +146,8 @@ class SlotAlgorithms:
     def _check_policy(self, algorithm: Algorithm, policy_id: str, option: str) -> None:
         known = algorithm.agents.specs if algorithm.agents is not None else algorithm.policies
         if policy_id not in known:
-            raise Mistake(f"{option} names the policy {policy_id!r}, but there are {', '.join(known)}")
+            hint = ". --against AGENT=random is for random actions" if policy_id == RANDOM else ""
+            raise Mistake(f"{option} names the policy {policy_id!r}, but there are {', '.join(known)}{hint}")
 
     def _check_spaces(self, algorithm: Algorithm, agents: list[Any], option: str) -> None:
         if algorithm.agents is None:
@@ -151,6 +161,40 @@ class SlotAlgorithms:
                     f"{option}: agent {agent!r} has the spaces {ours[agent]}, but in the run of that checkpoint "
                     f"{theirs[agent]}"
                 )
+
+
+class _AtRandom:
+    """A player whose actions are uniformly random among the legal ones.
+
+    Args:
+        spaces: of observations and actions, by agent.
+    """
+
+    def __init__(self, spaces: Mapping[Any, tuple[Space, Space]]):
+        self._spaces = spaces
+        self._policies: dict[Any, RandomPolicy] = {}
+
+    def reset(self) -> None:
+        """Begins a new episode."""
+
+    def policy_for(self, agent: Any) -> str:
+        """Name of random actions in tables."""
+        return RANDOM
+
+    def act(
+        self,
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, float] | None = None,
+        action_masks: Mapping[Any, Any] | None = None,
+    ) -> dict[Any, Any]:
+        """Actions of these agents."""
+        masks, actions = action_masks or {}, {}
+        for agent, observation in observations.items():
+            if agent not in self._policies:
+                self._policies[agent] = RandomPolicy(None, self._spaces[agent][1])
+            seen = observation if masks.get(agent) is None else {MASK: masks[agent]}
+            (actions[agent],) = self._policies[agent].compute_actions([seen])
+        return actions
 
 
 class _Opponent:

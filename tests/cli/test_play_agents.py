@@ -82,16 +82,29 @@ def test_another_checkpoint_takes_the_other_slot(play):
     assert both.exit_code == 0 and "  player_1  game:net  " in both.output, both.output
 
 
+def test_random_actions_are_an_opponent(play):
+    result = play(*GAME, "--episodes", "3", "--against", "random")
+    assert result.exit_code == 0 and "  player_2  random  " in result.output, result.output
+    result = play(*GAME, "--episodes", "1", "--policy", "player_1=best", "--against", "random")
+    assert "  player_1  best  " in result.output and "  player_2  random  " in result.output
+
+
+def test_a_game_that_draws_text_alone_has_no_video(play):
+    result = play(*GAME, "-o", "game.mp4", verb="record")
+    assert result.exit_code == 2 and "in the render modes ansi alone, and here rgb_array is needed" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(("--human", "player_3"), "--human player_3 names the agent 'player_3', but there are player_1, player_2"),
      (("--human", "player_1", "--policy", "player_1=net"), "gives agent 'player_1' a second player"),
      (("--policy", "player_1"), "--policy player_1 must be AGENT=ID"),
      (("--policy", "player_1=worst"), "names the policy 'worst', but there are best, net"),
+     (("--policy", "player_1=random"), "but there are best, net. --against AGENT=random is for random actions"),
      (("--against", "game:worst"), "names the policy 'worst', but there are best, net"),
      (("--against", "nowhere"), "there is no checkpoint /"),
      (("--against", "other"), "the checkpoint's environment has no agent 'player_2'"),
-     (("--human", "player_1", "--against", "shared"), "no agent is left for it. Name one, --against AGENT=shared"),
+     (("--human", "player_2", "--against", "shared"), "no agent is left for it. Name one, --against AGENT=shared"),
      (("--human", "player_1"), "the input has ended, and player_1 has not acted")],
 )  # fmt: skip
 def test_mistakes_are_one_message(play, arguments, message):

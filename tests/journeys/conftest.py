@@ -11,7 +11,7 @@ from rllib.cli import command
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch):
+def shell(tmp_path, monkeypatch, own_modules):
     """Runs `rllib ARGUMENTS`, which have to succeed, in an empty directory; returns what was printed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # a command that loads user code adds the directory

@@ -35,6 +35,14 @@ def test_researcher(tmp_path):
 
 
 @pytest.mark.slow
+def test_game_developer(tmp_path):
+    output = told("game_developer.md", tmp_path)
+    assert float(re.search(r"^shared +first +(\S+)", output, re.MULTILINE)[1]) > 0.5
+    assert float(re.search(r"^main +first, second +(\S+)", output, re.MULTILINE)[1]) > 0
+    assert (tmp_path / "nim.onnx").exists()
+
+
+@pytest.mark.slow
 def test_operator(tmp_path):
     output = told("operator.md", tmp_path)
     released = re.findall(r'"changed":true,"policy_version":(\d+),"checkpoint":"\S*/releases/(v\d)"', output)

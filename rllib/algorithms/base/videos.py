@@ -31,6 +31,13 @@ def drawn_environment(config: AlgorithmConfig, mode: str):
             f"render_mode={made!r}. A class of your own gets it with its config, and "
             "keeps it as self.render_mode; a vector environment cannot be shown."
         )
+    offered = (getattr(env, "metadata", None) or {}).get("render_modes", ())
+    if offered and mode not in offered:
+        env.close()
+        raise ValueError(
+            f"{factory.name} draws itself in the render modes {', '.join(offered)} alone, and here {mode} is needed: "
+            "videos are of rgb_array, images [height, width, 3] that render() returns. rllib play shows ansi as text."
+        )
     return env
 
 

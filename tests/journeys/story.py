@@ -18,7 +18,9 @@ PAGES = ROOT / "docs" / "journeys"
 
 def files_of(page: str) -> dict[str, str]:
     """Name -> content of the files that a page has the reader write."""
-    blocks = re.findall(r"^```python\n(# (\S+\.py)\n.*?)^```", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```py(?:thon)?\n(# (\S+\.py)\n.*?)^```", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL
+    )
     return {name: content for content, name in blocks}
 
 

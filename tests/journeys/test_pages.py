@@ -43,6 +43,13 @@ def test_game_developer(tmp_path):
 
 
 @pytest.mark.slow
+def test_sb3_user(tmp_path):
+    output = told("sb3_user.md", tmp_path)
+    imported, zoo = re.findall(r"^return +([-\d.]+) ±", output, re.MULTILINE)
+    assert "(array(1), None)" in output and float(imported) > 300 and float(zoo) > 100
+
+
+@pytest.mark.slow
 def test_operator(tmp_path):
     output = told("operator.md", tmp_path)
     released = re.findall(r'"changed":true,"policy_version":(\d+),"checkpoint":"\S*/releases/(v\d)"', output)

@@ -141,7 +141,8 @@ def test_python_is_recognised(block, expected):
 @pytest.mark.parametrize("page", PAGES)
 def test_programs_of_other_libraries_are_marked(page):
     """```py is for these: highlighted, and not run."""
-    assert all("import stable_baselines3" in block or "from stable_baselines3" in block for block in blocks(page, "py"))
+    foreign = re.compile(r"^(import|from) (stable_baselines3|ray)\b", re.MULTILINE)
+    assert all(foreign.search(block) for block in blocks(page, "py"))
 
 
 # ---- shell
@@ -230,7 +231,7 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, r
     if is_mention(words):
         return
     # A page may have the reader write a file: its name is the first line.
-    named = [block for block in blocks(page, "python") if re.match(r"# \S+\.py\n", block)]
+    named = [block for kind in ("python", "py") for block in blocks(page, kind) if re.match(r"# \S+\.py\n", block)]
     written = {block[2:].partition("\n")[0]: block for block in named}
     for name, text in {**FILES, **written, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -242,6 +243,8 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, r
         return
     if verb == "tune":
         shutil.copytree(results, tmp_path / "results")
+        for place in (word for word in arguments if word.startswith("results/") and "--resume" in arguments):
+            shutil.copytree(results / "NAME", tmp_path / place)
     elif "--resume" in arguments:
         place = arguments[arguments.index("--resume") + 1]
         if "://" in place:

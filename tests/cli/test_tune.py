@@ -145,7 +145,9 @@ def test_an_experiment_is_continued_by_its_name(tmp_path, monkeypatch):
     found = rllib_tune(tmp_path, "PPO", "CartPole-v1", *QUICK, "--search", "lr=log:1e-5:1e-2",
                        "--stop", "iterations=1", "--seed", "1", "--name", "x", "-q")  # fmt: skip
     assert found.returncode == 0, found.stderr
-    found = rllib_tune(tmp_path, "--name", "x", "--resume", "--trials", "2", "-q")
+    found = rllib_tune(tmp_path, "--resume", "results/x", "--trials", "2", "-q")  # as rllib train has it
+    assert found.returncode == 0, found.stderr
+    found = rllib_tune(tmp_path, "--name", "x", "--resume", "-q")
     assert found.returncode == 0, found.stderr
     trials = ExperimentAnalysis(tmp_path / "results" / "x").trials
     assert [(trial.config["seed"], trial.last_result["training_iteration"]) for trial in trials] == [(1, 1), (2, 1)]

@@ -50,6 +50,14 @@ def test_sb3_user(tmp_path):
 
 
 @pytest.mark.slow
+def test_ray_user(tmp_path):
+    """But for the cluster, which tests/cluster has."""
+    output = told("ray_user.md", tmp_path)
+    assert re.search(r"^best lr 0.001$", output, re.MULTILINE) and (tmp_path / "search.html").exists()
+    assert (tmp_path / "results/yaml").exists() and (tmp_path / "results/tuned").exists()
+
+
+@pytest.mark.slow
 def test_operator(tmp_path):
     output = told("operator.md", tmp_path)
     released = re.findall(r'"changed":true,"policy_version":(\d+),"checkpoint":"\S*/releases/(v\d)"', output)

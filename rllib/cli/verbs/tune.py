@@ -4,10 +4,11 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,6 +32,7 @@ from rllib.cli.values import (
 )
 from rllib.config.conflicts import surrounded
 from rllib.progress import counted
+from rllib.storage.local_path import expanded
 from rllib.tune.checks import check_number
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
@@ -81,8 +83,8 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 @click.option("--seed", type=SEED, help="Seed of searcher, scheduler and first sample; the next has one more. With "
               "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
-@click.option("--resume", is_flag=True, help="Continue the experiment of this --name. ALGO, ENV and settings may be "
-              "left out, or are the same again.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Continue the experiment of this --name, or in this directory. ALGO, ENV "
+              "and settings may be left out, or are the same again.")  # fmt: skip
 @click.option("--results-dir", type=LocalPath(file_okay=False), default="results", show_default=True,
               help="Directory in which experiments get their own.")  # fmt: skip
 @storage_option("each experiment")
@@ -100,9 +102,13 @@ def command(
     rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 --trials 20 --scheduler asha --stop iterations=50
     rllib tune -f search.yaml
 
-    Ctrl-C ends the experiment; rllib tune --name NAME --resume continues it, with its own settings.
+    Ctrl-C ends the experiment; rllib tune --resume results/NAME, or --name NAME --resume, continues it, with its own
+    settings.
     """
     with reported(verbose):
+        if resume and (path := _named_directory(words, options["name"])):  # as rllib train --resume has it
+            results_dir, options["name"] = path.parent, path.name
+            words = tuple(word for word in words if is_assignment(word))
         folders, chosen = folders_of(results_dir, storage_path), _chosen(words)
         with user_input():
             typed(chosen)
@@ -169,6 +175,13 @@ def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
         if not meant or getattr(error, "__notes__", None):
             raise
         raise surrounded(error, after=f"To search, write --search before {' '.join(meant)}.") from error
+
+
+def _named_directory(words: Sequence[str], name: str | None) -> Path | None:
+    """The directory of an experiment that stands where `rllib train --resume` has that of a run; None for others."""
+    given = [word for word in words if not is_assignment(word)]
+    path = Path(expanded(given[0])) if len(given) == 1 else None
+    return path if name is None and path is not None and path.is_dir() else None
 
 
 def _settings(

@@ -37,6 +37,15 @@ def check(**config):
     return check_environment(resolve(Scripted), config)
 
 
+LARGEST = np.finfo(np.float32).max
+
+
+def cpp_box(dtype):
+    """A Box with the bounds of C++'s numeric_limits."""
+    limits = np.finfo(dtype)
+    return Box(limits.tiny, limits.max, (3,), dtype)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -97,6 +106,13 @@ def check(**config):
             r"action_space\['a'\] is Text.*Text spaces are not supported",
         ),
         ({"space": None}, "observation_space must be a space of gymnasium.spaces, but it is None"),
+        ({"space": cpp_box(np.float64)}, r"observation_space is Box.* calls min\(\).*give -inf and inf"),
+        ({"space": spaces.Dict(x=cpp_box(np.float32))}, r"observation_space\['x'\] is Box.*smallest positive"),
+        ({"action_space": cpp_box(np.float64)}, "action_space is Box.*smallest positive"),
+        (
+            {"action_space": spaces.Tuple([Box(-LARGEST, LARGEST, (2,))])},
+            r"action_space\[0\] is Box.*the largest floats.*\[-1, 1\], which is stretched",
+        ),
     ],
 )
 def test_message_names_the_mistake(config, message):

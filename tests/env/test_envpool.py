@@ -50,6 +50,28 @@ def test_seeds_decide_the_first_observations():
 
 
 @pytest.mark.extras("envpool")
+@pytest.mark.parametrize("name", ["BipedalWalker-v3", "AcrobotSwingup-v1", "HalfCheetah-v5", "Game2048-v1"])
+def test_spaces_without_bounds_say_so(name):
+    with make_stream(resolve(f"envpool:{name}"), num_envs=3, seeds=SEEDS) as stream:
+        largest = np.finfo(np.float32).max
+        for leaf in spaces_in(stream.observation_space):
+            if leaf.dtype.kind == "f":
+                assert (np.isneginf(leaf.low) | (leaf.low <= 0)).all() and not (np.abs(leaf.low) == largest).any()
+
+
+def spaces_in(space):
+    parts = getattr(space, "spaces", None)
+    return [space] if parts is None else [leaf for part in parts.values() for leaf in spaces_in(part)]
+
+
+@pytest.mark.extras("envpool")
+@pytest.mark.parametrize("name", ["TicTacToe-v1", "Chess-v1", "SparrowMahjong-v1"])
+def test_games_of_several_players_are_refused(name):
+    with pytest.raises(ValueError, match=rf"'envpool:{name}' is a game of [23] players.*PettingZoo or OpenSpiel"):
+        PPOConfig().environment(f"envpool:{name}").build()
+
+
+@pytest.mark.extras("envpool")
 def test_ppo_trains_and_evaluates():
     config = PPOConfig().environment("envpool:CartPole-v1", env_config={"num_threads": 1, "max_episode_steps": 20})
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=8).debugging(seed=0)

@@ -4,20 +4,27 @@ from typing import Any, ClassVar
 
 import envpool
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+
+from rllib.models.observations.flat_spaces import positive_floats
 
 
 class EnvPoolVector(VectorEnv):
     """N environments of EnvPool in one object; the step after the end of an episode resets.
 
     EnvPool takes seeds when it is made, and ignores seeds of reset(): a reset with seeds makes it again. Its
-    spaces describe a single environment. A step that ends an episode in both ways counts as truncated.
+    spaces describe a single environment; where they have no bounds, it writes those of C++'s numeric_limits. A step
+    that ends an episode in both ways counts as truncated.
 
     Args:
         name: EnvPool's id.
         num_envs: N.
         options: of envpool.make, such as max_episode_steps or num_threads.
+
+    Raises:
+        ValueError: for a game of several players, for a batch_size that is not N, and for what EnvPool refuses.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -29,9 +36,19 @@ class EnvPoolVector(VectorEnv):
                 f"batch_size={options['batch_size']}: all {num_envs} environments of a worker are stepped at once. "
                 "Leave it out."
             )
-        spec = envpool.make_spec(name, num_envs=num_envs, **options)
+        try:
+            spec = envpool.make_spec(name, num_envs=num_envs, **options)
+        except ImportError as error:  # it names the system's libraries that a family of environments needs
+            raise ValueError(f"environment 'envpool:{name}' lacks a library of the system: {error}") from error
+        players = getattr(spec.config, "max_num_players", 1)
+        if players > 1:
+            raise ValueError(
+                f"environment 'envpool:{name}' is a game of {players} players, and EnvPool's are taken for one agent. "
+                "Take the game from PettingZoo or OpenSpiel (docs/guide/multi_agent.md)."
+            )
         self.num_envs, self._name, self._options = num_envs, name, options
-        self.single_observation_space, self.single_action_space = spec.observation_space, spec.action_space
+        self.single_observation_space = _without_bounds(spec.observation_space)
+        self.single_action_space = _without_bounds(spec.action_space)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._pool: Any = None
@@ -54,3 +71,15 @@ class EnvPoolVector(VectorEnv):
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _without_bounds(space: spaces.Space) -> spaces.Space:
+    """The space with -inf and inf where EnvPool has the bounds of C++'s numeric_limits."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _without_bounds(part) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_without_bounds(part) for part in space.spaces])
+    if not isinstance(space, spaces.Box) or not (unbounded := positive_floats(space)).any():
+        return space
+    low, high = np.where(unbounded, -np.inf, space.low), np.where(unbounded, np.inf, space.high)
+    return spaces.Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype)

@@ -14,9 +14,27 @@ def check_spaces(observation_space, action_space, name: str) -> None:
     Raises:
         ValueError: naming the space, its place, and the supported kinds.
     """
-    problem = unsupported(observation_space, "observation_space") or unsupported(action_space, "action_space")
+    problem = (
+        unsupported(observation_space, "observation_space")
+        or unsupported(action_space, "action_space")
+        or _stretched_too_far(action_space, "action_space")
+    )
     if problem:
         raise ValueError(f"environment {name}: {problem}{_hint_to_ignore(observation_space)}")
+
+
+def _stretched_too_far(space, path: str) -> str | None:
+    """Names a space of actions with finite bounds that no action can have; None if there is none."""
+    if (inner := parts(space)) is not None:
+        return next(filter(None, (_stretched_too_far(part, f"{path}[{key!r}]") for key, part in inner)), None)
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        bounds = np.concatenate([space.low.ravel(), space.high.ravel()])
+        if (np.isfinite(bounds) & (np.abs(bounds) >= np.finfo(np.float32).max)).any():
+            return (
+                f"{path} is {space}, whose bounds are the largest floats. Policies act in [-1, 1], which is stretched "
+                "to the bounds. Give those that actions have, or -inf and inf, which are not stretched to."
+            )
+    return None
 
 
 def _hint_to_ignore(space) -> str:

@@ -18,6 +18,11 @@ def unsupported(space, path: str) -> str | None:
         space: of observations or actions.
         path: its name in the message.
     """
+    if isinstance(space, spaces.Box) and positive_floats(space).any():
+        return (
+            f"{path} is {space}: its lower bound is the smallest positive number of its dtype, which C++ calls min(). "
+            "That leaves out 0 and all negative numbers. Where it means that there is no bound, give -inf and inf."
+        )
     if isinstance(space, SUPPORTED):
         problems = (unsupported(part, f"{path}[{key!r}]") for key, part in parts(space) or ())
         return next(filter(None, problems), None)
@@ -28,6 +33,15 @@ def unsupported(space, path: str) -> str | None:
         f"{path} is {space}, and {type(space).__name__} spaces are not supported. Supported are {names}; "
         "let the environment, or a gymnasium wrapper around it, encode the value as one of these."
     )
+
+
+def positive_floats(space: spaces.Box) -> np.ndarray:
+    """Where a Box of floats has the bounds of C++'s numeric_limits, min() and max(): all positive floats. [*shape]."""
+    found = np.zeros(space.shape, bool)
+    for dtype in (np.float32, np.float64):
+        limits = np.finfo(dtype)
+        found |= (space.low == limits.tiny) & (space.high == limits.max)
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ It runs in that library's own environment (benchmarks/peers/setup sb3), and impo
 """
 
 import ast
+import importlib
 import inspect
 import json
 from pathlib import Path
 
 import gymnasium
 import stable_baselines3
+import torch
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common import callbacks, env_util, evaluation
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -30,7 +32,7 @@ MODULES = (
 
 
 def parameters(function) -> list[str]:
-    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls", "kwargs")]
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls", "args", "kwargs")]
 
 
 def attributes(kind: type, env: str) -> list[str]:
@@ -38,6 +40,21 @@ def attributes(kind: type, env: str) -> list[str]:
     model = kind("MlpPolicy", env, device="cpu", **({"n_steps": 8} if kind in (PPO, A2C) else {"learning_starts": 4}))
     model.learn(8)
     return sorted(name for name in dir(model) if not name.startswith("_"))
+
+
+def attributes_of_policy(kind: type, env: str) -> list[str]:
+    """Public attributes of a model's policy, without those of each torch module."""
+    policy = kind("MlpPolicy", env, device="cpu").policy
+    return sorted(name for name in dir(policy) if not name.startswith("_") and name not in dir(torch.nn.Module()))
+
+
+def arguments_of(module: str) -> dict[str, list[str]]:
+    """Arguments of the public functions and classes of a module; of no module that needs extras."""
+    try:
+        made = importlib.import_module(f"stable_baselines3.{module}".rstrip("."))
+    except ImportError:
+        return {}
+    return {name: parameters(getattr(made, name)) for name in names_of(module) if callable(getattr(made, name, None))}
 
 
 def names_of(module: str) -> list[str]:
@@ -68,6 +85,8 @@ def surface() -> dict:
         "vector environments": [
             name for name in dir(DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])) if not name.startswith("_")
         ],
+        "policies": {kind.__name__: attributes_of_policy(kind, env) for kind, env in ALGORITHMS.items()},
+        "arguments of modules": {module: found for module in MODULES if (found := arguments_of(module))},
         "modules": {module or "stable_baselines3": names_of(module) for module in MODULES},
     }
 

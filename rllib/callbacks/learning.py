@@ -21,8 +21,9 @@ class _Locals(dict[str, Any]):
     """Variables of an iteration; for further ones of Stable-Baselines3 the error says where to look."""
 
     def __missing__(self, name):
+        without = "" if "rewards" in self else ", without observations and rewards"
         raise KeyError(
-            f"there is no {name!r} here: on_step is called after the iteration, without observations and rewards. "
+            f"there is no {name!r} here: on_step is called after the iteration{without}. "
             f"There are {', '.join(self)}. Returns of episodes are result['hist_stats']['episode_reward']; single "
             "steps are seen by on_episode_step of rllib.DefaultCallbacks (docs/guide/own_code.md)."
         )

@@ -153,6 +153,33 @@ def imported_in_program(module: str, name: str) -> tuple[str, str]:
     return (ANSWERED if said else UNKNOWN), said or ""
 
 
+def attributes_of_policy(model, algorithm: str) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of the attributes of a model's policy."""
+    for name in NAMES["policies"][algorithm]:
+        try:
+            getattr(model.policy, name)
+        except AttributeError as error:
+            said = str(error).partition(f"{name!r} here: ")[2]
+            found = (ANSWERED if said else UNKNOWN), said
+        else:
+            found = WORKS, ""
+        yield f"attributes of the policy of a `{algorithm}`", name, *found
+
+
+def arguments_in_program(module: str, functions: dict[str, list[str]]) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of the arguments of a module's classes and functions, of those that are here and are not models."""
+    path = module if module == "stable_baselines3" else f"stable_baselines3.{module}".rstrip(".")
+    for function, names in functions.items():
+        ours = lookup.find(path, function)
+        if ours is None or ours.module in (models.__name__, tokens.__name__):
+            continue
+        known = inspect.signature(ours.load()).parameters.values()
+        takes_all = any(each.kind is each.VAR_KEYWORD for each in known)
+        for name in names:
+            found = WORKS if takes_all or name in {each.name for each in known} else UNKNOWN
+            yield "arguments of classes and functions to import", f"{function}({name})", found, ""
+
+
 def outcomes_in_programs() -> Iterator[tuple[str, str, str, str]]:
     """(group, name, outcome, what was said) of every name in a program under `rllib.as_sb3`."""
     for algorithm, names in NAMES["constructors"].items():
@@ -162,6 +189,7 @@ def outcomes_in_programs() -> Iterator[tuple[str, str, str, str]]:
         with getattr(models, algorithm)("MlpPolicy", ENVIRONMENTS[algorithm]) as model:
             for name in NAMES["attributes"][algorithm]:
                 yield f"attributes and methods of a `{algorithm}`", name, *attribute(model, name)
+            yield from attributes_of_policy(model, algorithm)
     functions = {"evaluate_policy": evaluate_policy, "make_vec_env": environments.make_vec_env}
     for function, names in NAMES["arguments"].items():
         for name in names:
@@ -182,6 +210,8 @@ def outcomes_in_programs() -> Iterator[tuple[str, str, str, str]]:
     for module, names in NAMES["modules"].items():
         for name in names:
             yield "classes and functions to import", f"{module}.{name}", *imported_in_program(module, name)
+    for module, functions in NAMES["arguments of modules"].items():
+        yield from arguments_in_program(module, functions)
 
 
 def table_in_programs(found: Iterable[tuple[str, str, str, str]]) -> str:

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from rllib.compat.programs.sb3 import models
+from rllib.compat.programs.sb3 import environments_of_examples, models
 from rllib.compat.programs.sb3.environments import make_vec_env
 from rllib.env.vec_env.vec_normalize import VecNormalize
 from tests.compat.programs.test_sb3_programs import EXAMPLES, keys_of_tables, other_lines
@@ -47,6 +47,47 @@ def test_they_load_what_we_save(sb3, tmp_path, name, env, words):
         observations=observations,
     )
     np.testing.assert_allclose(theirs["actions"], expected, atol=1e-5)
+    assert theirs["steps"].tolist() == [steps] and theirs["continued"] > steps
+
+
+ROUND = {"n_steps": 16, "batch_size": 16, "n_epochs": 1}
+OF_FEATURES = {"features_extractor_kwargs": {"features_dim": 8}}
+USUAL = {**SMALL, "policy_kwargs": {}, "buffer_size": 200}
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "kind", "of_env", "words"),
+    [
+        ("PPO", "CnnPolicy", "FakeImageEnv", {}, ROUND),
+        ("PPO", "CnnPolicy", "FakeImageEnv", {"channel_first": True, "n_channels": 3},
+         {**ROUND, "policy_kwargs": {"share_features_extractor": False, **OF_FEATURES}}),
+        ("A2C", "CnnPolicy", "FakeImageEnv", {"discrete": False}, {}),
+        ("DQN", "CnnPolicy", "FakeImageEnv", {}, USUAL),
+        ("PPO", "MultiInputPolicy", "BitFlippingEnv", {"n_bits": 4}, ROUND),
+        ("DQN", "MultiInputPolicy", "BitFlippingEnv", {"n_bits": 4}, USUAL),
+        ("SAC", "MultiInputPolicy", "BitFlippingEnv", {"n_bits": 4, "continuous": True}, SMALL),
+        ("TD3", "MultiInputPolicy", "BitFlippingEnv", {"n_bits": 4, "continuous": True}, SMALL),
+        ("MaskablePPO", "MlpPolicy", "InvalidActionEnvDiscrete", {"dim": 6, "n_invalid_actions": 2}, ROUND),
+        ("MaskablePPO", "MlpPolicy", "InvalidActionEnvMultiDiscrete", {"dims": [3, 4], "n_invalid_actions": 2}, ROUND),
+        ("PPO", "MlpPolicy", "IdentityEnvMultiBinary", {"dim": 3}, ROUND),
+    ],
+)  # fmt: skip
+def test_they_load_images_dicts_masks_and_switches(sb3, tmp_path, name, policy, kind, of_env, words):
+    env = getattr(environments_of_examples, kind)(**of_env)
+    with getattr(models, name)(policy, env, seed=0, **words) as model:
+        model.learn(32)
+        model.save(tmp_path / "model")
+        env.observation_space.seed(0)
+        observations = [env.observation_space.sample() for _ in range(5)]
+        expected = [model.predict(observation, deterministic=True)[0] for observation in observations]
+        steps = model.num_timesteps
+    if isinstance(observations[0], dict):
+        columns = {key: np.stack([observation[key] for observation in observations]) for key in observations[0]}
+    else:
+        columns = {"observations": np.stack(observations)}
+    settings = {"algorithm": name, "path": str(tmp_path / "model"), "class": kind, "words": of_env}
+    theirs = sb3.call("from_sb3.load_and_continue", settings, **columns)
+    np.testing.assert_allclose(theirs["actions"], np.stack(expected), atol=1e-4)
     assert theirs["steps"].tolist() == [steps] and theirs["continued"] > steps
 
 

@@ -76,6 +76,7 @@ class Saving:
     # What was saved or restored last.
     _newest_checkpoint: Path | None = None
     _restores: int
+    _first_timestep: int
     _stopped: bool
     _curriculum: Curriculum | None
 
@@ -262,6 +263,7 @@ class Saving:
                 "state": self.numbers(),
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
+                "first_timestep": self._first_timestep,
                 "callbacks": self.callbacks.get_state(),
                 # What was changed of the agents' policies while the run went on.
                 "agents": self._policy_changes.changes_of(self.agents) if self.agents else {},
@@ -322,6 +324,7 @@ class Saving:
             self.features[name].set_state(algorithm["state"][name])
         self.set_algorithm_state(algorithm["state"])
         self._ahead = None
+        self._first_timestep = algorithm.get("first_timestep", 0)  # earlier checkpoints are without it
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])

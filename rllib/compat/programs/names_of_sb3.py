@@ -16,7 +16,10 @@ _CALLBACKS = (
 )
 _OF_POLICIES = "MlpPolicy CnnPolicy MultiInputPolicy"
 _OF_MEMORIES = "MlpLstmPolicy CnnLstmPolicy MultiInputLstmPolicy"
-_BUFFERS = "BaseBuffer ReplayBuffer DictReplayBuffer NStepReplayBuffer RolloutBuffer DictRolloutBuffer"
+_BUFFERS = f"{_HERE}.buffers"
+_EXAMPLES = f"{_HERE}.environments_of_examples"
+_OF_IDENTITY = "IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete FakeImageEnv"
+_OF_INVALID = "InvalidActionEnvDiscrete InvalidActionEnvMultiBinary InvalidActionEnvMultiDiscrete"
 _OF_VECTORS = {
     f"{_VEC}.base": "VecEnv VecEnvWrapper DummyVecEnv unwrap_vec_wrapper is_vecenv_wrapped",
     f"{_VEC}.subproc_vec_env": "SubprocVecEnv CloudpickleWrapper",
@@ -58,10 +61,17 @@ FOUND: dict[str, dict[str, str]] = {
     "stable_baselines3.common.base_class": {_MODELS: "BaseAlgorithm", _ENVIRONMENTS: "maybe_make_env"},
     "stable_baselines3.common.on_policy_algorithm": {_MODELS: "OnPolicyAlgorithm"},
     "stable_baselines3.common.off_policy_algorithm": {_MODELS: "OffPolicyAlgorithm"},
-    "stable_baselines3.common.buffers": {_TOKENS: _BUFFERS},
+    "stable_baselines3.common.buffers": {
+        _BUFFERS: "BaseBuffer ReplayBuffer DictReplayBuffer",
+        _TOKENS: "NStepReplayBuffer RolloutBuffer DictRolloutBuffer",
+    },
     "stable_baselines3.common.callbacks": {"rllib.callbacks": _CALLBACKS, f"{_HERE}.callbacks": "EvalCallback"},
     "stable_baselines3.common.distributions": {},
-    "stable_baselines3.common.env_checker": {"rllib": "check_env"},
+    "stable_baselines3.common.env_checker": {_ENVIRONMENTS: "check_env"},
+    "stable_baselines3.common.envs": {_EXAMPLES: f"{_OF_IDENTITY} BitFlippingEnv SimpleMultiObsEnv"},
+    "stable_baselines3.common.envs.bit_flipping_env": {_EXAMPLES: "BitFlippingEnv"},
+    "stable_baselines3.common.envs.identity_env": {_EXAMPLES: _OF_IDENTITY},
+    "stable_baselines3.common.envs.multi_input_envs": {_EXAMPLES: "SimpleMultiObsEnv"},
     "stable_baselines3.common.env_util": {
         _ENVIRONMENTS: "make_vec_env make_atari_env",
         f"{_VEC}.monitor": "is_wrapped unwrap_wrapper",
@@ -93,10 +103,12 @@ FOUND: dict[str, dict[str, str]] = {
         f"{_VEC}.monitor": "load_results",
     },
     "stable_baselines3.common.running_mean_std": {f"{_VEC}.vec_normalize": "RunningMeanStd"},
+    "stable_baselines3.common.sb2_compat.rmsprop_tf_like": {_TOKENS: "RMSpropTFLike"},
     "stable_baselines3.common.torch_layers": {
         _EXTRACTORS: "BaseFeaturesExtractor CombinedExtractor FlattenExtractor MlpExtractor NatureCNN create_mlp "
         "get_actor_critic_arch"
     },
+    "stable_baselines3.common.type_aliases": {_BUFFERS: "ReplayBufferSamples DictReplayBufferSamples"},
     "stable_baselines3.common.utils": {
         _TOOLS: f"{_SCHEDULES} {_VECTORIZED} explained_variance safe_mean zip_strict polyak_update get_device "
         "get_parameters_by_name get_latest_run_id configure_logger check_for_correct_spaces check_shape_equal "
@@ -111,6 +123,8 @@ FOUND: dict[str, dict[str, str]] = {
     "sb3_contrib.ars.policies": {_TOKENS: f"LinearPolicy {_OF_POLICIES}"},
     "sb3_contrib.ppo_mask": {_MODELS: "MaskablePPO", _TOKENS: _OF_POLICIES},
     "sb3_contrib.ppo_recurrent": {_MODELS: "RecurrentPPO", _TOKENS: _OF_MEMORIES},
+    "sb3_contrib.common.envs": {_EXAMPLES: _OF_INVALID},
+    "sb3_contrib.common.envs.invalid_actions_env": {_EXAMPLES: _OF_INVALID},
     "sb3_contrib.common.maskable.callbacks": {_MASKS: "MaskableEvalCallback"},
     "sb3_contrib.common.maskable.evaluation": {_MASKS: "evaluate_policy"},
     "sb3_contrib.common.maskable.policies": {
@@ -144,7 +158,6 @@ _DISTRIBUTIONS = (
 MISSING: dict[str, str] = {
     "stable_baselines3.common.distributions": _DISTRIBUTIONS,
     "stable_baselines3.common.save_util": "model.save(path) and PPO.load(path) read and write files of models",
-    "stable_baselines3.common.sb2_compat.rmsprop_tf_like.RMSpropTFLike": "use torch.optim.RMSprop as optimizer_class",
     "stable_baselines3.common.type_aliases": "they are names in annotations alone",
     "sb3_contrib.common.recurrent": "RecurrentPPO takes the policy's name: 'MlpLstmPolicy'",
     "sb3_contrib.common.maskable.distributions": _DISTRIBUTIONS,

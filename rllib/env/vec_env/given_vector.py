@@ -128,6 +128,11 @@ class GivenVector(VectorEnv):
         return {_MASK: np.ones_like(further[_MASK])} if self._place.masks else {}
 
     def _newest_masks(self) -> np.ndarray:
+        if not self._place.venv.has_attr(_MASKS):
+            raise ValueError(
+                f"the environment has no method {_MASKS}(), which MaskablePPO asks for the legal actions. Give it one, "
+                "put ActionMasker(env, function) around it, or use PPO."
+            )
         return np.stack(self._place.venv.env_method(_MASKS)).astype(np.int8)
 
     def close(self, **kwargs):

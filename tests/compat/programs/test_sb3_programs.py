@@ -159,7 +159,7 @@ def test_modules_of_all_libraries_and_names_that_are_not_here(run_program):
             except ImportError as error:
                 print(error)
         model = PPO(MlpPolicy, "CartPole-v1", n_steps=8, batch_size=8)
-        print(model.n_steps, model.batch_size, model.clip_range, model.lr_schedule(1.0))
+        print(model.n_steps, model.batch_size, model.clip_range(1.0), model.lr_schedule(1.0))
         """,
         command=("-c", "import rllib.as_sb3, runpy; runpy.run_path('program.py', run_name='__main__')"),
     )
@@ -209,13 +209,13 @@ def test_the_shell(run_program):
         ("PPO('MlpPolicy', 'CartPole-v1').rollout_buffer", "SampleBatch"),
         ("PPO('MlpPolicy', 'CartPole-v1').policy.optimizer", "model.learner"),
         ("SAC('MlpPolicy', 'Pendulum-v1', learning_starts=9).replay_buffer.observations", "size()"),
-        ("ReplayBuffer(10, None, None)", "given to a model's constructor"),
+        ("RolloutBuffer(10, None, None)", "given to a model's constructor"),
     ],
 )
 def test_what_is_not_here_says_what_to_use(program, what):
     from rllib.compat.programs.sb3.extractors import BaseFeaturesExtractor
     from rllib.compat.programs.sb3.models import PPO, SAC
-    from rllib.compat.programs.sb3.tokens import ActorCriticPolicy, ReplayBuffer
+    from rllib.compat.programs.sb3.tokens import ActorCriticPolicy, RolloutBuffer
 
     class Mine(ActorCriticPolicy):
         pass
@@ -223,6 +223,6 @@ def test_what_is_not_here_says_what_to_use(program, what):
     class Own(BaseFeaturesExtractor):
         pass
 
-    known = {"PPO": PPO, "SAC": SAC, "ReplayBuffer": ReplayBuffer, "Mine": Mine, "Own": Own}
+    known = {"PPO": PPO, "SAC": SAC, "RolloutBuffer": RolloutBuffer, "Mine": Mine, "Own": Own}
     with pytest.raises((ValueError, TypeError, AttributeError), match=re.escape(what)):
         eval(program, known)

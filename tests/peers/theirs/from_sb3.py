@@ -6,6 +6,8 @@ import sb3_contrib
 import stable_baselines3
 import torch
 from gymnasium.spaces import Box, Discrete
+from sb3_contrib.common import envs as envs_of_contrib
+from stable_baselines3.common import envs
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
@@ -142,13 +144,21 @@ def trained(settings):
     return {"curve": curve(lambda: model.learn(steps))}
 
 
-def load_and_continue(settings, observations):
-    """Actions of a model in a file, its steps, and those after it has learned on."""
+def load_and_continue(settings, **observations):
+    """Actions of a model in a file, its steps, and those after it has learned on.
+
+    Args:
+        observations: [N, ...]; of a Dict one for each key, and else "observations" alone.
+    """
     kind = getattr(stable_baselines3, settings["algorithm"], None) or getattr(sb3_contrib, settings["algorithm"])
-    model = kind.load(settings["path"])
-    actions, _ = model.predict(observations, deterministic=True)
+    model = kind.load(settings["path"], device="cpu")
+    given = observations.get("observations") if observations.keys() == {"observations"} else observations
+    actions, _ = model.predict(given, deterministic=True)
     steps = model.num_timesteps
-    model.set_env(gymnasium.make(settings["env"]))
+    if name := settings.get("class"):
+        model.set_env((getattr(envs, name, None) or getattr(envs_of_contrib, name))(**settings["words"]))
+    else:
+        model.set_env(gymnasium.make(settings["env"]))
     model.learn(64, reset_num_timesteps=False)
     return {"actions": actions, "steps": np.array([steps]), "continued": np.array(model.num_timesteps)}
 

@@ -16,19 +16,33 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.compat.names.stable_baselines3.algorithms import attribute_of, words_of_algorithm
+from rllib.env.factories.adapters import adapters_of
+from rllib.env.vec_env.wrappers import VecTransposeImage, is_image_space_channels_first
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.pickled_names import Named, dumps_with_names
 
 VERSION = "2.9.2"
-# Algorithm there -> class of its policy.
+# Algorithm there -> classes of its policies: of vectors, of images, of a Dict.
+_SB3, _CONTRIB = "stable_baselines3", "sb3_contrib"
+_OF_GRADIENTS = tuple(
+    f"{_SB3}.common.policies.{name}"
+    for name in ("ActorCriticPolicy", "ActorCriticCnnPolicy", "MultiInputActorCriticPolicy")
+)
 _POLICIES = {
-    **dict.fromkeys(("PPO", "A2C", "TRPO"), "stable_baselines3.common.policies.ActorCriticPolicy"),
-    "MaskablePPO": "sb3_contrib.common.maskable.policies.MaskableActorCriticPolicy",
-    "DQN": "stable_baselines3.dqn.policies.DQNPolicy",
-    "SAC": "stable_baselines3.sac.policies.SACPolicy",
-    "TQC": "sb3_contrib.tqc.policies.TQCPolicy",
-    **dict.fromkeys(("TD3", "DDPG"), "stable_baselines3.td3.policies.TD3Policy"),
-}
+    **dict.fromkeys(("PPO", "A2C", "TRPO"), _OF_GRADIENTS),
+    "MaskablePPO": tuple(
+        f"{_CONTRIB}.common.maskable.policies.Maskable{path.rpartition('.')[2]}" for path in _OF_GRADIENTS
+    ),
+    "DQN": tuple(f"{_SB3}.dqn.policies.{name}" for name in ("DQNPolicy", "CnnPolicy", "MultiInputPolicy")),
+    "SAC": (f"{_SB3}.sac.policies.SACPolicy", None, f"{_SB3}.sac.policies.MultiInputPolicy"),
+    "TQC": (f"{_CONTRIB}.tqc.policies.TQCPolicy", None, f"{_CONTRIB}.tqc.policies.MultiInputPolicy"),
+    **dict.fromkeys(
+        ("TD3", "DDPG"), (f"{_SB3}.td3.policies.TD3Policy", None, f"{_SB3}.td3.policies.MultiInputPolicy")
+    ),
+}  # fmt: skip
+# Places of NatureCNN's convolutions there, and their shapes (filters, height, width).
+_CONVOLUTIONS = {0: (32, 8, 8), 2: (64, 4, 4), 4: (64, 3, 3)}
+_FEATURES = 512
 _RMSPROP = "stable_baselines3.common.sb2_compat.rmsprop_tf_like.RMSpropTFLike"
 _ON_POLICY = ("PPO", "A2C", "TRPO", "MaskablePPO")
 _ACTIVATIONS = {
@@ -78,7 +92,9 @@ def entries_of(model: Any, algorithm: str, left_out: Iterable[str] = ()) -> dict
     entries = {"data": json.dumps(data, indent=4).encode(), "policy.pth": _torch_file(network)}
     if variables:
         entries["pytorch_variables.pth"] = _torch_file(variables)
-    for name, count in _optimizers(algorithm, network, bool(variables and "log_ent_coef" in variables)).items():
+    learns_temperature = bool(variables and "log_ent_coef" in variables)
+    is_shared = kwargs.get("share_features_extractor", True)
+    for name, count in _optimizers(algorithm, network, learns_temperature, is_shared).items():
         entries[f"{name}.pth"] = _torch_file(_new_optimizer(model.config, count), plain=True)
     return {**entries, "_stable_baselines3_version": VERSION.encode()}
 
@@ -92,19 +108,43 @@ def _refuse_other_networks(model: Any, policy: Any) -> None:
         raise NotWrittenError("it normalises observations itself (observation_filter); VecNormalize does it outside")
     if config.normalize_returns:
         raise NotWrittenError("it normalises returns itself (normalize_returns); VecNormalize does it outside")
-    if config.model.get("use_sde") or config.model.get("conv_filters") not in (None, []):
-        raise NotWrittenError("it has state-dependent noise or convolutions, whose parameters are not written")
+    if config.model.get("use_sde"):
+        raise NotWrittenError("it has state-dependent noise, whose parameters are not written")
+    if not _has_images(policy.parameters()):
+        return
+    space = own_space(model)
+    owner = "shared" if "shared.image_0_conv_0.weight" in policy.parameters() else "policy"
+    shapes = [np.shape(policy.parameters().get(f"{owner}.image_0_conv_{index}.weight")) for index in range(4)]
+    if not isinstance(space, spaces.Box) or [(shape[0], *shape[2:]) for shape in shapes if shape] != [
+        *_CONVOLUTIONS.values()
+    ]:
+        raise NotWrittenError("its convolutions are others than NatureCNN's of one image, which alone are written")
+    behind = [config.model.get(name, "relu") for name in ("conv_activation", "post_fcnet_activation")]
+    if behind != ["relu", "relu"]:
+        raise NotWrittenError(f"it has the activations {behind} in and behind its convolutions; relu is written")
+
+
+def _has_images(own: Named_) -> bool:
+    return any(".image_" in name for name in own)
+
+
+def own_space(model: Any) -> spaces.Space:
+    """The environment's observation space: the policy's may have a mask of actions as well."""
+    space = model.observation_space
+    for adapter in reversed(adapters_of(model.config)):
+        space = adapter.own_space(space)
+    return space
 
 
 # ---------------------------------------------------------------------- networks
 
 
-def _layers(given: Named_, owner: str, prefix: str, head: str | None = None) -> dict[str, np.ndarray]:
-    """Hidden layers OWNER.hidden_i as PREFIX.0, .2, ..., and a head as the last of them."""
+def _layers(given: Named_, owner: str, prefix: str, head: str | None = None, first: int = 0) -> dict[str, np.ndarray]:
+    """Hidden layers OWNER.hidden_i, from i = first, as PREFIX.0, .2, ..., and a head as the last of them."""
     made, index = {}, 0
-    while f"{owner}.hidden_{index}.weight" in given:
+    while f"{owner}.hidden_{first + index}.weight" in given:
         for part in ("weight", "bias"):
-            made[f"{prefix}.{2 * index}.{part}"] = given[f"{owner}.hidden_{index}.{part}"]
+            made[f"{prefix}.{2 * index}.{part}"] = given[f"{owner}.hidden_{first + index}.{part}"]
         index += 1
     if head is not None:
         made |= {f"{prefix}.{2 * index}.{part}": given[f"{head}.{part}"] for part in ("weight", "bias")}
@@ -116,6 +156,17 @@ def _widths(given: Named_, owner: str) -> list[int]:
     while (name := f"{owner}.hidden_{len(widths)}.weight") in given:
         widths.append(len(given[name]))
     return widths
+
+
+def _extractor(given: Named_, owner: str, prefix: str, torso: Any) -> dict[str, np.ndarray]:
+    """Convolutions of OWNER, and its first hidden layer, as a NatureCNN, which reads features channel by channel."""
+    made = _part(given, f"{owner}.hidden_0", f"{prefix}.linear.0")
+    weight, (height, width, channels) = given[f"{owner}.hidden_0.weight"], torso.images[0].layers[-1].out_shape
+    by_channel = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
+    made[f"{prefix}.linear.0.weight"] = by_channel.reshape(len(weight), -1)
+    for index, place in enumerate(_CONVOLUTIONS):
+        made |= _part(given, f"{owner}.image_0_conv_{index}", f"{prefix}.cnn.{place}")
+    return made
 
 
 def _part(given: Named_, name: str, prefix: str) -> dict[str, np.ndarray]:
@@ -135,9 +186,13 @@ def _networks(model: Any, algorithm: str, policy: Any) -> tuple[dict, dict[str, 
         if model.config.dueling or model.config.num_atoms > 1 or policy.spec.noisy_layers:
             raise NotWrittenError("its action values are dueling, distributional or noisy")
         target = learner.vector.named_parameters("policy", learner.targets["policy"].weights)
-        made = {**_layers(own, "shared", "q_net.q_net", "policy.head")}
-        made |= _layers(target, "shared", "q_net_target.q_net", "policy.head")
-        return made, {**kwargs, "net_arch": _widths(own, "shared")}, {}
+        first, made = int(_has_images(own)), {}
+        for given, prefix in ((own, "q_net"), (target, "q_net_target")):
+            if first:
+                made |= _extractor(given, "shared", f"{prefix}.features_extractor", policy.spec.torso)
+            made |= _layers(given, "shared", f"{prefix}.q_net", "policy.head", first)
+        arch = _widths(own, "shared")
+        return made, {**kwargs, **_of_features(arch[:first]), "net_arch": arch[first:]}, {}
     return _actor_and_critics(model, algorithm, own, learner, kwargs)
 
 
@@ -151,13 +206,32 @@ def _optimizer_keywords(config: Any, algorithm: str) -> dict[str, Any]:
     return {"optimizer_class": Named(_RMSPROP), "optimizer_kwargs": kwargs}
 
 
+def _of_features(widths: list[int]) -> dict[str, Any]:
+    """Keywords about the layer behind convolutions; {} without one, or for the usual one."""
+    return {"features_extractor_kwargs": {"features_dim": widths[0]}} if widths and widths[0] != _FEATURES else {}
+
+
 def _actor_critic(model: Any, own: Named_, kwargs: dict[str, Any]) -> tuple[dict, dict[str, Any]]:
+    first, shared = int(_has_images(own)), _widths(own, "shared")
     actor, critic = _widths(own, "policy"), _widths(own, "value")
     space = model.action_space
-    if isinstance(space, spaces.MultiBinary) or "value.head.weight" not in own or _widths(own, "shared"):
-        raise NotWrittenError("its policy and value share layers, or its actions are switches")
-    made = {**_layers(own, "policy", "mlp_extractor.policy_net"), **_layers(own, "value", "mlp_extractor.value_net")}
+    if "value.head.weight" not in own or len(shared) > first:
+        raise NotWrittenError("its policy and value share layers")
+    made: dict[str, np.ndarray] = {}
+    if first:
+        owners = ("shared", "shared") if shared else ("policy", "value")
+        for name, owner in zip(("features_extractor", "pi_features_extractor", "vf_features_extractor"),
+                               (owners[0], *owners), strict=True):  # fmt: skip
+            made |= _extractor(own, owner, name, model.policies[DEFAULT_POLICY].spec.torso)
+        kwargs = {**kwargs, **_of_features(shared or actor[:1]), "share_features_extractor": bool(shared)}
+        actor, critic = actor[not shared :], critic[not shared :]
+    behind = int(bool(first and not shared))
+    for owner, name in (("policy", "policy_net"), ("value", "value_net")):
+        made |= _layers(own, owner, f"mlp_extractor.{name}", first=behind)
     made |= {**_part(own, "policy.head", "action_net"), **_part(own, "value.head", "value_net")}
+    if isinstance(space, spaces.MultiBinary):  # here a switch has a logit of 0 and one of 1, there their difference
+        for part in ("action_net.weight", "action_net.bias"):
+            made[part] = made[part][1::2] - made[part][::2]
     if isinstance(space, spaces.Box):
         if "policy.log_std" not in own:
             raise NotWrittenError("its deviations are the network's, and no parameters of their own")
@@ -200,9 +274,12 @@ def _temperature(model: Any) -> float:
     return model.trainees[DEFAULT_POLICY].temperature.alpha
 
 
-def _optimizers(algorithm: str, network: Mapping[str, Any], learns_temperature: bool) -> dict[str, int]:
-    """Optimizer there -> number of its parameters."""
-    names = list(network)
+def _optimizers(
+    algorithm: str, network: Mapping[str, Any], learns_temperature: bool, is_shared: bool
+) -> dict[str, int]:
+    """Optimizer there -> number of its parameters, of which copies by further names are none."""
+    shared_copies = ("features_extractor.", "vf_features_extractor.") if is_shared else ("features_extractor.",)
+    names = [name for name in network if not (algorithm in _ON_POLICY and name.startswith(shared_copies))]
     if algorithm in _ON_POLICY:
         return {"policy.optimizer": len(names)}
     if algorithm == "DQN":
@@ -239,17 +316,22 @@ def _torch_file(content: Any, plain: bool = False) -> bytes:
 
 def _data(model: Any, algorithm: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     of_words = "PPO" if algorithm == "MaskablePPO" else algorithm
+    space = own_space(model)
+    has_images = any(".image_" in name for name in model.policies[DEFAULT_POLICY].parameters())
+    path = _POLICIES[algorithm][1 if has_images else 2 if isinstance(space, spaces.Dict) else 0]
+    if has_images and not is_image_space_channels_first(space):  # there environments are wrapped in VecTransposeImage
+        space = VecTransposeImage.transpose_space(space)
     words = {word: attribute_of(of_words, word, model.config) for word in _attributes(of_words)}
     return {
-        "policy_class": _pickled(Named(_POLICIES[algorithm]), {"__module__": _POLICIES[algorithm].rpartition(".")[0]}),
+        "policy_class": _pickled(Named(path), {"__module__": path.rpartition(".")[0]}),
         **_plain(words),
         **_target_entropy(model, algorithm),
         **({"policy_delay": 1} if algorithm == "DDPG" else {}),  # which tells it from TD3
         "policy_kwargs": _pickled(kwargs, _readable(kwargs)),
-        "observation_space": _space(model.observation_space),
+        "observation_space": _space(space),
         "action_space": _space(model.action_space),
-        "num_timesteps": int(model.timesteps),
-        "_total_timesteps": int(model.timesteps),
+        "num_timesteps": int(model.num_timesteps),
+        "_total_timesteps": int(model.num_timesteps),
         "_num_timesteps_at_start": 0,
         "_n_updates": int(model.n_updates),
         "_episode_num": int(model.metrics.episodes_total),

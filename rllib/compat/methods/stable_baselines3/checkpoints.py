@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.compat.methods.stable_baselines3.directories import next_directory, numbered_name
+from rllib.env.factories.adapters import adapters_of
 from rllib.env.factories.registry import named_environment
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointError, UserCode, checkpoint_at, read_checkpoint
@@ -54,8 +55,11 @@ def spaces_alone(path: str | os.PathLike) -> dict[str, Any]:
         CheckpointError: if there is no checkpoint, or it is damaged.
     """
     name = f"policies/{DEFAULT_POLICY}/policy.json"
-    description = read_checkpoint(path, only=(name,))[name]
-    spaces = {name: description[name] for name in ("observation_space", "action_space")}
+    files = read_checkpoint(path, only=(name, "config.json"))
+    spaces = {each: files[name][each] for each in ("observation_space", "action_space")}
+    # The saved space is the policy's; the settings add masks and previous steps to it once more.
+    for adapter in reversed(adapters_of(files["config.json"])):
+        spaces["observation_space"] = adapter.own_space(spaces["observation_space"])
     return {"env": None, "env_config": {}, "evaluation_interval": None, **spaces}
 
 

@@ -186,6 +186,9 @@ class StableBaselinesNames:
             "total_timesteps": self.num_timesteps + total_timesteps,
             "log_interval": log_interval,
             "tb_log_name": tb_log_name or "run",
+            "callback": callback,
+            "reset_num_timesteps": reset_num_timesteps,
+            "progress_bar": progress_bar,
         }
         self._choose_directory(tb_log_name, reset_num_timesteps)
         self._learning, goal = Learning(self, callbacks, self._steps_since_reset, variables), self.goal

@@ -155,10 +155,8 @@ def actor_critic(words: Words) -> dict[str, Any]:
     if words.ask("policy") and words["policy"]:
         model["vf_share_layers"] = is_cnn and keywords.get("share_features_extractor", True)
         model |= {"conv_filters": "nature"} if is_cnn else {}
-    if "features_dim" in (extractor := dict(keywords.get("features_extractor_kwargs") or {})):
-        model["post_fcnet_hiddens"] = [extractor.pop("features_dim")]
-    if extractor:
-        raise ValueError(f"features_extractor_kwargs={extractor!r} cannot be used; see docs/guide/networks.md.")
+    if (features := _features_dim(keywords)) is not None:
+        model["post_fcnet_hiddens"] = [features]
     if "activation_fn" in keywords:
         model["fcnet_activation"] = _activation(keywords["activation_fn"])
     if keywords.get("ortho_init") is False:
@@ -168,6 +166,22 @@ def actor_critic(words: Words) -> dict[str, Any]:
     if words.ask("policy", "policy_kwargs", "use_sde", "sde_sample_freq"):
         model |= _deviation(words, keywords)
     return {"model": model} if model else {}
+
+
+def _features_dim(keywords: Mapping[str, Any]) -> int | None:
+    """Width of the layer behind convolutions, of features_extractor_kwargs; None: it is not given.
+
+    Raises:
+        ValueError: for other keywords of an extractor.
+    """
+    extractor = dict(keywords.get("features_extractor_kwargs") or {})
+    features = extractor.pop("features_dim", None)
+    if extractor:
+        raise ValueError(
+            f"features_extractor_kwargs={extractor!r} cannot be used with the built-in extractors: leave it out, or "
+            "give the widths behind images as .training(model={'post_fcnet_hiddens': [256]}) (docs/guide/networks.md)."
+        )
+    return features
 
 
 def _deviation(words: Words, keywords: Mapping[str, Any], log_std_init: float = 0.0) -> dict[str, Any]:
@@ -211,11 +225,16 @@ def values_network(words: Words, further: Sequence[str] = ()) -> dict[str, Any]:
         further: keywords of the network that are read elsewhere.
     """
     is_cnn = words.policy == "CnnPolicy"
-    keywords = _keywords(words, {"net_arch": [] if is_cnn else [64, 64], "activation_fn": "ReLU"}, further)
+    taken = (*further, "features_extractor_kwargs")
+    keywords = _keywords(words, {"net_arch": [] if is_cnn else [64, 64], "activation_fn": "ReLU"}, taken)
     model: dict[str, Any] = {}
-    if "net_arch" in keywords:
-        layers, _ = _layers(keywords["net_arch"])
-        model |= {"post_fcnet_hiddens": [512, *layers]} if is_cnn else {"fcnet_hiddens": layers}
+    features = _features_dim(keywords)
+    if features is not None and not is_cnn:
+        raise ValueError(f"features_dim={features} is the width of the layer behind the convolutions of 'CnnPolicy'.")
+    if "net_arch" in keywords or (is_cnn and features is not None):
+        layers, _ = _layers(keywords.get("net_arch", []))
+        of_features = 512 if features is None else features
+        model |= {"post_fcnet_hiddens": [of_features, *layers]} if is_cnn else {"fcnet_hiddens": layers}
     if is_cnn and words.ask("policy"):
         model["conv_filters"] = "nature"
     if "activation_fn" in keywords:

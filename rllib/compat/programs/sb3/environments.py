@@ -1,5 +1,6 @@
 """Environments as Stable-Baselines3's programs make them: make_vec_env, wrappers of Atari games, films."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,17 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+import rllib
+from rllib.env.checkup.report import EnvironmentCheckError
 from rllib.env.factories.atari import resized
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.base import DummyVecEnv, VecEnv, VecEnvWrapper
 from rllib.env.vec_env.monitor import Monitor, is_wrapped
 from rllib.runs.video import VideoFile
+
+# Random steps of `check_env`: programs call it each time they are run, also of an environment in a Monitor.
+_CHECKED_STEPS = 20
 
 
 def as_trained_in(env: Any, monitors: bool = True) -> Any:
@@ -97,6 +103,28 @@ def _made(env_id: Any, arguments: dict[str, Any]) -> gymnasium.Env:
         except TypeError:  # some cannot be drawn
             return gymnasium.make(env_id, **arguments)
     return as_gymnasium(resolve(env_id).make(EnvContext(arguments)))  # which says what there is
+
+
+def check_env(env: Any, warn: bool = True, skip_render_check: bool = True) -> None:
+    """Checks an environment with random actions, and raises an error for what is wrong.
+
+    Args:
+        env: the environment, made already.
+        warn: warn of what is no error, but may be a mistake.
+        skip_render_check: without effect: pictures are not looked at.
+
+    Raises:
+        AssertionError: with all that is wrong, or if it is no environment of gymnasium.
+    """
+    if not isinstance(env, gymnasium.Env):
+        raise AssertionError(f"env={env!r:.80} must be an environment: derive its class from gymnasium.Env")
+    try:
+        report = rllib.check_env(env, steps=_CHECKED_STEPS)
+    except EnvironmentCheckError as error:
+        raise AssertionError(str(error)) from None
+    if warn:
+        for finding in report.of("warning"):
+            warnings.warn(f"{finding.seen}. {finding.rule} {finding.remedy}", UserWarning, stacklevel=2)
 
 
 # ---------------------------------------------------------------------- Atari

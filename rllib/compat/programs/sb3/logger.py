@@ -240,6 +240,39 @@ class TensorBoardOutputFormat(KVWriter):
         self.writer.close()
 
 
+class EventsOfRun(TensorBoardOutputFormat):
+    """What a run's own events have not: pictures, films, settings, and what a program adds by `writer`.
+
+    Numbers and texts come from the run's results. The file is made when it is first needed, and once `learn` writes
+    into another directory, a further one there.
+
+    Args:
+        model: whose run it is.
+    """
+
+    def __init__(self, model: Any):
+        self._model, self._writers = model, {}
+
+    @property
+    def writer(self) -> Any:
+        """tensorboardX's SummaryWriter of the run's present directory."""
+        from tensorboardX import SummaryWriter
+
+        folder = str(self._model.directory)
+        if folder not in self._writers:
+            self._writers[folder] = SummaryWriter(log_dir=folder)
+        return self._writers[folder]
+
+    def write(self, key_values, key_excluded, step=0):
+        if objects := {key: value for key, value in key_values.items() if isinstance(value, _Value)}:
+            super().write(objects, key_excluded, step)
+
+    def close(self):
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+
 def _refuse_objects(values: Mapping[str, Any], output: str) -> None:
     for value in values.values():
         if isinstance(value, _Value):
@@ -318,8 +351,9 @@ class Logger(OfResults):
         """Gives values to the outputs."""
         if self.level == DISABLED:
             return
+        excluded = {key: self.name_to_excluded.get(key) or () for key in values}  # programs read both by the same names
         for output in self.output_formats:
-            output.write(dict(values), self.name_to_excluded, step)
+            output.write(dict(values), dict(excluded), step)
 
     def log(self, *args: Any, level: int = INFO) -> None:
         """Writes a message to the outputs that take texts."""

@@ -5,13 +5,14 @@ program reads from it, sets in it or saves of it is what was trained in. With `n
 processes act as well, in environments of their own.
 """
 
+import math
 import platform
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ import torch
 import rllib
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.compat.files import import_sb3
+from rllib.compat.files.sb3.written import own_space
 from rllib.compat.methods.stable_baselines3.checkpoints import (
     checkpoint_named,
     log_directory,
@@ -36,14 +38,17 @@ from rllib.compat.names.stable_baselines3.words import name_of
 from rllib.compat.programs.sb3.environments import as_trained_in
 from rllib.compat.programs.sb3.extractors import without_own_extractor
 from rllib.compat.programs.sb3.files import checkpoint_in, file_named, write_zip
-from rllib.compat.programs.sb3.logger import HumanOutputFormat, Logger
+from rllib.compat.programs.sb3.logger import EventsOfRun, HumanOutputFormat, Logger, TensorBoardOutputFormat
 from rllib.compat.programs.sb3.policy import ModelPolicy
 from rllib.compat.programs.sb3.replay import ReplayView
 from rllib.compat.programs.sb3.tables import ON_POLICY, Tables, empty_buffer
+from rllib.compat.programs.sb3.tools import FloatSchedule
 from rllib.compat.programs.sb3.user_code import user_code_is_loaded
+from rllib.env.spaces.batches import rows_of
 from rllib.env.vec_env.given_vector import InPlace, NotInFiles
 from rllib.env.vec_env.vec_normalize import VecNormalize, unwrap_vec_normalize
 from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.checkpoint import read_checkpoint
 from rllib.storage.local_path import local_path
 
 # Words in the order of the constructors; further ones are given by name.
@@ -59,6 +64,14 @@ _ORDER = {
 }  # fmt: skip
 # Steps of a round between two looks of callbacks, of algorithms that learn after a few steps.
 _STEPS_BETWEEN = 100
+# Attributes that a model takes along when it is built again.
+_KEPT = ("_place", "start_time", "_words_given", "_total_timesteps", "_num_timesteps_at_start")
+# Keywords that are given to the constructor alone, or are attributes of the algorithm itself.
+_SET_ONCE = frozenset(
+    {"policy", "policy_kwargs", "seed", "verbose", "device", "tensorboard_log", "n_envs", "n_timesteps"}
+)
+# Keywords that are functions of the remaining share of a run as attributes.
+_FUNCTIONS = ("clip_range", "clip_range_vf")
 # Rounds, or episodes, from one table to the next.
 _USUAL_INTERVALS = {"PPO": 1, "TRPO": 1, "ARS": 1, "A2C": 100}
 
@@ -102,6 +115,8 @@ class BaseAlgorithm:
     words_of: ClassVar[str]
     policy_aliases: ClassVar[dict[str, str]] = {name: name for name in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")}
     start_time: int = 0
+    _total_timesteps: int = 0
+    _num_timesteps_at_start: int = 0
     _place: InPlace | None = None
     _words_given: dict[str, Any] | None = None
     _masks: ClassVar[bool] = False
@@ -133,7 +148,7 @@ class BaseAlgorithm:
         words, model = without_own_extractor(cls.words_of, policy or "", words)
         further: dict[str, Any] = {} if model is None else {"model": model}
         if cls.words_of not in ("PPO", "TRPO", "ARS"):
-            further["min_sample_timesteps_per_iteration"] = _STEPS_BETWEEN
+            further |= {"min_sample_timesteps_per_iteration": _STEPS_BETWEEN, "min_time_s_per_iteration": 0}
         window = words.get("stats_window_size", 100)
         if isinstance(env, InPlace):
             return ModelWords(policy, env, words, further)
@@ -155,8 +170,12 @@ class BaseAlgorithm:
 
     @property
     def env(self) -> Any:
-        """As `get_env`."""
+        """As `get_env`; another one is set as by `set_env`."""
         return self.get_env()
+
+    @env.setter
+    def env(self, env: Any) -> None:
+        self.set_env(env)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Trains in another environment from now on, with as many and with the same spaces.
@@ -186,20 +205,44 @@ class BaseAlgorithm:
 
     def _build_with(self, env: Any) -> None:
         """Builds the model again, with an environment; its state stays."""
-        state, config = self.get_state(), self.config
-        changes = changes_from_words(
-            type(self).get_default_config(),
-            self._place_for(env, {}),
-            "auto",
-            {},
-            {name: config[name] for name in config},
-        )
-        changed = config.copy(copy_frozen=False).update_from_dict(
-            {"observation_space": None, "action_space": None, **changes}
-        )
+        self._build_again(self._place_for(env, {}), {}, observation_space=None, action_space=None)
+
+    def _build_again(self, place: Any, words: Mapping[str, Any], **settings: Any) -> None:
+        """Builds the model again; its state and the rows of its replay stay.
+
+        Args:
+            place: the environment; None: the present one.
+            words: keywords of the constructor that have other values.
+            settings: further settings to change.
+        """
+        state, rows, config = self.get_state(), self._rows_of_replays(), self.config
+        saved = {name: config[name] for name in config}
+        changes = changes_from_words(type(self).get_default_config(), place, "auto", dict(words), saved)
+        changed = config.copy(copy_frozen=False).update_from_dict({**settings, **changes})
+        state["config.json"] = changed.to_dict()
         self._begin_again(changed)
         self.set_state(state)
+        self._take_rows_of_replays(rows)
         self._note_place()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or "config" not in self.__dict__ or name not in self._words_to_set():
+            super().__setattr__(name, value)
+        elif self._learning is not None:
+            raise AttributeError(
+                f"{name} cannot be set while learn runs. Set model.{name} between two calls of learn, or give the "
+                f"constructor a schedule where it takes one, {name}=lambda remaining: ..."
+            )
+        elif value != self._word(name):
+            words, given = self._words, {**(self._words_given or {}), name: value}
+            self._build_again(None, {name: value})
+            self._words_given = given
+            self._words = None if words is None else replace(words, given={**words.given, name: value})
+
+    @classmethod
+    def _words_to_set(cls) -> frozenset[str]:
+        """Keywords of the constructor that a program may set as attributes between two calls of `learn`."""
+        return frozenset(words_of_algorithm(cls.words_of)) - _SET_ONCE
 
     def _begin_episodes(self) -> None:
         """Lets the environments begin episodes: a program may have stepped them in the meantime."""
@@ -241,38 +284,52 @@ class BaseAlgorithm:
             self._place.episodes.clear()
             self._place.successes.clear()
         self.start_time = time.time_ns()
+        self._num_timesteps_at_start = 0 if reset_num_timesteps else self.num_timesteps
+        if isinstance(total_timesteps, int | float) and math.isfinite(total_timesteps):  # else learn refuses it
+            self._total_timesteps = self._num_timesteps_at_start + int(total_timesteps)
         if not self.config.tensorboard_groups or self.config.log_dir is None:
             tb_log_name = None  # as there: without tensorboard_log there is no directory to name
         log_interval = _USUAL_INTERVALS.get(self.words_of, 4) if log_interval == "usual" else log_interval
         if self._place is not None:
             self._place.steps = [] if callback is not None else None
-        shown, self.verbose = self.verbose, 0  # this class has its own tables
-        if shown and not self.logger.output_formats:
-            self.logger.output_formats = [HumanOutputFormat(sys.stdout)]
+        self._open_outputs()
         given = [] if callback is None else callback if isinstance(callback, list | tuple) else [callback]
         try:
             super().learn(
                 total_timesteps,
                 [*given, *([] if log_interval is None else [Tables(log_interval)])],
-                log_interval=1,
+                log_interval=None,  # this class has its own tables
                 tb_log_name=tb_log_name,
                 reset_num_timesteps=reset_num_timesteps,
                 progress_bar=progress_bar,
             )
         finally:
-            self.verbose = shown
             if self._place is not None:
                 self._place.steps = None
         return self
 
+    def _open_outputs(self) -> None:
+        """Opens the outputs of a logger that no program has set."""
+        outputs = self.logger.output_formats
+        if self.verbose and not outputs:
+            outputs.append(HumanOutputFormat(sys.stdout))
+        if self.tensorboard_log and not any(isinstance(each, TensorBoardOutputFormat) for each in outputs):
+            outputs.append(EventsOfRun(self))
+
     def _taken_along(self) -> dict[str, Any]:
-        kept = {name: self.__dict__[name] for name in ("_place", "start_time", "_words_given") if name in self.__dict__}
+        kept = {name: self.__dict__[name] for name in _KEPT if name in self.__dict__}
         return {**super()._taken_along(), **kept}
 
     def _steps_of_iteration(self) -> list[dict[str, Any]]:
         if self._place is None or self._place.steps is None:
             return []
         steps, self._place.steps = self._place.steps, []
+        space, venv = self.action_space, self._place.venv
+        is_box = isinstance(space, gymnasium.spaces.Box)
+        for step in steps:
+            actions = step["actions"]
+            step["clipped_actions"] = np.clip(actions, space.low, space.high) if is_box else actions
+            step["env"] = venv
         return steps
 
     @property
@@ -336,8 +393,12 @@ class BaseAlgorithm:
         """The replay, by the names of Stable-Baselines3's; None for an algorithm without one."""
         if not hasattr(type(self), "replays"):
             return None
-        capacity = self.config.replay_buffer_config["capacity"]
-        return ReplayView(self.replays[DEFAULT_POLICY], capacity, self.n_envs)
+        return ReplayView(self.replays[DEFAULT_POLICY], self._word("buffer_size"), self.n_envs, self.config)
+
+    @property
+    def action_noise(self) -> Any:
+        """The noise that was given to the constructor; None without one."""
+        return self._given_word("action_noise")
 
     @property
     def n_updates(self) -> int:
@@ -349,6 +410,21 @@ class BaseAlgorithm:
     @property
     def _n_updates(self) -> int:
         return self.n_updates
+
+    @property
+    def _current_progress_remaining(self) -> float:
+        """Share of the newest `learn` that remains, from 1 to 0."""
+        return 1.0 - self.num_timesteps / self._total_timesteps if self._total_timesteps else 1.0
+
+    @property
+    def _episode_num(self) -> int:
+        """Number of episodes so far."""
+        return self.metrics.episodes_total
+
+    @property
+    def _last_obs(self) -> Any:
+        """Newest observations of the environments, [n_envs, ...]; None before there are any."""
+        return None if self._place is None else self._place.last_observations
 
     @property
     def deviation(self) -> float | None:
@@ -401,8 +477,11 @@ class BaseAlgorithm:
 
     def _word(self, word: str) -> Any:
         """The present value of a constructor's keyword."""
-        given = self._given_word(word)
-        return attribute_of(self.words_of, word, self.config) if given is None else given
+        value = self._given_word(word)
+        if value is None:
+            value = attribute_of(self.words_of, word, self.config)
+        is_function = word in _FUNCTIONS and (callable(value) or isinstance(value, float | int))
+        return FloatSchedule(value) if is_function else value
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and "config" in self.__dict__ and name in words_of_algorithm(self.words_of):
@@ -461,6 +540,7 @@ class BaseAlgorithm:
             words: keywords of the constructor to change.
 
         Raises:
+            FileNotFoundError: if there is nothing.
             CheckpointError, DamagedFileError: (ValueErrors) if it is no such file.
         """
         if print_system_info:
@@ -468,6 +548,8 @@ class BaseAlgorithm:
         words = {**(custom_objects or {}), **words}
         file = path if hasattr(path, "read") else file_named(path)
         if file is None:
+            if not local_path(path).exists() and not local_path(path).with_suffix("").exists():
+                raise FileNotFoundError(f"there is no model at {path}, with the ending .zip or without")
             return cls._from_directory(local_path(path), env, device, words)
         with checkpoint_in(file) as checkpoint:
             if checkpoint is not None:
@@ -482,8 +564,16 @@ class BaseAlgorithm:
         given = {**words, "load_user_code": True} if user_code_is_loaded(path) else words
         loaded = given.pop("load_user_code", False)
         model = cls._loaded(path, place, device, given, loaded)
+        description = read_checkpoint(checkpoint_named(path), only=("algorithm.json",))["algorithm.json"]
+        model.verbose = int(words.get("verbose", description.get("verbose", 0)))
         model._note_place()
         return model
+
+    def get_state(self) -> dict[str, Any]:
+        """As `Algorithm.get_state`, with the constructor's `verbose`."""
+        state = super().get_state()
+        state["algorithm.json"]["verbose"] = self.verbose
+        return state
 
     @classmethod
     def _loaded(cls, path: Path, env: Any, device: str, words: dict[str, Any], load_user_code: bool) -> Self:
@@ -589,6 +679,14 @@ class MaskablePPO(PPO):
 
     def _known_policy(self, policy: str | None) -> str | None:
         return policy and policy.removeprefix("Maskable")
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False, action_masks=None):
+        """As `Algorithm.predict`; without masks all actions are legal."""
+        if action_masks is None:
+            space = self.observation_space[self.config.action_mask_key]
+            several = rows_of(own_space(self), observation)
+            action_masks = np.ones(space.shape if several is None else (len(several), *space.shape), bool)
+        return super().predict(observation, state, episode_start, deterministic, action_masks)
 
 
 class RecurrentPPO(PPO):

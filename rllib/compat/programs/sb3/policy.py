@@ -1,10 +1,12 @@
 """The attribute `policy` of a model, by the methods of Stable-Baselines3's policies."""
 
+import os
 from typing import Any
 
 import numpy as np
 import torch
 
+from rllib import load_policy
 from rllib.policy import Policy
 from rllib.sample_batch import ACTION_DIST_INPUTS, VF_PREDS
 
@@ -75,6 +77,10 @@ class ModelPolicy:
             rows = list(np.asarray(obs))
         return self._model.compute_actions(rows, explore=False, full_fetch=True)[2]
 
+    def is_vectorized_observation(self, observation: Any) -> bool:
+        """Whether these are several observations."""
+        return self._rows(observation)[1]
+
     def predict_values(self, obs: Any) -> torch.Tensor:
         """Values [B, 1] of observations [B, ...].
 
@@ -84,17 +90,17 @@ class ModelPolicy:
         computed = self._computed(obs)
         if VF_PREDS not in computed:
             raise ValueError("the policy has no value: it is of an algorithm that learns action values")
-        return torch.from_numpy(np.array(computed[VF_PREDS])).reshape(-1, 1)
+        return _of_network(computed[VF_PREDS]).reshape(-1, 1)
 
     def get_distribution(self, obs: Any) -> "ModelDistribution":
         """The distribution of actions for observations [B, ...]."""
         return ModelDistribution(self._model.action_space, self._dist_inputs(obs))
 
     def _dist_inputs(self, obs: Any) -> torch.Tensor:
-        return torch.from_numpy(np.array(self._computed(obs)[ACTION_DIST_INPUTS]))
+        return _of_network(self._computed(obs)[ACTION_DIST_INPUTS])
 
     def evaluate_actions(self, obs: Any, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values [B, 1], log-probabilities [B] and entropies [B], without a gradient."""
+        """Values [B, 1], log-probabilities [B] and entropies [B]; `backward` of these raises a RuntimeError."""
         distribution = self.get_distribution(obs)
         return self.predict_values(obs), distribution.log_prob(actions), distribution.entropy()
 
@@ -112,7 +118,7 @@ class ModelPolicy:
 
     def named_parameters(self) -> Any:
         """Pairs of name and tensor."""
-        return iter(self.state_dict().items())
+        return iter({name: _parameter(array) for name, array in self._policy.parameters().items()}.items())
 
     def set_training_mode(self, mode: bool) -> None:
         """Does nothing: networks have no parts that act otherwise in training."""
@@ -132,6 +138,16 @@ class ModelPolicy:
     def save(self, path: str) -> None:
         """Writes the policy alone (`export_policy_model`)."""
         self._model.export_policy_model(path)
+
+    @staticmethod
+    def load(path: str | os.PathLike, device: str = "auto") -> Any:
+        """A policy that `save` wrote: it acts by `predict`.
+
+        Args:
+            path: of its directory.
+            device: without effect: policies act on the CPU.
+        """
+        return load_policy(path)
 
     def __call__(self, obs: Any, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Actions [B, ...], values [B, 1] and log-probabilities [B]."""
@@ -163,18 +179,65 @@ _NETWORKS = {
         _MODULES,
     ),
     "optimizer": "learners have it: model.learner",
+    **dict.fromkeys(
+        (
+            *("activation_fn", "net_arch", "ortho_init", "log_std_init", "share_features_extractor", "squash_output"),
+            *("features_extractor_class", "features_extractor_kwargs", "normalize_images", "optimizer_class"),
+            *("optimizer_kwargs", "use_sde", "dist_kwargs", "actor_kwargs", "critic_kwargs", "net_args", "n_critics"),
+        ),
+        "use model.policy_kwargs, as it was given, or model.config.model, which has all settings of the network",
+    ),
+    **dict.fromkeys(
+        (
+            *("pi_features_extractor", "vf_features_extractor", "features_dim", "latent_dim_pi", "latent_dim_vf"),
+            *("make_actor", "make_critic", "make_q_net", "make_features_extractor", "extract_features"),
+            *(
+                "init_weights",
+                "reset_noise",
+                "scale_action",
+                "unscale_action",
+                "load_from_vector",
+                "parameters_to_vector",
+            ),
+        ),
+        _MODULES,
+    ),
 }
 
 
+def _parameter(array: np.ndarray) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.from_numpy(np.array(array)))
+
+
+class _NoGradient(torch.autograd.Function):
+    """Marks what the network has computed: it does not reach the parameters, and `backward` says so."""
+
+    @staticmethod
+    def forward(ctx, computed, mark):
+        return computed.clone()
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise RuntimeError(
+            "model.policy computes without a gradient here. For a loss of your own use custom_loss or auxiliary_losses "
+            "(docs/guide/own_code.md), and to learn from recorded steps rllib.BC (docs/guide/offline.md)."
+        )
+
+
+def _of_network(computed: np.ndarray) -> torch.Tensor:
+    """A tensor that asks for a gradient, as a network's output does outside of torch.no_grad()."""
+    return _NoGradient.apply(torch.from_numpy(np.array(computed)), torch.ones(1, requires_grad=True))
+
+
 class ParameterList(dict):
-    """Parameters by name, which iterate as tensors.
+    """Parameters by name, which iterate as tensors, copies of the network's.
 
     Args:
         arrays: by name.
     """
 
     def __iter__(self):
-        return iter([torch.from_numpy(array) for array in self.values()])
+        return iter([_parameter(array) for array in self.values()])
 
 
 class ModelDistribution:

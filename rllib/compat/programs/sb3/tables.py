@@ -47,6 +47,8 @@ class Tables(BaseCallback):
         super().__init__()
         self._interval = log_interval
         self._trained: dict[str, Any] = {}
+        # What callbacks have recorded since the newest table; results have the values of each iteration.
+        self._waiting: dict[str, Any] = {}
 
     def _on_training_start(self) -> None:
         self._began, self._first = time.time(), self.model.num_timesteps
@@ -62,19 +64,24 @@ class Tables(BaseCallback):
     def _on_rollout_end(self) -> None:
         model = self.model
         of_round = model.steps_of_round
-        self._rounds = (model.num_timesteps - self._first) // of_round if of_round else 0
+        if model.words_of == "ARS":
+            self._rounds += 1
+        else:
+            self._rounds = (model.num_timesteps - self._first) // of_round if of_round else 0
         is_due = (
             self._rounds - self._reported >= self._interval
-            if of_round
+            if of_round or model.words_of == "ARS"
             else model.metrics.episodes_total - self._episodes >= self._interval
         )
         self._trained = self._of_learner()
         recorded = self.logger.name_to_value
         if not of_round:  # which have learned before an episode ends
             recorded.update(self._trained)
+        self._waiting |= recorded
         if is_due:
             self._reported, self._episodes = self._rounds, model.metrics.episodes_total
-            self.logger.write({**self._of_run(), **recorded}, model.num_timesteps)
+            self.logger.write({**self._of_run(), **self._waiting}, model.num_timesteps)
+            self._waiting = {}
         for name in self._trained:  # results have them already
             recorded.pop(name, None)
 
@@ -86,6 +93,8 @@ class Tables(BaseCallback):
             "time/time_elapsed": int(elapsed),
             "time/total_timesteps": model.num_timesteps,
         }
+        if model.words_of == "ARS":  # whose episodes are each of other weights
+            return values | self._of_population()
         if model.steps_of_round:
             values["time/iterations"] = self._rounds
         else:
@@ -99,8 +108,18 @@ class Tables(BaseCallback):
             values["rollout/exploration_rate"] = model.exploration_rate
         return values
 
+    def _of_population(self) -> dict[str, Any]:
+        """Returns of the unperturbed weights, where they are played."""
+        result = self.locals["result"]
+        if not result["hist_stats"]["episode_reward"]:
+            return {}
+        return {"rollout/ep_rew_mean": result["episode_reward_mean"], "rollout/ep_len_mean": result["episode_len_mean"]}
+
     def _of_learner(self) -> dict[str, Any]:
         model, result = self.model, self.locals["result"]
+        if model.words_of == "ARS":
+            words = {f"train/{word}": _number(getattr(model, word)) for word in ("delta_std", "learning_rate")}
+            return {**words, "train/iterations": self._rounds - 1}
         of_policy = next(iter(result["info"]["learner"].values()), {})
         statistics = of_policy.get("learner_stats", {})
         if not statistics or not model.num_updates:

@@ -4,6 +4,8 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
+from rllib.compat.programs.sb3.buffers import DictReplayBuffer, ReplayBuffer
+from rllib.compat.programs.sb3.policy import ModelPolicy
 
 
 class _Token:
@@ -18,27 +20,15 @@ _USUAL = "Here it has no objects of its own."
 _INSTEAD = {name: f"For one of your own, {advice}." for name, advice in OF_STABLE_BASELINES.items() if "Buffer" in name}
 
 
-class BaseBuffer(_Token):
-    """Base class of buffers."""
-
-
-class ReplayBuffer(BaseBuffer):
-    """The usual replay."""
-
-
-class DictReplayBuffer(ReplayBuffer):
-    """The usual replay, of Dict observations."""
-
-
-class NStepReplayBuffer(ReplayBuffer):
+class NStepReplayBuffer(_Token, ReplayBuffer):
     """The replay of n-step returns, which `n_steps` chooses."""
 
 
-class HerReplayBuffer(DictReplayBuffer):
+class HerReplayBuffer(_Token, DictReplayBuffer):
     """The replay with further goals."""
 
 
-class RolloutBuffer(BaseBuffer):
+class RolloutBuffer(_Token):
     """The rows of a round."""
 
 
@@ -63,6 +53,8 @@ class BaseModel(_Token):
 
 class BasePolicy(BaseModel):
     """Base class of policies."""
+
+    load = staticmethod(ModelPolicy.load)
 
 
 class MlpPolicy(BasePolicy):
@@ -119,3 +111,7 @@ class CnnLstmPolicy(BasePolicy):
 
 class MultiInputLstmPolicy(BasePolicy):
     """A memory, of a Dict's observations."""
+
+
+class RMSpropTFLike(_Token):
+    """RMSprop as TensorFlow has it, as optimizer_class."""

@@ -1,0 +1,321 @@
+"""Models of programs for Stable-Baselines3, in this process: what a program reads, sets, saves and records."""
+
+import csv
+import io
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rllib.callbacks import BaseCallback
+from rllib.compat.programs.sb3 import models, tokens
+from rllib.compat.programs.sb3.environments import check_env, make_vec_env
+from rllib.compat.programs.sb3.environments_of_examples import FakeImageEnv, InvalidActionEnvDiscrete
+from rllib.compat.programs.sb3.logger import Figure, HParam, Logger, TensorBoardOutputFormat, configure
+
+SMALL = {"learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
+MODELS = {
+    "PPO": ("CartPole-v1", {"n_steps": 32}),
+    "A2C": ("CartPole-v1", {}),
+    "TRPO": ("CartPole-v1", {"n_steps": 32}),
+    "DQN": ("CartPole-v1", SMALL),
+    "QRDQN": ("CartPole-v1", SMALL),
+    **dict.fromkeys(("SAC", "TD3", "DDPG", "TQC", "CrossQ"), ("Pendulum-v1", SMALL)),
+}
+
+
+def made(name, **words):
+    env, usual = MODELS[name]
+    return getattr(models, name)("MlpPolicy", env, seed=0, **{**usual, **words})
+
+
+class Steps(BaseCallback):
+    """Notes what a program reads in its callbacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.rounds, self.seen = [], []
+
+    def _on_step(self):
+        model = self.model
+        self.seen.append((model.num_timesteps, model._total_timesteps, model._current_progress_remaining))
+        assert self.locals["env"] is model.get_env() and self.locals["reset_num_timesteps"] in (True, False)
+        return True
+
+    def _on_rollout_end(self):
+        self.rounds.append(self.num_timesteps)
+
+
+# ---------------------------------------------------------------------- steps
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC", "TD3", "TQC"])
+def test_callbacks_come_every_hundred_steps(name):
+    steps = Steps()
+    with made(name) as model:
+        model.learn(450, callback=steps)
+    assert len(steps.rounds) >= 4 and max(np.diff([0, *steps.rounds])) <= 200  # the last ones may be joined
+
+
+def test_what_a_callback_reads_of_the_run():
+    steps = Steps()
+    with made("PPO") as model:
+        assert model._last_obs is None and model._current_progress_remaining == 1.0
+        model.learn(64, callback=steps)
+        assert steps.seen[0] == (1, 64, 1 - 1 / 64) and steps.seen[-1] == (64, 64, 0.0)
+        assert model._last_obs.shape == (1, 4) and model._episode_num == model.metrics.episodes_total
+        model.learn(32, callback=steps, reset_num_timesteps=False)
+        assert steps.seen[-1] == (96, 96, 0.0) and model._num_timesteps_at_start == 64
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_a_loaded_model_counts_on_from_the_same_number(tmp_path, name):
+    with made(name, verbose=1) as model:
+        model.learn(96)
+        model.learn(64)
+        model.save(tmp_path / "model")
+    with getattr(models, name).load(tmp_path / "model", env=MODELS[name][0]) as loaded:
+        assert loaded.num_timesteps == 64 and loaded.timesteps == 160 and loaded.verbose == 1
+        loaded.learn(32, reset_num_timesteps=False, log_interval=None)
+        assert loaded.num_timesteps == 96
+
+
+# ---------------------------------------------------------------------- keywords as attributes
+
+
+@pytest.mark.parametrize("arch", [{}, {"net_arch": [16]}])
+def test_the_layer_behind_convolutions_of_dqn(arch):
+    kwargs = {"features_extractor_kwargs": {"features_dim": 32}, **arch}
+    with models.DQN("CnnPolicy", FakeImageEnv(), buffer_size=50, policy_kwargs=kwargs) as model:
+        parameters = model.get_parameters()["policy"]
+        assert len(parameters["shared.hidden_0.bias"]) == 32
+        assert ("shared.hidden_1.bias" in parameters) == bool(arch)
+    for policy, given in (("CnnPolicy", {"cnn_output_dim": 3}), ("MlpPolicy", {"features_dim": 3})):
+        with pytest.raises(ValueError, match=next(iter(given))):
+            models.DQN(policy, FakeImageEnv(), policy_kwargs={"features_extractor_kwargs": given})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_keyword_that_is_set_counts(name):
+    with made(name) as model:
+        model.learn(40)
+        before, steps = model.get_parameters()["policy"], model.num_timesteps
+        rows = None if model.replay_buffer is None else model.replay_buffer.size()
+        model.gamma = 0.9
+        assert model.gamma == model.config.gamma == 0.9 and model.num_timesteps == steps
+        assert rows is None or model.replay_buffer.size() == rows
+        for parameter, value in model.get_parameters()["policy"].items():
+            np.testing.assert_array_equal(value, before[parameter])
+        model.learn(32, reset_num_timesteps=False)
+
+
+def test_a_keyword_is_not_set_while_learn_runs():
+    def during(variables, _):
+        with pytest.raises(AttributeError, match="while learn runs"):
+            variables["self"].gamma = 0.5
+
+    with made("PPO") as model:
+        model.learn(32, callback=during)
+
+
+def test_a_keyword_that_is_set_before_a_schedule_is_known_keeps_it():
+    lasts = []
+    for gamma in (0.9, 0.99):
+        with made("PPO", learning_rate=lambda remaining: 1e-3 * remaining) as model:
+            model.gamma = gamma
+            model.learn(64)
+            assert model.config.gamma == gamma
+            lasts.append(model.config.lr)
+    assert lasts[0] == lasts[1]
+
+
+def test_clip_range_is_a_function():
+    with made("PPO", clip_range_vf=0.3) as model:
+        assert model.clip_range(0.5) == 0.2 and model.clip_range_vf(1.0) == 0.3
+    with made("PPO", clip_range=lambda remaining: 0.1 * remaining) as model:
+        assert model.clip_range(0.5) == 0.05 and model.clip_range_vf is None
+
+
+def test_env_is_set_as_by_set_env():
+    with made("PPO") as model:
+        model.learn(32)
+        model.env = env = make_vec_env("CartPole-v1")
+        assert model.get_env() is env
+        model.learn(32)
+
+
+def test_the_optimizer_of_tensorflow_is_named_by_its_class():
+    kwargs = {"optimizer_class": tokens.RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-4}}
+    with made("A2C", policy_kwargs=kwargs) as model:
+        assert model.config.opt_type == "rmsprop" and model.config.rmsprop_epsilon == pytest.approx(1e-2)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_a_missing_file_is_not_found(tmp_path):
+    for path in (tmp_path / "nothing", tmp_path / "nothing.zip", tmp_path / "no" / "folder"):
+        with pytest.raises(FileNotFoundError, match="no model"):
+            models.PPO.load(path)
+
+
+def test_a_policy_is_loaded_by_its_class(tmp_path):
+    with made("SAC") as model:
+        model.policy.save(tmp_path / "policy")
+        observation = np.full(3, 0.1, np.float32)
+        expected, _ = model.predict(observation, deterministic=True)
+    for kind in (tokens.MlpPolicy, tokens.BasePolicy, type(model.policy)):
+        np.testing.assert_allclose(kind.load(tmp_path / "policy").predict(observation, deterministic=True)[0], expected)
+
+
+# ---------------------------------------------------------------------- masks
+
+
+def test_an_environment_without_masks_is_refused():
+    with (
+        models.MaskablePPO("MlpPolicy", "CartPole-v1", n_steps=16) as model,
+        pytest.raises(ValueError, match="ActionMasker"),
+    ):
+        model.learn(16)
+
+
+def test_without_masks_all_actions_are_legal():
+    env = make_vec_env(lambda: InvalidActionEnvDiscrete(dim=6, n_invalid_actions=3), 3)
+    with models.MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=16, seed=0) as model:
+        actions, _ = model.predict(np.arange(3), deterministic=True)
+        every, _ = model.predict(np.arange(3), deterministic=True, action_masks=np.ones((3, 6), bool))
+        np.testing.assert_array_equal(actions, every)
+        assert model.predict(2, deterministic=True)[0] == every[2]
+
+
+def test_a_masked_model_is_loaded_without_an_environment(tmp_path):
+    env = InvalidActionEnvDiscrete(dim=6, n_invalid_actions=3)
+    with models.MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=16, seed=0) as model:
+        model.learn(16)
+        model.save(tmp_path / "masked")
+        mask = np.array([False, True, False, True, True, False])
+        expected = [model.predict(index, action_masks=mask, deterministic=True)[0] for index in range(6)]
+    with models.MaskablePPO.load(tmp_path / "masked") as loaded:
+        actions = [loaded.predict(index, action_masks=mask, deterministic=True)[0] for index in range(6)]
+    np.testing.assert_array_equal(actions, expected)
+    assert mask[actions].all()
+
+
+# ---------------------------------------------------------------------- replay
+
+
+def test_the_replay_counts_steps_of_each_environment():
+    with models.DQN("MlpPolicy", make_vec_env("CartPole-v1", 2), buffer_size=80, **SMALL) as model:
+        model.learn(60)
+        replay = model.replay_buffer
+        assert (replay.size(), replay.pos, replay.full, replay.buffer_size) == (32, 32, False, 40)
+        rows = replay.sample(16)
+        assert rows.observations.shape == rows.next_observations.shape == (16, 4)
+        assert rows.actions.shape == rows.rewards.shape == rows.dones.shape == (16, 1)
+        model.learn(60, reset_num_timesteps=False)
+        assert replay.full
+    for name in ("add", "reset", "observations"):
+        with pytest.raises(AttributeError, match=r"size\(\)"):
+            getattr(replay, name)
+
+
+# ---------------------------------------------------------------------- torch
+
+
+def test_parameters_can_be_counted_and_do_not_learn():
+    with made("PPO") as model:
+        parameters = list(model.policy.parameters())
+        assert sum(each.numel() for each in parameters if each.requires_grad) == 9155
+        observations = torch.zeros(4, 4)
+        for index in range(3):  # values, log-probabilities, entropies
+            computed = model.policy.evaluate_actions(observations, torch.zeros(4))[index]
+            with pytest.raises(RuntimeError, match="custom_loss"):
+                computed.mean().backward()
+        with torch.no_grad():
+            assert not model.policy.predict_values(observations).requires_grad
+
+
+# ---------------------------------------------------------------------- logger
+
+
+def test_outputs_get_each_name_with_what_it_is_kept_from():
+    class Output:
+        def write(self, key_values, key_excluded, step=0):
+            written.append((set(key_values), set(key_excluded), step))
+
+    written = []
+    with made("SAC") as model:
+        model.set_logger(Logger(None, [Output()]))
+        model.learn(420, log_interval=1)
+    assert len(written) == 2 and all(values == excluded for values, excluded, _ in written)
+    assert "rollout/ep_rew_mean" in written[-1][0]
+
+
+def test_a_value_waits_for_the_next_table(tmp_path):
+    def early(variables, _):
+        model = variables["self"]
+        if model.num_timesteps == 32:
+            model.logger.record("mine/early", 3)
+
+    with made("PPO") as model:
+        model.set_logger(configure(str(tmp_path), ["csv"]))
+        model.learn(96, callback=early, log_interval=3)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "progress.csv").read_text())))
+    assert len(rows) == 1 and rows[0]["mine/early"] == "3"
+
+
+def test_figures_and_settings_reach_tensorboard(tmp_path):
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    seen = []
+
+    class Draws(BaseCallback):
+        def _on_training_start(self):
+            (output,) = [e for e in self.logger.output_formats if isinstance(e, TensorBoardOutputFormat)]
+            output.writer.add_text("mine/text", "hello", 0)
+            kept_from = ("stdout", "log", "json", "csv")
+            self.logger.record("hparams", HParam({"gamma": 0.9}, {"time/fps": 0.0}), exclude=kept_from)
+            seen.append(output)
+
+        def _on_step(self):
+            if self.n_calls == 1:
+                self.logger.record("mine/figure", Figure(figure, close=True), exclude=("stdout", "log", "json", "csv"))
+
+    with made("PPO", tensorboard_log=str(tmp_path)) as model:
+        model.learn(32, callback=Draws())
+        model.logger.close()
+    events = b"".join(file.read_bytes() for file in (tmp_path / "PPO_1").rglob("events.out.tfevents*"))
+    assert b"mine/text" in events and b"mine/figure" in events and b"_hparams_" in events and len(seen) == 1
+
+
+def test_tables_of_ars_are_by_iterations(tmp_path):
+    with models.ARS("LinearPolicy", "CartPole-v1", n_delta=2, seed=0) as model:
+        model.set_logger(configure(str(tmp_path), ["json"]))
+        model.learn(300, log_interval=1)
+        rows = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
+    assert [row["train/iterations"] for row in rows] == list(range(len(rows))) and len(rows) >= 2
+    assert rows[0]["train/delta_std"] == 0.05 and rows[0]["train/learning_rate"] == pytest.approx(0.02)
+
+
+# ---------------------------------------------------------------------- check_env
+
+
+def test_check_env_takes_its_arguments(recwarn):
+    class Endless(gym.Env):
+        observation_space, action_space = spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    check_env(Endless(), warn=False)
+    assert not recwarn
+    with pytest.warns(UserWarning, match="no episode"):
+        check_env(Endless(), warn=True, skip_render_check=True)
+    with pytest.raises(AssertionError, match="gymnasium"):
+        check_env(3)

@@ -29,6 +29,8 @@
 | intrinsic_rewards  | [B]                    | float32      | scaled reward for what was new (RND, Curiosity)      |
 | intrinsic_advantages | [B]                  | float32      | advantage estimate of these                          |
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
+| teacher_actions    | [B, *action]           | as actions   | the teacher's in this observation                    |
+| teacher_dist_inputs | [B, K]                | float32      | its parameters of the student's distribution         |
 | waited             | [B]                    | bool         | of several agents: the action is from before the     |
 |                    |                        |              | fragment, perhaps by earlier weights                 |
 | eps_id             | [B]                    | int64        | the episode, in batches of RolloutWorker.from_config |
@@ -79,6 +81,8 @@ INTRINSIC_ADVANTAGES = "intrinsic_advantages"
 COST_ADVANTAGES = "cost_advantages"
 COST_TARGETS = "cost_targets"
 COST_DISCOUNTS = "cost_discounts"
+TEACHER_ACTIONS = "teacher_actions"
+TEACHER_DIST_INPUTS = "teacher_dist_inputs"
 SEQ_LENS = "seq_lens"
 STATE_IN = "state_in_0"
 # Names of the columns of the library's own batches.

@@ -55,7 +55,8 @@ class Product(Distribution):
             )
 
     @functools.cached_property
-    def _places(self) -> tuple[_Place, ...]:
+    def places(self) -> tuple[_Place, ...]:
+        """The parts with their columns."""
         inputs = _side_by_side([part.num_inputs for part in self.parts])
         noises = _side_by_side([part.num_noise for part in self.parts])
         actions = _side_by_side([math.prod(part.action_shape) for part in self.parts])
@@ -64,7 +65,7 @@ class Product(Distribution):
     @functools.cached_property
     def action_shape(self) -> tuple[int, ...]:
         """(numbers of all parts,)."""
-        return (self._places[-1].action.stop,)
+        return (self.places[-1].action.stop,)
 
     @functools.cached_property
     def action_dtype(self) -> np.dtype:
@@ -74,19 +75,19 @@ class Product(Distribution):
     @property
     def num_inputs(self) -> int:
         """Number of network outputs for one action."""
-        return self._places[-1].inputs.stop
+        return self.places[-1].inputs.stop
 
     @property
     def num_noise(self) -> int:
         """Number of random numbers for one action."""
-        return self._places[-1].noise.stop
+        return self.places[-1].noise.stop
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
         """Columns (start, stop) of the inputs with the choices of each part of an action; none for numbers."""
         return tuple(
             (place.inputs.start + start, place.inputs.start + stop)
-            for place in self._places
+            for place in self.places
             for start, stop in place.part.choices
         )
 
@@ -100,28 +101,28 @@ class Product(Distribution):
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Actions [B, *action_shape]."""
-        drawn = (place.part.sample(inputs[:, place.inputs], noise[:, place.noise]) for place in self._places)
+        drawn = (place.part.sample(inputs[:, place.inputs], noise[:, place.noise]) for place in self.places)
         return self._in_rows(len(inputs), drawn, out)
 
     def mode(self, inputs: np.ndarray) -> np.ndarray:
         """The most probable actions [B, *action_shape]."""
-        return self._in_rows(len(inputs), (place.part.mode(inputs[:, place.inputs]) for place in self._places))
+        return self._in_rows(len(inputs), (place.part.mode(inputs[:, place.inputs]) for place in self.places))
 
     def _in_rows(self, count: int, actions, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
             out = np.empty((count, *self.action_shape), self.action_dtype)
-        for place, of_part in zip(self._places, actions):
+        for place, of_part in zip(self.places, actions):
             columns = out[:, place.action]
             columns[:] = of_part.reshape(columns.shape)
         return out
 
     def at(self, inputs: np.ndarray) -> "ProductBatch":
         """The distributions of a batch."""
-        return ProductBatch(self._places, [place.part.at(inputs[:, place.inputs]) for place in self._places])
+        return ProductBatch(self.places, [place.part.at(inputs[:, place.inputs]) for place in self.places])
 
     def torch_at(self, inputs) -> "TorchProductBatch":
         """As `at`, for a tensor."""
-        return TorchProductBatch(self._places, [place.part.torch_at(inputs[:, place.inputs]) for place in self._places])
+        return TorchProductBatch(self.places, [place.part.torch_at(inputs[:, place.inputs]) for place in self.places])
 
 
 def _side_by_side(sizes: list[int]) -> list[slice]:

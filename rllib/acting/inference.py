@@ -35,7 +35,7 @@ C = TypeVar("C")
 
 # The adapters' items in checkpoints, where there are none.
 _NO_ADAPTERS: dict[str, Any] = {
-    "ignored_keys": [], "critic_keys": [], "told": None, "augmentation": None, "agents": None,
+    "ignored_keys": [], "teacher_keys": [], "critic_keys": [], "told": None, "augmentation": None, "agents": None,
 }  # fmt: skip
 
 

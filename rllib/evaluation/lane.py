@@ -15,9 +15,11 @@ from gymnasium import Space
 
 from rllib import sample_batch as sb
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.row_selection import RowSelection
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
+from rllib.evaluation.teacher import LaneTeacher
 from rllib.exploration.explorers import Explorer, Greedy, WorkerPosition
 from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
@@ -46,6 +48,8 @@ class Lane:
         explorer: chooses the actions.
         columns: of a fragment.
         stores_raw: whether fragments hold unfiltered observations, and the postprocess filters its rows.
+        changes_observations: whether the policy sees others than the environments give.
+        teacher: says in each step what it would do; None: there is none.
         remembers: whether the policy has a memory.
     """
 
@@ -70,6 +74,11 @@ class Lane:
         self.rngs, self._describe, self._allocate, self._by_slot = rngs, describe, allocate, by_slot
         self.filters, self.remembers = policy.filters_observations, policy.state_size > 0
         self.stores_raw = self.filters and own.postprocess.stores_raw_observations
+        # The teacher alone may read some of what the environments give.
+        self._select = None if own.teacher is None else RowSelection(stream.observation_space, own.observation_space)
+        if self._select is not None and self._select.takes_all:
+            self._select = None
+        self.changes_observations = self.filters or self._select is not None
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
         self._makes_sequences = settings.sequences or self.remembers
         self._allocate_fragment = np.empty if self._makes_sequences else allocate
@@ -77,6 +86,9 @@ class Lane:
             action_space, policy.distribution, settings.normalize_actions, settings.clip_actions
         )
         self.explorer = self._make_explorer(worker_index, incarnation)
+        self.teacher: LaneTeacher | None = None
+        if own.teacher is not None:
+            self.teacher = LaneTeacher(own.teacher, policy, self.mapper, stream.observation_space, rngs, describe)
         self.columns = self._column_table(given)
         self._before_action = [column.name for column in self.columns if column.before_action]
         self._gives_values = self.explorer.gives_values and any(c.name == sb.VF_PREDS for c in self.columns)
@@ -100,9 +112,12 @@ class Lane:
     def _column_table(self, given: Sequence[Column]) -> tuple[Column, ...]:
         """The columns of a fragment: from the environments, the policy and the algorithm."""
         observed, *others = given
+        if self._select is not None:
+            observed = Column(observed.name, self._select.shape, str(self._select.dtype), observed.before_action)
         if self.filters and not self.stores_raw:
             observed = Column(observed.name, observed.shape, "float32", observed.before_action)
-        return table_of(observed, *others, *self.policy.columns, *self.own.postprocess.columns)
+        taught = () if self.own.teacher is None else self.own.teacher.columns(self.policy)
+        return table_of(observed, *others, *self.policy.columns, *taught, *self.own.postprocess.columns)
 
     # ------------------------------------------------------------------ weights and state
 
@@ -173,6 +188,8 @@ class Lane:
         """Prepares new episodes in all slots, after the running ones were dropped."""
         self.explorer.start_over()
         self.forget_fragment()
+        if self.teacher is not None:
+            self.teacher.start_over()
         if self._return_scale:
             self._return_scale.start_over()
         self.own.postprocess.start_over()
@@ -189,7 +206,8 @@ class Lane:
         """Memory for this number of steps of every slot."""
         fragment = Fragment(self.columns, num_steps, len(self.rngs), self._allocate_fragment)
         fragment.has_values, fragment.by_environment = self._gives_values, self._by_slot
-        if self._records and self.filters and not self.stores_raw:
+        reads_given = self._records or self.teacher is not None
+        if reads_given and self.changes_observations and not self.stores_raw:
             observed = self._stream.new_buffers().observations
             fragment.unfiltered = np.empty((num_steps + 1, *observed.shape), observed.dtype)
         return fragment
@@ -241,6 +259,8 @@ class Lane:
 
     def filtered(self, raw: np.ndarray, out: np.ndarray, active: Sequence[bool] | None = None) -> None:
         """Writes raw observations as they are stored, filtered or not; with `active`, of active slots alone."""
+        if self._select is not None:
+            raw = self._select(raw)
         if not self.filters:
             out[:] = raw
         elif active is None:
@@ -257,16 +277,39 @@ class Lane:
     def note_ends(self, fragment: Fragment, t: int, ended: Sequence[tuple[int, np.ndarray]]) -> None:
         """Keeps the true final observations of slots whose episodes ended with step t, and begins new episodes."""
         truncated, terminated = fragment[sb.TRUNCATEDS][t], fragment[sb.TERMINATEDS][t]
-        self.explorer.episodes_ended([i for i, _ in ended])
+        self.episodes_ended([i for i, _ in ended])
         for i, final in ended:
             if self._records:
                 fragment.ends.append((t, i, np.array(final)))
             if self.every_final_observation or (truncated[i] and not terminated[i]):
+                if self._select is not None:
+                    final = self._select(np.asarray(final)[None])[0]
                 if self.filters and not self.stores_raw:
                     final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]
                 fragment.add_final(t, i, final)
         if self.remembers:
             fragment.forget(t, [i for i, _ in ended])
+
+    def episodes_ended(self, slots: Sequence[int]) -> None:
+        """Prepares new episodes, which begin in these slots with the next action."""
+        self.explorer.episodes_ended(slots)
+        if self.teacher is not None:
+            self.teacher.episodes_ended(slots)
+
+    def acting(
+        self, fragment: Fragment, given: Sequence[np.ndarray], active: Sequence[bool] | None
+    ) -> Callable[..., None]:
+        """The function that chooses the actions of the steps that `acting_columns` has prepared.
+
+        Args:
+            fragment: its columns are written.
+            given: what the environments gave, [N, ...] for each step.
+            active: as for `acting_columns`.
+        """
+        if self.teacher is None:
+            return self.explorer.act
+        steps = self.timesteps + self.explorer.position.stride * np.arange(fragment.num_steps)
+        return self.teacher.acting(self.explorer.act, fragment, given, steps, active)
 
     def finish(self, fragment: Fragment) -> None:
         """Computes for the whole fragment at once: checks, scaled rewards, log-probabilities, the postprocess."""
@@ -292,6 +335,8 @@ class Lane:
         elif clip:
             np.clip(rewards, -clip, clip, out=rewards)
         self._check_finite(fragment)
+        if self.teacher is not None:
+            self.teacher.check(fragment)
         if sb.ACTION_LOGP in fragment.columns:
             dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
             rows = fragment.num_steps * fragment.num_envs

@@ -83,7 +83,7 @@ class RolloutWorker(SamplingWorker):
                 self.policy.filter.keep_apart(settings.num_envs)
         self._indices = range(first, first + settings.num_envs)
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
-        self.policy.observation_space = self.stream.observation_space
+        self.policy.observation_space = self.policy_settings.observation_space or self.stream.observation_space
         self.policy.action_space = self.stream.action_space
         self._hooks = StreamEpisodes(self.callbacks, self, first_env=first)
         self.episodes = EpisodeTracker(settings.num_envs)
@@ -101,6 +101,8 @@ class RolloutWorker(SamplingWorker):
             allocate=allocate,
             by_slot=is_alike,
         )
+        if is_alike and self.lane.teacher is not None:
+            self.lane.teacher.act_among(total, slice(first, first + settings.num_envs))
         # Where resets are written, and observations before they are filtered.
         self._buffers = self.stream.new_buffers()
         self.recorder = settings.make_recorder and settings.make_recorder(self)
@@ -216,8 +218,8 @@ class RolloutWorker(SamplingWorker):
     def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
         lane, stream, clock = self.lane, self.stream, stopwatch("act", "step")
-        act, to_env, step = lane.explorer.act, lane.mapper.to_env, stream.step
-        filtering, stores_raw = lane.filters, lane.stores_raw
+        to_env, step = lane.mapper.to_env, stream.step
+        filtering, stores_raw = lane.changes_observations, lane.stores_raw
         env_time = inference_time = 0.0
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
@@ -232,6 +234,7 @@ class RolloutWorker(SamplingWorker):
             lane.acting_columns(fragment, active),
             StepBuffers.of_steps(received, fragment.columns, stream.info_columns),
         )
+        act = lane.acting(fragment, stored if unfiltered is None else unfiltered, active)
         # Taken apart here: a call by position costs less than one with a tuple of arguments.
         for t, observation, following, (noise, dist_inputs, actions, values, state, next_state), buffers in steps:
             begun = clock()
@@ -254,6 +257,8 @@ class RolloutWorker(SamplingWorker):
             dropped = stream.reset_rows
             if dropped is not None:
                 fragment.mark_invalid(t, dropped)
+                if lane.teacher is not None:
+                    lane.teacher.episodes_ended(dropped)
                 if stream.replaced:
                     fragment.failures += [(t, i) for i in stream.replaced]
                     lane.explorer.episodes_ended(list(stream.replaced))

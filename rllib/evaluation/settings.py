@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from gymnasium import Space
 
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvFactory
@@ -22,6 +24,7 @@ from rllib.sample_batch import DEFAULT_POLICY, Column
 if TYPE_CHECKING:
     from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.evaluation.multi_agent.settings import AgentSettings
+    from rllib.evaluation.teacher import TeacherSettings
 
 NO_POSTPROCESS = Postprocess()
 
@@ -39,6 +42,8 @@ class PolicySettings:
         explore: take exploratory actions; False takes the most likely actions.
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
         marks_waiting: whether rows of several agents have the column `waited`.
+        teacher: its teacher, which it learns from; None: there is none.
+        observation_space: of what the policy reads, where a teacher reads more; None: what the environments give.
     """
 
     spec: NetworkSpec
@@ -47,6 +52,8 @@ class PolicySettings:
     explore: bool = True
     learner: Callable[[Policy], Learner] | None = None
     marks_waiting: bool = False
+    teacher: "TeacherSettings | None" = None
+    observation_space: Space | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +229,11 @@ class RolloutSettings(EnvironmentSettings):
     acting_device: str | None = None
     spans_directory: str | None = None
     make_recorder: "Callable[[Any], Recorder] | None" = None
+
+    def without_teachers(self, env: EnvFactory | None) -> Self:
+        """The settings with policies that nobody teaches, in environments as they see them."""
+        policies = {policy_id: replace(own, teacher=None) for policy_id, own in self.policies.items()}
+        return replace(self, env=env, policies=policies)
 
     @property
     def only_policy(self) -> PolicySettings:

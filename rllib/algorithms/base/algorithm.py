@@ -118,6 +118,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         trainees: policy id -> the policy in training, with its learner (trainee.py); frozen policies have none.
         recorded: data that it learns from; None where all samples are the environment's.
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
+        taught_environment: factory of the workers' environments, whose observations may have more for a teacher.
 
     Raises:
         TypeError: for words that are no settings, or that are given together with a config.
@@ -217,13 +218,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
+        self.taught_environment = wiring.taught_environment(self.config, factory)
         for policy_id in self._trained_ids():
             with self._naming_settings_of(policy_id):
                 refuse_memory(self, policy_id, self.make_exploration(self.config_of(policy_id), policy_id))
                 self.trainees[policy_id] = self.trainee_class(self, policy_id)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
-            factory,
+            self.taught_environment,
             policies={policy_id: self._policy_settings(policy_id) for policy_id in self.policies},
             seed=self.seed,
             sequences=self.samples_sequences,
@@ -252,7 +254,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             )
             for policy_id, spaces in self.policy_spaces().items()
         }
-        self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
+        self._evaluations = self._owns(Evaluations(self, self._rollout_settings.without_teachers(factory)))
         self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
@@ -293,9 +295,15 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
         with self._naming_settings_of(policy_id):
             refuse_memory(self, policy_id, *parts)
-        learner = self.trainees[policy_id].gradient_learner() if self.workers_learn else None
-        waits = self.marks_waiting(policy_id)
-        return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)
+        trainee = self.trainees.get(policy_id)
+        learner = trainee.gradient_learner() if self.workers_learn else None
+        settings = PolicySettings(
+            self.policies[policy_id].spec, *parts, config.explore, learner, self.marks_waiting(policy_id)
+        )
+        if trainee is None or trainee.teacher is None:
+            return settings
+        space = self.policies[policy_id].observation_space
+        return dataclasses.replace(settings, teacher=trainee.teacher.settings, observation_space=space)
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass.

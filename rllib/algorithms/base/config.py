@@ -524,6 +524,10 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             return per_round
         return math.ceil(self.train_batch_size / per_round) * per_round
 
+    def make_teacher(self, trainee: Any) -> Any:
+        """Makes the teacher of a policy in training (families/teacher.py); None: there is none."""
+        return None
+
     @property
     def episode_cost_column(self) -> str | None:
         """Name of the info column that results sum up as the cost of an episode; None: there is none."""

@@ -37,8 +37,12 @@ from rllib.sample_batch import WAITED, SampleBatch
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.algorithm import Algorithm
+    from rllib.algorithms.families.teacher import Teacher
 
 LEARNER_FILE = "learner.safetensors"
+TEACHER_FILE = "teacher.safetensors"
+# The setting that a saved part depends on first.
+_SETTING_OF = {LEARNER_FILE: "opt_type", TEACHER_FILE: "teacher"}
 # Settings of an update that are among its statistics, and their names there
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 # Methods that users override (docs/project/extend.md): of trainees, where programs may look for them in the algorithm.
@@ -81,6 +85,7 @@ class Trainee:
         number: that no other policy of the run has had; random streams are keyed by it.
         rng: random numbers of updates: shuffles, rows of a replay, noise. Each policy has its own, so that an update
             does not depend on which other policies learn.
+        teacher: what the policy learns from in addition to the algorithm's loss, or alone; None: there is none.
         learner: minimises the loss.
         return_scale: statistics that workers scale rewards by; None where they do not.
         saved: name of a file in the policy's part of a checkpoint -> the part with its arrays.
@@ -100,8 +105,11 @@ class Trainee:
         self.env_steps_of_batch: int | None = None
         self._parts = contextlib.ExitStack()
         self._schedule = functools.cache(self.config.get_schedule)
+        self.teacher: Teacher | None = self.config.make_teacher(self)
         self.learner = self.make_learner()
         self.saved: dict[str, Saved] = {LEARNER_FILE: self.learner}
+        if self.teacher is not None:
+            self.saved[TEACHER_FILE] = self.teacher
         make_return_scale = algorithm.config.make_return_scale
         self.return_scale: ReturnScale | None = make_return_scale() if make_return_scale else None
         if self.return_scale is not None:
@@ -148,7 +156,7 @@ class Trainee:
         return self.algorithm.loss
 
     def whole_loss(self) -> Loss | LossOverModules:
-        """`make_loss()` and the user's auxiliary_losses and custom_loss."""
+        """`make_loss()`, the term of a teacher, and the user's auxiliary_losses and custom_loss."""
         algorithm, config, spec = self.algorithm, self.config, self.policy.spec
         loss, custom = checked_loss(self.make_loss()), config.custom_loss or spec.architecture.custom_loss
         if config.learner_class is not None:
@@ -161,6 +169,8 @@ class Trainee:
                 loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
             else:
                 loss = dataclasses.replace(loss, by_newest_weights=False)
+        if self.teacher is not None:
+            loss = self.teacher.with_term(loss)
         if not algorithm.auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):
@@ -240,6 +250,9 @@ class Trainee:
             weights = algorithm.auxiliary_weights()
             settings |= weights
             extra_stats |= weights
+        if self.teacher is not None:
+            settings |= self.teacher.loss_settings()
+            extra_stats |= self.teacher.stats()
         with algorithm.metrics.timer("learn"):
             stats = self.learner.update(batch, rng=self.rng, **settings)
         if algorithm.config.learner_class is not None:
@@ -291,7 +304,7 @@ class Trainee:
                 try:
                     part.refuse_state(files[name])
                 except ValueError as error:
-                    first = "opt_type" if name == LEARNER_FILE else "exploration_config"
+                    first = _SETTING_OF.get(name, "exploration_config")
                     if unfit := unfit_by(
                         str(error), self.config, settings, [first], self.config.sections["training"].names
                     ):

@@ -6,15 +6,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gymnasium import Space
+
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.tensor_rollouts import device_for, refuse_agents
 from rllib.config.conflicts import Mistake
 from rllib.env.agents import is_external
-from rllib.env.checkup.driver import Examined, examine_environment
+from rllib.env.checkup.driver import Examined, check_environment, examine_environment
 from rllib.env.checkup.lost_masks import refuse_lost_mask
-from rllib.env.factories.adapters import adapted_space, adapters_of
+from rllib.env.factories.adapters import adapted_space, adapters_of, as_teacher_sees
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
@@ -51,11 +53,15 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
     )
 
 
-def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
+def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> EnvFactory | None:
     """The factory of the environments that are learned in, as the policy sees them; None if the config names none.
 
     Wrappers of env_wrappers, or DeepMind's preprocessing of Atari games, are innermost; the adapters of observations
     are around them.
+
+    Args:
+        config: of the algorithm.
+        for_teacher: with the keys of observations that only a teacher reads.
     """
     if config.listen is not None and config.env is None:
         from rllib.env.policy_server.served import served_environment
@@ -70,7 +76,8 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
 
         if spaces_of := spaces_of_policies(config):
             factory = GivenSpacesFactory(factory, spaces_of)
-    for adapter in adapters_of(config):
+    adapters = adapters_of(config)
+    for adapter in as_teacher_sees(adapters) if for_teacher else adapters:
         from rllib.env.multi_agent.wrapped import AdaptedAgentsFactory
 
         factory = AdaptedAgentsFactory(factory, adapter)
@@ -82,6 +89,33 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     if config.gym_env_vectorize_mode == "async":
         factory = AsyncFactory(factory, config.sub_environment_timeout_s)
     return factory
+
+
+def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None) -> EnvFactory | None:
+    """The factory of the environments of rollout workers, where a teacher may read more than the policy.
+
+    Args:
+        config: of the algorithm.
+        factory: of its environments as the policy sees them.
+    """
+    hides = config.get("teacher") is not None and config.teacher_observation_keys
+    return learned_environment(config, for_teacher=True) if hides and factory is not None else factory
+
+
+def space_of_teacher(config: AlgorithmConfig, factory: EnvFactory | None, space: Space, action_space: Space) -> Space:
+    """The observation space of what environments give in rollout workers.
+
+    Args:
+        config: of the algorithm.
+        factory: as `taught_environment` returns it.
+        space, action_space: of the policy.
+    """
+    if not config.get("teacher_observation_keys"):
+        return space
+    given = config.observation_space
+    if factory is None or (config.disable_env_checking and given is not None):
+        return adapted_space(given, action_space, as_teacher_sees(adapters_of(config)))
+    return check_environment(factory, config.env_config, num_envs=config.num_envs_per_worker, check=False)[0]
 
 
 def playable_environment(config: AlgorithmConfig) -> EnvFactory:
@@ -333,8 +367,8 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
                 f"{len(examined.agents)}.",
                 ("env",),
-                advice="All algorithms but A3C, ES and ARS, and those that need recorded data, do, such as PPO, "
-                "IMPALA, DQN and SAC.",
+                advice="All algorithms but A3C, ES and ARS, and those that need a teacher or recorded data, do, such "
+                "as PPO, IMPALA, DQN and SAC.",
             )
         )
     if config.has_data:

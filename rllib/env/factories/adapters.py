@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium
 from gymnasium.spaces import Dict
@@ -29,18 +29,20 @@ class PartialObservation(Adapter):
     ignored: tuple[str, ...]
 
     json_name = "ignored_keys"
+    # The setting that names the keys.
+    setting_name: ClassVar[str] = "ignore_observation_keys"
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self | None:
-        ignored = tuple(dict.fromkeys(config.get("ignore_observation_keys", ())))
+        ignored = tuple(dict.fromkeys(config.get(cls.setting_name, ())))
         return cls(ignored) if ignored else None
 
     @property
     def setting(self) -> str:
-        return f"ignore_observation_keys={list(self.ignored)}"
+        return f"{self.setting_name}={list(self.ignored)}"
 
     def remedy(self, config):
-        return {"ignore_observation_keys": []}
+        return {self.setting_name: []}
 
     def space(self, observation_space, action_space):
         """The space without the ignored keys; they may be absent already."""
@@ -55,15 +57,15 @@ class PartialObservation(Adapter):
             raise Unfit(
                 f"{self.setting}: no agent of {env_name} has an observation with {unknown[0]!r}; the keys of theirs "
                 f"are {keys}.",
-                "Use .environment(ignore_observation_keys=[...]) with keys of them.",
-                {"ignore_observation_keys": [key for key in self.ignored if key in keys]},
+                f"Use .environment({self.setting_name}=[...]) with keys of them.",
+                {self.setting_name: [key for key in self.ignored if key in keys]},
             )
         raise Unfit(
             f"{self.setting} must be keys of Dict observations, but those of the agents of {env_name} are of "
             f"{', '.join(dict.fromkeys(map(str, spaces)))}.",
             "Of a group they are a Tuple with a part for each member: leave the keys out in the environment, before "
             "with_agent_groups.",
-            {"ignore_observation_keys": []},
+            {self.setting_name: []},
         )
 
     def wrapped(self, env) -> gymnasium.Env | VectorEnv:
@@ -76,8 +78,8 @@ class PartialObservation(Adapter):
             raise Unfit(
                 f"{self.setting} must be some of the keys of a Dict observation, but the observation space of "
                 f"{env_name(env)} is {has}.",
-                "Use .environment(ignore_observation_keys=[...]) with keys of it, and keep at least one.",
-                {"ignore_observation_keys": []},
+                f"Use .environment({self.setting_name}=[...]) with keys of it, and keep at least one.",
+                {self.setting_name: []},
             )
         return _PartialVector(env, kept) if is_vector else FilterObservation(env, kept)
 
@@ -93,6 +95,17 @@ class PartialObservation(Adapter):
 
     def _without(self, parts: Mapping) -> dict:
         return {key: part for key, part in parts.items() if key not in self.ignored}
+
+
+@dataclass(frozen=True)
+class TeacherKeys(PartialObservation):
+    """Observations without keys that only a teacher reads, such as a simulator's friction and masses.
+
+    The environments that a teacher labels keep them (`as_teacher_sees`); all others go without.
+    """
+
+    json_name = "teacher_keys"
+    setting_name = "teacher_observation_keys"
 
 
 class _PartialVector(VectorWrapper):
@@ -120,13 +133,18 @@ class _PartialVector(VectorWrapper):
 
 
 # Innermost first.
-ADAPTERS: tuple[type[Adapter], ...] = (PartialObservation, CriticKeys, PreviousStep, ActionMask)
+ADAPTERS: tuple[type[Adapter], ...] = (PartialObservation, TeacherKeys, CriticKeys, PreviousStep, ActionMask)
 
 
 def adapters_of(config: Mapping[str, Any]) -> tuple[Adapter, ...]:
     """The adapters that the settings of an algorithm ask for, innermost first."""
     made = [kind.of_config(config) for kind in ADAPTERS]
     return tuple(adapter for adapter in made if adapter is not None)
+
+
+def as_teacher_sees(adapters: Iterable[Adapter]) -> tuple[Adapter, ...]:
+    """The adapters without those that hide parts from the policy alone."""
+    return tuple(adapter for adapter in adapters if not isinstance(adapter, TeacherKeys))
 
 
 def adapted(factory: EnvFactory, adapters: Iterable[Adapter]) -> EnvFactory:

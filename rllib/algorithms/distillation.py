@@ -1,0 +1,91 @@
+"""Distillation: a policy learns what a teacher would do in the observations that the policy itself comes to.
+
+Policy distillation (Rusu et al., arXiv:1511.06295) on the student's own states, which is DAgger (Ross, Gordon and
+Bagnell, arXiv:1011.0686) where the teacher may be any function. The teacher may read parts of observations that the
+student does not get, and the student may have a memory: teacher-student training as in rsl_rl.
+
+Departures from DAgger: the mixture of teacher and student is drawn for each step and environment (`beta`), not for a
+round; each batch is learned from and dropped, as in rsl_rl.
+
+No value is fitted, and rewards are not learned from: they are reported.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from gymnasium import spaces
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.trainee import Trainee
+from rllib.algorithms.families.taught import TaughtConfig
+from rllib.config.sections import OfPolicy, at_least, section
+from rllib.losses.distillation import NO_LOSS
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.sample_batch import SampleBatch
+
+# Nothing trains the deviation of continuous actions: it is what the student varies its actions by in training.
+_DEVIATION = {"free_log_std": True, "log_std_init": -1.0}
+# Keys of `model` with which the deviation is another one, or is no parameter.
+_OTHER_DEVIATIONS = (*_DEVIATION, "use_sde", "network", "custom_model", "custom_action_dist")
+
+
+class DistillationConfig(TaughtConfig):
+    """Settings of Distillation."""
+
+    on_policy = True
+    needs_teacher: ClassVar[bool] = True
+    needs_probabilities: ClassVar[bool] = False
+    unused: ClassVar[Mapping[str, str]] = {"gamma": "rewards are not learned from"}
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        teacher_coeff=1.0,
+        lr=1e-3,
+        grad_clip=1.0,
+        train_batch_size=4096,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1), OfPolicy] = 512,
+        num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1), OfPolicy] = 1,
+    ) -> Self: ...
+
+
+class DistillationTrainee(Trainee):
+    """A policy that learns from its teacher alone."""
+
+    def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
+        """Makes the epochs of minibatches on a train batch. Returns statistics.
+
+        Args:
+            batch: fragments of the newest policy, with the teacher's labels.
+            now: environment steps at which the learning rate is read: those sampled before the batch.
+        """
+        config = self.config
+        return self.learn_on_batch(
+            batch,
+            num_epochs=config.num_sgd_iter,
+            minibatch_size=config.sgd_minibatch_size,
+            **self.scheduled("lr", at=now),
+        )
+
+
+class Distillation(Algorithm):
+    """A student learns a teacher's actions in its own observations."""
+
+    config_class = DistillationConfig
+    trainee_class: ClassVar[type[DistillationTrainee]] = DistillationTrainee
+    loss = NO_LOSS
+    reported_stats = ("total_loss", "distillation_loss", "teacher_agreement", "cur_lr", "teacher_coeff", "beta")
+
+    def make_policy_spec(self, observation_space, action_space, config: DistillationConfig) -> NetworkSpec:
+        is_numbers = isinstance(action_space, spaces.Box) and action_space.dtype.kind == "f"
+        has_own = any(config.acting_model.get(key) for key in _OTHER_DEVIATIONS)
+        deviation = _DEVIATION if is_numbers and not has_own else {}
+        return self._described_network(observation_space, action_space, config, **deviation).without_value()
+
+    def training_step(self) -> dict[str, dict[str, float]]:
+        now, batches = self.timesteps, self.train_batches()
+        return {trainee.policy_id: trainee.update(batch, now) for trainee, batch in batches}

@@ -1,0 +1,137 @@
+"""Settings of algorithms whose policies may learn from a teacher, alone or beside the loss of the algorithm."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.settings.exploration import OF_NOVELTY
+from rllib.algorithms.families.teacher import FORMS, Teacher, is_teacher
+from rllib.config.config_object import relation
+from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
+from rllib.config.sections import at_least, between, only_with, section
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.trainee import Trainee
+
+_NO_KEYS: list = []
+
+
+class TaughtConfig(AlgorithmConfig):
+    """Settings of a teacher."""
+
+    # Whether there has to be one.
+    needs_teacher: ClassVar[bool] = False
+
+    @section
+    def environment(
+        self,
+        *,
+        teacher_observation_keys: Annotated[
+            list[str], "keys of a Dict observation that a teacher reads, and the policy does not"
+        ] = _NO_KEYS,
+    ) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        teacher: Annotated[
+            Any,
+            "what the policy learns from: a run, a checkpoint, a loaded policy, or f(observations) -> actions; or "
+            "{name: teacher}",
+        ] = None,
+        teacher_mapping_fn: Annotated[
+            Any, "f(observation) -> name of the teacher that counts, where there are several"
+        ] = None,
+        teacher_deterministic: Annotated[
+            bool, "learn the teacher's most probable actions; False: drawn ones", only_with("teacher")
+        ] = True,
+        beta: Annotated[
+            float | list,
+            "probability, in each step of each environment, that it gets the teacher's action, or a schedule",
+            between(0, 1),
+            only_with("teacher"),
+        ] = 0.0,
+        distillation_loss: Annotated[
+            Literal["auto", "kl", "reverse_kl", "log_prob", "huber"],
+            "distance from the teacher; auto: cross entropy of choices, squared error of means",
+            only_with("teacher"),
+        ] = "auto",
+        teacher_coeff: Annotated[
+            float | list, "weight of this distance in the loss, or a schedule", at_least(0), only_with("teacher")
+        ] = 0.0,
+    ) -> Self: ...
+
+    conflicts = (
+        needs(
+            "teacher",
+            "teacher_coeff",
+            "beta",
+            why="else it neither teaches nor acts",
+            remedies=[{"teacher_coeff": 1.0}],
+        ),
+        conflict(
+            "teacher",
+            "input_",
+            when=lambda config: config.teacher is not None and config.has_data,
+            why="it is asked in the observations that the policy comes to, and recorded steps are those of others",
+            remedies=[{"input_": DEFAULT}],
+        ),
+        conflict(
+            "teacher",
+            "exploration_config",
+            when=lambda config: config.teacher is not None and config.exploration_config.get("type") in OF_NOVELTY,
+            why="what is new leads away from what a teacher does, and both report a distillation_loss",
+            remedies=[{"exploration_config": DEFAULT}],
+        ),
+        conflict(
+            "teacher_observation_keys",
+            "output",
+            why="recorded steps would have what the policy does not read",
+        ),
+        conflict(
+            "teacher",
+            "policies",
+            when=lambda config: config.teacher is not None and config.is_multi_agent and not config.needs_teacher,
+            why="a teacher is for environments with one agent",
+            remedies=[{"teacher": None}],
+        ),
+    )
+
+    @relation("teacher", "teacher_mapping_fn")
+    def _check_teacher(self) -> Mistake | None:
+        """`teacher` is a path, a policy, or a function; of several, `teacher_mapping_fn` chooses one."""
+        if self.teacher is None and self.needs_teacher:
+            return Mistake(
+                f"{self.algorithm_name} learns from a teacher, and there is none.",
+                ("teacher",),
+                advice=f'Use .training(teacher="results/TEACHER"): {FORMS}.',
+            )
+        several = self.teacher if isinstance(self.teacher, dict) else {}
+        if not several and self.teacher_mapping_fn is not None:
+            return Mistake(
+                f"teacher_mapping_fn chooses among several teachers, but teacher={self.teacher!r:.80}.",
+                ("teacher_mapping_fn", "teacher"),
+                ({"teacher_mapping_fn": None},),
+                examples=({"teacher": {"NAME": "PATH"}},),
+            )
+        if self.teacher is None or (not several and is_teacher(self.teacher)):
+            return None
+        if not several or not all(map(is_teacher, several.values())):
+            problem = f"teacher={self.teacher!r:.80} must be {FORMS}, or a dict of names and these."
+            return Mistake(problem, ("teacher",), self.without_teacher, 'Use .training(teacher="results/TEACHER").')
+        if self.teacher_mapping_fn is None:
+            return Mistake(
+                f"teacher={{{', '.join(map(repr, several))}: ...}} has names, and nothing chooses among them.",
+                ("teacher", "teacher_mapping_fn"),
+                ({"teacher": next(iter(several.values()))},),
+                examples=({"teacher_mapping_fn": "FUNCTION"},),
+            )
+        return None
+
+    @property
+    def without_teacher(self) -> tuple[dict[str, None], ...]:
+        """Remedies that leave the teacher out; none where the algorithm needs one."""
+        return () if self.needs_teacher else ({"teacher": None},)
+
+    def make_teacher(self, trainee: "Trainee") -> Teacher | None:
+        return None if self.teacher is None else Teacher(trainee)

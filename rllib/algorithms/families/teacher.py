@@ -1,0 +1,220 @@
+"""The teacher of a policy in training: a part that its trainee owns.
+
+It is loaded once, and sent to each worker when that is made; workers ask it with every step (evaluation/teacher.py).
+Here its labels become a term of the loss (losses/distillation.py). A checkpoint has the student, the setting `teacher`,
+and a digest of what the teacher computes, by which a run does not continue with another one unnoticed.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space
+
+from rllib.acting.inference import Acting, inference_of
+from rllib.algorithms.base import wiring
+from rllib.config.conflicts import Mistake, Remedy, SettingsError
+from rllib.env.spaces.row_selection import RowSelection
+from rllib.evaluation.teacher import FunctionTeacher, NetworkTeacher, TeacherSettings
+from rllib.losses.distillation import OF_DISTRIBUTIONS, WEIGHT, DistillationTerm, TaughtLoss
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.models.architectures import description_of
+from rllib.policies import of_only_policy
+from rllib.policy import Policy
+from rllib.storage.checkpoint import CheckpointError
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.trainee import Trainee
+
+FORMS = (
+    "the path of a run or of a checkpoint, what load_policy returns, or a function of observations that returns actions"
+)
+_DIGEST = "digest"
+# Name of a teacher that is the only one.
+_ONLY = ""
+
+
+def is_teacher(given: Any) -> bool:
+    """Whether a value of the setting `teacher` has one of FORMS."""
+    return isinstance(given, str | os.PathLike | Policy | Acting) or callable(given)
+
+
+class Teacher:
+    """The teacher of a policy in training, or its teachers.
+
+    Args:
+        trainee: of the policy; its learner is not made yet.
+
+    Attributes:
+        settings: what workers ask it by.
+
+    Raises:
+        SettingsError: (a ValueError) if it does not fit the policy or the environment, or cannot be asked there.
+        CheckpointError: (a ValueError) if there is no such checkpoint.
+    """
+
+    def __init__(self, trainee: "Trainee"):
+        self._trainee, self._config = trainee, trainee.config
+        self._refuse_world()
+        config, algorithm, student = self._config, trainee.algorithm, trainee.policy
+        given = config.teacher if isinstance(config.teacher, Mapping) else {_ONLY: config.teacher}
+        teachers = {name: self._loaded(name, each) for name, each in given.items()}
+        space = wiring.space_of_teacher(
+            algorithm.config, algorithm.taught_environment, student.observation_space, student.action_space
+        )
+        for name, teacher in teachers.items():
+            if isinstance(teacher, NetworkTeacher):
+                self._refuse_spaces(name, teacher, space)
+        how = student.spec, config.normalize_actions, config.clip_actions
+        has_distribution = all(
+            isinstance(each, NetworkTeacher) and each.gives_distributions(*how) for each in teachers.values()
+        )
+        self._refuse_kind(has_distribution)
+        self.settings = TeacherSettings(
+            teachers,
+            config.teacher_mapping_fn if isinstance(config.teacher, Mapping) else None,
+            config.teacher_deterministic,
+            config.get_schedule("beta"),
+            has_distribution,
+        )
+
+    # ------------------------------------------------------------------ what does not fit
+
+    def _mistake(self, problem: str, advice: str, *remedies: Remedy) -> SettingsError:
+        names = tuple(dict.fromkeys(["teacher", *(name for remedy in remedies for name in remedy)]))
+        return self._config.error(Mistake(problem, names, (*remedies, *self._config.without_teacher), advice))
+
+    def _refuse_world(self) -> None:
+        """Refuses environments in which no teacher is asked."""
+        algorithm = self._trainee.algorithm
+        if algorithm.agents is not None:
+            raise self._mistake(
+                "a teacher is asked in environments with one agent, and this one has several.",
+                "Leave the teacher out, or wrap the environment so that it has one agent.",
+            )
+        if algorithm._is_external:
+            raise self._mistake(
+                "a teacher is asked where the library steps the environment, and this one drives its own loop.",
+                "Leave the teacher out, or let the loop log the teacher's actions (log_action).",
+            )
+        if algorithm.rollout_device is not None:
+            raise self._mistake(
+                "a teacher is asked in observations that are arrays, and rollouts are tensors.",
+                "Use .rollouts(tensor_rollouts=False).",
+                {"tensor_rollouts": False},
+            )
+
+    def _refuse_spaces(self, name: str, teacher: NetworkTeacher, space: Space) -> None:
+        """Refuses a teacher of other actions, or of observations that the environment does not give."""
+        own = self._trainee.policy.action_space
+        if teacher.action_space != own:
+            raise self._mistake(
+                f"teacher{_of(name)} has the action space {teacher.action_space}, and the policy {own}.",
+                "Give a teacher with the same actions.",
+            )
+        try:
+            RowSelection(space, teacher.observation_space)
+        except ValueError as error:
+            raise self._mistake(
+                f"teacher{_of(name)} reads {teacher.observation_space}, and of the environment's observations {error}.",
+                "Let the environment give what both read, and name in .environment(teacher_observation_keys=[...]) "
+                "what the teacher alone does.",
+            ) from error
+
+    def _refuse_kind(self, has_distribution: bool) -> None:
+        """Refuses a loss that the teacher's labels, or the student's actions, do not have."""
+        kind, student, auto = self._config.distillation_loss, self._trainee.policy, {"distillation_loss": "auto"}
+        if student.distribution.choices is None:
+            given = {"model": {"custom_action_dist": None}}
+            problem = "a teacher cannot be compared with a policy whose action distribution is your own."
+            raise self._mistake(problem, "Leave model['custom_action_dist'] out.", given)
+        if kind in OF_DISTRIBUTIONS and not has_distribution:
+            raise self._mistake(
+                f"distillation_loss={kind!r} compares distributions of actions, and this teacher gives actions alone: "
+                "it is a function, or its actions have another distribution than the policy's.",
+                'Use .training(distillation_loss="auto").',
+                auto,
+            )
+        if kind == "huber" and student.action_dtype.kind == "i":
+            raise self._mistake(
+                f"distillation_loss='huber' is a distance of numbers, but the action space is {student.action_space}.",
+                'Use .training(distillation_loss="auto").',
+                auto,
+            )
+
+    def _loaded(self, name: str, given: Any) -> NetworkTeacher | FunctionTeacher:
+        """A teacher as workers ask it."""
+        if isinstance(given, str | os.PathLike):
+            # Serving stands above the algorithms, so it is named, not imported.
+            load_policy = importlib.import_module("rllib.serving.loaded_policy").load_policy
+            try:
+                given = load_policy(given)
+            except CheckpointError as error:
+                error.add_note(f"teacher{_of(name)}={os.fspath(given)!r} must be {FORMS}.")
+                raise
+        if isinstance(given, Acting):
+            policy = of_only_policy(given.policies, "teacher", "load_policy(PATH, POLICY_ID)")
+            how = inference_of(given).settings
+            return self._of_policy(policy, how.normalize_actions, how.clip_actions)
+        return self._of_policy(given) if isinstance(given, Policy) else FunctionTeacher(given)
+
+    def _of_policy(self, policy: Policy, normalize_actions: bool = True, clip_actions: bool = False) -> NetworkTeacher:
+        spaces = policy.observation_space, policy.action_space
+        if None in spaces:
+            problem = "the teacher is a Policy that does not know the spaces of its environment."
+            raise self._mistake(problem, "Give what rllib.load_policy(PATH) returns, or the path.")
+        return NetworkTeacher(policy.spec, policy.get_state(), *spaces, normalize_actions, clip_actions)
+
+    # ------------------------------------------------------------------ updates
+
+    def with_term(self, loss: Loss | LossOverModules) -> TaughtLoss:
+        """The loss of the algorithm, with the distance from the teacher."""
+        if isinstance(loss, LossOverModules):
+            raise self._mistake(
+                "a teacher adds to a loss of the policy's outputs, but that of this algorithm is over several modules.",
+                "Use PPO.",
+            )
+        return TaughtLoss(loss, DistillationTerm(self._config.distillation_loss, self.settings.has_distribution))
+
+    def loss_settings(self) -> dict[str, float]:
+        """Settings of the next update's loss."""
+        return self._trainee.scheduled(WEIGHT)
+
+    def stats(self) -> dict[str, float]:
+        """Statistics of an update, in addition to those of its loss."""
+        return self._trainee.scheduled(WEIGHT, "beta")
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """A digest of what the teacher computes; it is empty where there are functions alone."""
+        networks = [each for each in self.settings.teachers.values() if isinstance(each, NetworkTeacher)]
+        digest = hashlib.sha256()
+        for teacher in networks:
+            digest.update(json.dumps(description_of(teacher.spec), sort_keys=True, default=repr).encode())
+            for name, array in sorted(teacher.state.items()):
+                digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        return {_DIGEST: np.frombuffer(digest.digest() if networks else b"", np.uint8)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Does nothing: `refuse_state` has compared."""
+
+    def refuse_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses to continue with another teacher.
+
+        Raises:
+            ValueError: if the digests differ.
+        """
+        if not np.array_equal(state[_DIGEST], self.get_state()[_DIGEST]):
+            raise ValueError(
+                f"the checkpoint's policy has learned from another teacher: teacher={self._config.teacher!r:.80} has "
+                "other weights, or another network"
+            )
+
+
+def _of(name: str) -> str:
+    return f"[{name!r}]" if name else ""

@@ -1,0 +1,358 @@
+"""The teacher of a policy in training, in a rollout worker: it says in each step what it would do.
+
+Labels are computed with the step that they belong to: a teacher with a memory needs the state that these observations
+lead to, and with the probability `beta` an environment gets the teacher's action in place of the student's. A teacher
+reads what the environment gave, before the student's filter and with keys that the student does not get; its own filter
+is part of it. What it computes for an environment does not depend on how environments are shared out among workers, as
+far as that holds for acting (`Policy.act_among`).
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.env.spaces.actions import ActionMapper, StructuredActionMapper, action_mapper
+from rllib.env.spaces.batches import batch_of, rows_of
+from rllib.env.spaces.row_selection import RowSelection, structured
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.models.dense.network_spec import NetworkSpec
+from rllib.models.distributions.base import ActionUnit
+from rllib.models.observations.masks import MaskedOutputs, parts_of_mask
+from rllib.policy import Policy
+from rllib.sample_batch import TEACHER_ACTIONS, TEACHER_DIST_INPUTS, Column
+from rllib.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class NetworkTeacher:
+    """A policy that teaches.
+
+    Args:
+        spec: its network.
+        state: its weights and the statistics of its filter, as Policy.get_state gives them.
+        observation_space: of the observations that it reads, as it stores them.
+        action_space: of the environment.
+        normalize_actions, clip_actions: as for ActionMapper.
+    """
+
+    spec: NetworkSpec
+    state: Mapping[str, np.ndarray]
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    normalize_actions: bool = True
+    clip_actions: bool = False
+
+    def mapper(self) -> ActionMapper | StructuredActionMapper:
+        """The mapping of its actions to the environment's."""
+        return action_mapper(self.action_space, self.spec.distribution, self.normalize_actions, self.clip_actions)
+
+    def gives_distributions(self, student: NetworkSpec, normalize_actions: bool, clip_actions: bool) -> bool:
+        """Whether its distributions are of the student's kind, over actions in the same units."""
+        distribution = self.spec.distribution
+        if distribution != student.distribution or not distribution.has_log_prob:
+            return False
+        if distribution.choices and distribution.unit is ActionUnit.CHOICE:
+            return True
+        return (self.normalize_actions, self.clip_actions) == (normalize_actions, clip_actions)
+
+
+@dataclass(frozen=True)
+class FunctionTeacher:
+    """A function that teaches.
+
+    Args:
+        function: f(observations) -> actions, both as vector environments have them: arrays [N, ...], for Dict and Tuple
+            spaces a dict or tuple of these.
+    """
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class TeacherSettings:
+    """Settings of a policy's teacher in a worker.
+
+    Args:
+        teachers: name -> teacher.
+        choose: function of a single observation that returns the name of the teacher that counts; None: there is one.
+        deterministic: labels are the most probable actions; False: drawn ones.
+        beta: probability, over the run's environment steps, that an environment gets the teacher's action.
+        has_distribution: whether labels have teacher_dist_inputs, which every teacher then gives.
+    """
+
+    teachers: Mapping[str, NetworkTeacher | FunctionTeacher]
+    choose: Callable[[Any], str] | None
+    deterministic: bool
+    beta: Schedule
+    has_distribution: bool
+
+    def columns(self, policy: Policy) -> tuple[Column, ...]:
+        """The columns that labels are written to."""
+        columns = (Column(TEACHER_ACTIONS, policy.action_shape, str(policy.action_dtype)),)
+        if self.has_distribution:
+            columns += (Column(TEACHER_DIST_INPUTS, (policy.num_dist_inputs,)),)
+        return columns
+
+
+class LaneTeacher:
+    """The teacher of a lane's policy.
+
+    Args:
+        settings: see there.
+        policy: the student.
+        mapper: from the student's actions to the environment's.
+        observation_space: of what the environments give.
+        rngs: random stream of each environment.
+        describe: gives a slot in words, for messages.
+    """
+
+    def __init__(
+        self,
+        settings: TeacherSettings,
+        policy: Policy,
+        mapper: ActionMapper | StructuredActionMapper,
+        observation_space: spaces.Space,
+        rngs: Sequence[np.random.Generator],
+        describe: Callable[[int], str],
+    ):
+        self._settings, self._student, self._rngs, self._describe = settings, policy, rngs, describe
+        self._space = observation_space
+        kinds = {NetworkTeacher: _AskedNetwork, FunctionTeacher: _AskedFunction}
+        self._asked = {
+            name: kinds[type(teacher)](teacher, settings, policy, mapper, observation_space, len(rngs))
+            for name, teacher in settings.teachers.items()
+        }
+
+    def act_among(self, total: int, rows: slice) -> None:
+        """As Policy.act_among, for each teacher."""
+        for asked in self._asked.values():
+            asked.act_among(total, rows)
+
+    def acting(
+        self,
+        act: Callable[..., None],
+        fragment: Fragment,
+        given: Sequence[np.ndarray],
+        steps: np.ndarray,
+        active: Sequence[bool] | None,
+    ) -> Callable[..., None]:
+        """A function that acts as `act` does, and writes labels, for one call with each of the next steps.
+
+        Args:
+            act: chooses the student's actions: Explorer.act.
+            fragment: its columns are written.
+            given: what the environments gave, [N, ...] for each step.
+            steps: int64 [T], environment steps of the run at each step.
+            active: environments that make these steps; None: all. Nothing is drawn for the others.
+        """
+        labels, inputs = fragment[TEACHER_ACTIONS], None
+        if self._settings.has_distribution:
+            inputs = fragment[TEACHER_DIST_INPUTS]
+        drawing = range(len(self._rngs)) if active is None else np.flatnonzero(active).tolist()
+        takes = self._drawn_turns(steps, drawing)
+        for asked in self._asked.values():
+            asked.begin(len(steps), self._rngs, drawing)
+        count = itertools.count()
+
+        def taught(observations, noise, dist_inputs, actions, *rest) -> None:
+            act(observations, noise, dist_inputs, actions, *rest)
+            t = next(count)
+            self._label(t, given[t], observations, labels[t], None if inputs is None else inputs[t])
+            if takes is not None:
+                actions[takes[t]] = labels[t][takes[t]]
+
+        return taught
+
+    def _drawn_turns(self, steps: np.ndarray, drawing: Iterable[int]) -> np.ndarray | None:
+        """Whether each environment gets the teacher's action in each step, bool [T, N]; None: none does."""
+        beta = np.array([self._settings.beta(step) for step in steps.tolist()])
+        if not beta.any():
+            return None
+        takes = np.zeros((len(steps), len(self._rngs)), bool)
+        for i in drawing:
+            takes[:, i] = self._rngs[i].random(len(steps)) < beta
+        return takes
+
+    def _label(
+        self, t: int, given: np.ndarray, seen: np.ndarray, labels: np.ndarray, inputs: np.ndarray | None
+    ) -> None:
+        """Writes the labels of one step; `seen`: what the student has read."""
+        mask = self._student.spec.encoder.mask(seen) if self._student.is_masked else None
+        if self._settings.choose is None:
+            (asked,) = self._asked.values()
+            asked.label(t, given, mask, labels, inputs)
+            return
+        names = self._chosen(given)
+        for name, asked in self._asked.items():
+            own, of_own = np.empty_like(labels), None if inputs is None else np.empty_like(inputs)
+            asked.label(t, given, mask, own, of_own)
+            counts = names == name
+            labels[counts] = own[counts]
+            if inputs is not None:
+                inputs[counts] = of_own[counts]
+
+    def _chosen(self, given: np.ndarray) -> np.ndarray:
+        """Name of the teacher of each environment."""
+        names = [self._settings.choose(each) for each in rows_of(self._space, structured(self._space, given))]
+        if unknown := set(names) - self._asked.keys():
+            raise ValueError(
+                f"teacher_mapping_fn returned {min(unknown, key=str)!r}, but there are the teachers "
+                f"{', '.join(map(repr, self._asked))}. Return one of these names."
+            )
+        return np.array(names)
+
+    def episodes_ended(self, environments: Any) -> None:
+        """Prepares new episodes, which begin in these environments with the next action."""
+        for asked in self._asked.values():
+            asked.forget(environments)
+
+    def start_over(self) -> None:
+        """Prepares new episodes in all environments, after the running ones were dropped."""
+        self.episodes_ended(slice(None))
+
+    def check(self, fragment: Fragment) -> None:
+        """Raises a ValueError for a label that the student cannot learn: a number that is not finite, or illegal."""
+        labels = fragment[TEACHER_ACTIONS]
+        valid = np.ones(labels.shape[:2], bool) if fragment.valid is None else fragment.valid
+        bad = np.zeros_like(valid) if labels.dtype.kind == "i" else ~np.isfinite(_flat(labels)).all(-1)
+        what = "is not finite"
+        if self._student.is_masked and not (bad & valid).any():
+            seen = fragment.observations[: fragment.num_steps]
+            masks = self._student.spec.encoder.mask(seen.reshape(-1, seen.shape[-1])).reshape(*valid.shape, -1)
+            bad, what = _is_illegal(masks, _flat(labels), self._student.distribution), "is illegal there"
+        if (bad := bad & valid).any():
+            t, i = np.argwhere(bad)[0]
+            raise ValueError(
+                f"the teacher's action {labels[t, i]} for {self._describe(i)} at step {t} of the fragment {what}. A "
+                "teacher has to return actions that the environment takes."
+            )
+
+
+def _flat(labels: np.ndarray) -> np.ndarray:
+    return labels.reshape(*labels.shape[:2], -1)
+
+
+def _is_illegal(masks: np.ndarray, labels: np.ndarray, distribution) -> np.ndarray:
+    """Whether some part of each action [T, N, parts] is a choice that its mask [T, N, choices] forbids."""
+    bad = np.zeros(labels.shape[:2], bool)
+    for index, (columns, _) in enumerate(parts_of_mask(distribution)):
+        part, chosen = masks[..., columns], labels[..., index].astype(np.int64)
+        is_legal = np.take_along_axis(part, chosen[..., None], -1)[..., 0] != 0
+        bad |= ~is_legal & part.any(-1)
+    return bad
+
+
+class _AskedNetwork:
+    """A NetworkTeacher that is asked in each step; arguments as for LaneTeacher."""
+
+    def __init__(self, teacher: NetworkTeacher, settings: TeacherSettings, student: Policy, mapper, space, count: int):
+        self._policy = policy = Policy(teacher.spec)
+        policy.set_state(dict(teacher.state))
+        policy.silence()
+        self._select = RowSelection(space, teacher.observation_space)
+        self._deterministic = settings.deterministic
+        # Actions in the student's units are the labels as they are.
+        self._mapper = None if settings.has_distribution else teacher.mapper()
+        self._student_mapper = mapper
+        self._masks = MaskedOutputs(policy.distribution) if student.is_masked and not policy.is_masked else None
+        self._noise = np.zeros_like(policy.distribution.noise(np.random.default_rng(0), count))
+        self._drawn: np.ndarray | None = None
+        self._actions = np.empty((count, *policy.action_shape), policy.action_dtype)
+        self._inputs = np.empty((count, policy.num_dist_inputs), np.float32)
+        self._states = np.zeros((2, count, policy.state_size), np.float32)
+
+    def act_among(self, total: int, rows: slice) -> None:
+        self._policy.act_among(total, rows)
+
+    def begin(self, num_steps: int, rngs: Sequence[np.random.Generator], drawing: Iterable[int]) -> None:
+        """Draws what the next steps need."""
+        if self._deterministic:
+            return
+        self._drawn = np.zeros((num_steps, *self._noise.shape), self._noise.dtype)
+        for i in drawing:
+            self._drawn[:, i] = self._policy.distribution.noise(rngs[i], num_steps)
+
+    def label(
+        self, t: int, given: np.ndarray, mask: np.ndarray | None, labels: np.ndarray, inputs: np.ndarray | None
+    ) -> None:
+        """Writes actions, and distribution inputs where they are asked for, of step t."""
+        policy, noise = self._policy, self._noise if self._drawn is None else self._drawn[t]
+        rows = policy.filter(self._select(given)) if policy.filters_observations else self._select(given)
+        memory = (None, self._states[0], self._states[1]) if policy.state_size else ()
+        policy.act(rows, noise, self._inputs, self._actions, *memory)
+        if policy.state_size:
+            self._states[0] = self._states[1]
+        if self._masks is not None:
+            self._masks.write(self._inputs, self._masks.illegal(mask))
+            policy.distribution.sample(self._inputs, noise, self._actions)
+        if inputs is not None:
+            inputs[:] = self._inputs
+        actions = self._actions
+        if self._mapper is not None:
+            actions = self._student_mapper.to_policy(self._mapper.to_env(actions))
+        labels[:] = np.reshape(actions, labels.shape)
+
+    def forget(self, environments: Any) -> None:
+        self._states[0, environments] = 0
+
+
+class _AskedFunction:
+    """A FunctionTeacher that is asked in each step."""
+
+    def __init__(self, teacher: FunctionTeacher, settings: TeacherSettings, student: Policy, mapper, space, count: int):
+        self._function, self._space, self._student_mapper, self._count = teacher.function, space, mapper, count
+
+    def act_among(self, total: int, rows: slice) -> None:
+        """Does nothing: a function computes what it is given."""
+
+    def begin(self, num_steps: int, rngs: Sequence[np.random.Generator], drawing: Iterable[int]) -> None:
+        """Draws nothing."""
+
+    def label(
+        self, t: int, given: np.ndarray, mask: np.ndarray | None, labels: np.ndarray, inputs: np.ndarray | None
+    ) -> None:
+        answer = self._function(structured(self._space, given.copy()))
+        labels[:] = np.reshape(self._student_mapper.to_policy(self._checked(answer)), labels.shape)
+
+    def _checked(self, answer: Any) -> Any:
+        """The answer as a batch of the action space.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        space = self._student_mapper.space
+        try:
+            if isinstance(space, spaces.Dict | spaces.Tuple):
+                batch = batch_of(space, list(answer)) if isinstance(answer, list) else answer
+                rows = rows_of(space, batch)
+            else:
+                rows = batch = np.asarray(answer)
+                rows = rows if rows.shape == (self._count, *space.shape) else None
+            if rows is not None and len(rows) == self._count and _outside(space, rows) is None:
+                return batch
+        except (ValueError, TypeError, KeyError):  # of another form
+            pass
+        raise ValueError(
+            f"the teacher is a function of {self._count} observations, and must return as many actions of {space}, but "
+            f"returned {answer!r:.200}. It gets arrays whose first axis is that of the observations."
+        )
+
+    def forget(self, environments: Any) -> None:
+        """Does nothing: a function remembers nothing."""
+
+
+def _outside(space: spaces.Space, rows: Sequence) -> Any:
+    """The first choice that does not lie in its space; None where all do. Numbers beyond bounds are clipped later."""
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        return None
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        found = (_outside(part, [row[key] for row in rows]) for key, part in inner)
+        return next((each for each in found if each is not None), None)
+    cast = [np.asarray(row).astype(space.dtype) for row in rows]
+    is_inside = (np.array_equal(own, row) and space.contains(own) for own, row in zip(cast, rows))
+    return next((row for row, fits in zip(rows, is_inside) if not fits), None)

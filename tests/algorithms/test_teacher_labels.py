@@ -1,0 +1,216 @@
+"""Labels of a teacher: computed in the workers, with the step, from what the teacher alone reads."""
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+from rllib import load_policy
+from rllib import sample_batch as sb
+from rllib.algorithms.distillation import DistillationConfig
+from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher, whole
+
+HIDDEN = ["secret"]
+GRU = {"use_gru": True, "lstm_cell_size": 8, "max_seq_len": 7}
+SPLITS = [(0, 8), (2, 4), (4, 2)]
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
+
+
+@pytest.fixture(scope="module")
+def teacher_with_memory(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "memory", model=GRU)
+
+
+def config(teacher, *, workers=0, envs=2, model=None, env=Secretive, **training):
+    made = DistillationConfig().environment(env, teacher_observation_keys=HIDDEN).debugging(seed=0)
+    made.rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=16)
+    given = {"train_batch_size": 16 * envs * max(workers, 1), "sgd_minibatch_size": 16, "lr": 0.01}
+    return made.training(teacher=teacher, model={"fcnet_hiddens": [8], **(model or {})}, **given | training)
+
+
+def batch_of(made, rounds=1):
+    """The rows of the local worker's last fragment of some."""
+    with made.build() as algo:
+        worker = algo.workers.local_worker()
+        worker.load_snapshots(algo.snapshots())
+        for _ in range(rounds):
+            batch, _ = worker.sample()
+        return batch, algo
+
+
+def played(path, batch):
+    """The teacher's actions and distribution inputs in the rows of a batch, by playing each episode with it."""
+    player = load_policy(path)
+    places, actions, inputs, state = batch[sb.OBS], [], [], None
+    for index, place in enumerate(places):
+        follows = index and (place[:2] == places[index - 1][:2]).all()
+        state = state if follows else player.get_initial_state()
+        action, state, fetches = player.compute_single_action(whole(place), state, explore=False, full_fetch=True)
+        actions.append(action)
+        inputs.append(fetches["action_dist_inputs"])
+    return np.array(actions), np.array(inputs)
+
+
+@pytest.mark.parametrize("student", [{}, GRU], ids=["plain", "gru"])
+def test_labels_are_what_the_teacher_would_do(teacher_with_memory, student):
+    """With its own filter, all keys, and the memory of each episode, across fragments."""
+    with config(teacher_with_memory, envs=1, model=student).build() as algo:
+        rows = sb.SampleBatch.concat([algo.workers.local_worker().sample()[0] for _ in range(3)])
+    actions, inputs = played(teacher_with_memory, rows)
+    assert rows[sb.OBS].shape == (48, 3)  # the student gets the place alone
+    assert len({tuple(place[:2]) for place in rows[sb.OBS].tolist()}) > 5
+    np.testing.assert_array_equal(rows[sb.TEACHER_ACTIONS], actions)
+    np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS], inputs, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_mode", ["truncate_episodes", "complete_episodes"])
+def test_a_function_gets_batches_in_the_structure_of_the_space(batch_mode):
+    seen = []
+
+    def teach(observations):
+        assert set(observations) == {"place", "secret"} and len(observations["place"]) == 2
+        seen.append(observations)
+        return by_rule(observations)
+
+    made = config(teach).rollouts(batch_mode=batch_mode)
+    batch, _ = batch_of(made, rounds=2)
+    expected = by_rule({"secret": np.array([whole(place)["secret"] for place in batch[sb.OBS]])})
+    np.testing.assert_array_equal(batch[sb.TEACHER_ACTIONS], expected)
+    assert sb.TEACHER_DIST_INPUTS not in batch
+    assert all(np.array_equal(whole(o["place"][1])["secret"], o["secret"][1]) for o in seen)
+
+
+def test_the_students_filter_is_not_the_teachers(teacher):
+    plain, _ = batch_of(config(teacher))
+    made = config(teacher).rollouts(observation_filter="MeanStdFilter")
+    filtered, algo = batch_of(made)
+    assert np.abs(filtered[sb.OBS]).max() <= 10 and not np.allclose(filtered[sb.OBS], plain[sb.OBS])
+    np.testing.assert_array_equal(filtered[sb.TEACHER_DIST_INPUTS], plain[sb.TEACHER_DIST_INPUTS])
+    assert algo.policy.filter.get_state()["mean"].shape == (3,)
+
+
+def test_who_acts(teacher):
+    """By beta the environment gets the teacher's action; the log-probability is the student's in any case."""
+    alone, _ = batch_of(config(teacher, beta=1.0))
+    np.testing.assert_array_equal(alone[sb.ACTIONS], alone[sb.TEACHER_ACTIONS])
+    mixed, algo = batch_of(config(teacher, beta=0.5, envs=8))
+    student, _ = batch_of(config(teacher, envs=8))
+    for batch in (alone, mixed):
+        of_student = algo.policy.log_prob(batch[sb.ACTION_DIST_INPUTS], batch[sb.ACTIONS])
+        np.testing.assert_array_equal(batch[sb.ACTION_LOGP], of_student)
+    agreement = [(batch[sb.ACTIONS] == batch[sb.TEACHER_ACTIONS]).mean() for batch in (student, mixed)]
+    assert agreement[0] < agreement[1] < 1
+
+
+def test_beta_follows_the_environment_steps(teacher):
+    """A line from 1 to 0 over the first two fragments: the teacher alone at first, the student alone at last."""
+    with config(teacher, beta=[[0, 1.0], [1, 1.0], [64, 0.0]]).build() as algo:
+        first, _ = algo.workers.local_worker().sample()
+        np.testing.assert_array_equal(first[sb.ACTIONS][:2], first[sb.TEACHER_ACTIONS][:2])
+        algo.train(), algo.train()
+        assert algo.train()["info/learner/default_policy/learner_stats/beta"] == 0
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("student", [{}, GRU], ids=["plain", "gru"])
+def test_bits_do_not_depend_on_the_division(teacher_with_memory, deterministic, student):
+    """Weights after two iterations are equal for 0x8, 2x4 and 4x2 workers and environments."""
+    weights = []
+    for workers, envs in SPLITS:
+        made = config(teacher_with_memory, workers=workers, envs=envs, model=student, beta=[[0, 0.8], [400, 0.0]])
+        made.rollouts(observation_filter="MeanStdFilter").training(teacher_deterministic=deterministic)
+        with made.build() as algo:
+            before = algo.policy.weights.copy()
+            algo.train(), algo.train()
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(weights[0], weights[1])
+    np.testing.assert_array_equal(weights[0], weights[2])
+    assert (weights[0] != before).any()
+
+
+def test_drawn_labels_are_of_the_environments_streams(teacher):
+    drawn = [batch_of(config(teacher, teacher_deterministic=False))[0][sb.TEACHER_ACTIONS] for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+    fixed, _ = batch_of(config(teacher))
+    assert (drawn[0] != fixed[sb.TEACHER_ACTIONS]).any()
+
+
+def test_several_teachers():
+    """The mapping says, observation by observation, which of them counts."""
+    teachers = {"zero": lambda o: np.zeros(len(o["place"]), int), "one": lambda o: np.ones(len(o["place"]), int)}
+    made = config(teachers, teacher_mapping_fn=lambda observation: "one" if observation["secret"][1] > 0 else "zero")
+    batch, _ = batch_of(made)
+    expected = [int(whole(place)["secret"][1] > 0) for place in batch[sb.OBS]]
+    np.testing.assert_array_equal(batch[sb.TEACHER_ACTIONS], expected)
+
+
+def test_a_name_that_no_teacher_has():
+    made = config({"zero": by_rule}, teacher_mapping_fn=lambda observation: "two")
+    with made.build() as algo, pytest.raises(ValueError, match="teacher_mapping_fn"):
+        algo.train()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda o: 1,
+        lambda o: np.zeros((2, 2), int),
+        lambda o: np.full(2, 5),
+        lambda o: np.array([0.5, 1.0]),
+        lambda o: None,
+    ],
+)
+def test_a_function_that_returns_something_else(answer):
+    with config(answer).build() as algo, pytest.raises(ValueError, match="the teacher is a function"):
+        algo.train()
+
+
+def test_numbers_are_in_the_students_units():
+    """Of a Box from 0 to 10, the middle is 0 to the student, and drawn actions vary around its mean."""
+    made = config(lambda o: np.full((2, 1), 7.5, np.float32)).environment(
+        env_config={"actions": Box(0, 10, (1,), np.float32)}
+    )
+    batch, algo = batch_of(made)
+    np.testing.assert_allclose(batch[sb.TEACHER_ACTIONS], 0.5)
+    assert algo.policy.spec.free_log_std
+    np.testing.assert_allclose(batch[sb.ACTION_DIST_INPUTS][:, 1], -1)
+
+
+def test_structured_actions():
+    space = Dict({"gear": Discrete(3, start=1), "force": Box(-2, 2, (2,), np.float32)})
+
+    def teach(observations):
+        return {"gear": np.array([1, 3]), "force": np.array([[1, -1], [0, 2]], np.float32)}
+
+    made = config(teach).environment(env_config={"actions": space})
+    with made.build() as algo:
+        batch, _ = algo.workers.local_worker().sample()
+        labels = batch[sb.TEACHER_ACTIONS].reshape(-1, 2, 3)
+        assert labels[0].tolist() == [[0.5, -0.5, 0], [0, 1, 2]]  # in the order of the space: force, gear
+        before = algo.train()["info/learner/default_policy/learner_stats/distillation_loss"]
+        for _ in range(20):
+            result = algo.train()
+        assert result["info/learner/default_policy/learner_stats/distillation_loss"] < before
+
+
+class Masked(Secretive):
+    """In odd steps the second action is illegal."""
+
+    observation_space = Dict({**Secretive.observation_space.spaces, "action_mask": Box(0, 1, (2,), np.float32)})
+
+    def _observation(self):
+        mask = np.array([1, self._step % 2 == 0], np.float32)
+        return {**super()._observation(), "action_mask": mask}
+
+
+def test_illegal_labels(teacher):
+    """A network's are masked, as the student's are; a function that breaks the rules is told so."""
+    batch, _ = batch_of(config(teacher, env=Masked, distillation_loss="kl"))
+    odd = batch[sb.OBS][:, -1] % 2 == 1
+    assert odd.any() and not batch[sb.TEACHER_ACTIONS][odd].any()
+    assert (batch[sb.TEACHER_DIST_INPUTS][odd, 1] < -1e30).all()
+    with config(lambda o: np.ones(2, int), env=Masked).build() as algo, pytest.raises(ValueError, match="illegal"):
+        algo.train()

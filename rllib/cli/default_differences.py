@@ -166,7 +166,7 @@ DEFAULT_DIFFERENCES = (
         ("CQL",),
     ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC")
+NOT_IN_RLLIB = ("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC", "Distillation")
 
 
 def default_differences(algorithm: str) -> list[DefaultDifference]:

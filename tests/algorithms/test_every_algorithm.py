@@ -14,6 +14,7 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
 from rllib.models.distributions.base import ActionUnit
 from rllib.result import RESULT_KEYS
+from tests.algorithms.taught_worlds import teacher_of
 from tests.envs import BoundedAction, ConstantReward
 
 # What makes an iteration short, where an algorithm has the setting.
@@ -31,6 +32,8 @@ RECORDED = {
     for name in NAMES
     if get_algorithm_config(name).needs_data
 }
+# Those that need a teacher.
+TAUGHT = [name for name in NAMES if get_algorithm_config(name).get("teacher_coeff")]
 GROUPS = ("QMix", "VDN")
 # For those that need continuous actions, or groups.
 ENVIRONMENT = {
@@ -73,6 +76,8 @@ def small(name: str):
     """The algorithm's config, by its class, for iterations of some hundred steps in this process."""
     config = getattr(rllib, f"{name}Config")().environment(ENVIRONMENT.get(name, "CartPole-v1"))
     config.rollouts(num_rollout_workers=0)
+    if name in TAUGHT:
+        config.training(teacher=teacher_of(config.env))
     if name in RECORDED:
         config.offline_data(input_=RECORDED[name])
     if name in GROUPS:
@@ -170,6 +175,7 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
     words += ["min_time_s_per_iteration=0", "num_rollout_workers=1", "model.fcnet_hiddens=[8]", "--seed", "3"]
     words += [f"input={RECORDED[name]}"] if name in RECORDED else []
     env = ENVIRONMENT.get(name, "CartPole-v1")
+    words += [f"teacher={teacher_of(env)}"] if name in TAUGHT else []
     outcome = CliRunner().invoke(command, ["train", name, env, "--defaults", *words, "--stop", "iterations=2", "-q"])
     assert outcome.exit_code == 0, outcome.output
     (run,) = (tmp_path / "results").iterdir()
@@ -184,6 +190,8 @@ def test_a_restored_run_goes_on_exactly(name, tmp_path):
     config = small(name)
     if name not in RECORDED:
         config.environment(one_step.get(ENVIRONMENT.get(name), ENVIRONMENT.get(name)))
+    if name in TAUGHT:
+        config.training(teacher=teacher_of(config.env))
     if "store_buffer_in_checkpoints" in config:
         config.training(store_buffer_in_checkpoints=True)
     with config.build() as algo, config.build() as other:

@@ -89,6 +89,8 @@ def builds(
     config.environment(make_multi_agent(make) if agents else make)
     config.rollouts(num_rollout_workers=1 if name.startswith("Apex") else 0).training(**settings)
     config.training(**({"noise_size": 250_000} if name in ("ES", "ARS") else {"model": {"fcnet_hiddens": [8]}}))
+    if config.get("teacher_coeff"):
+        config.training(teacher=len)  # it is not asked
     if name == "R2D2" and not model:
         model = LSTM
     if model:

@@ -30,6 +30,7 @@ ALGORITHMS = {
     "TD3": "rllib.algorithms.td3",
     "DDPG": "rllib.algorithms.td3",
     "ApexDDPG": "rllib.algorithms.apex",
+    "Distillation": "rllib.algorithms.distillation",
     "BC": "rllib.algorithms.offline.bc",
     "MARWIL": "rllib.algorithms.offline.marwil",
     "TD3BC": "rllib.algorithms.offline.td3_bc",

@@ -1,0 +1,263 @@
+"""A student learns what its teacher would do: learning, refusals, checkpoints, and deployment without the teacher."""
+
+import json
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from rllib import DistillationConfig, PPOConfig, SACConfig, load_policy
+from rllib import sample_batch as sb
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.storage.checkpoint import CheckpointError
+from tests.algorithms.algorithm_support import learner_stats
+from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher
+from tests.multi_agent import BasicMultiAgent
+
+GRU = {"use_gru": True, "lstm_cell_size": 16}
+VELOCITIES = ["velocities"]
+
+
+def config(teacher=by_rule, env=Secretive, keys=("secret",), **training):
+    made = DistillationConfig().environment(env, teacher_observation_keys=list(keys)).debugging(seed=0)
+    made.rollouts(num_rollout_workers=0, num_envs_per_worker=8)
+    given = {"train_batch_size": 256, "sgd_minibatch_size": 64, "num_sgd_iter": 4, "lr": 3e-3}
+    return made.training(teacher=teacher, **{**given, "model": {"fcnet_hiddens": [16]}, **training})
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
+
+
+@pytest.fixture(scope="module")
+def other_teacher(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "other", model={"fcnet_hiddens": [8]})
+
+
+def upright(observations):
+    """A rule that balances CartPole's pole; it reads all four numbers."""
+    x, v, angle, turn = np.moveaxis(observations, -1, 0)
+    return (angle + 0.5 * turn + 0.05 * v + 0.02 * x > 0).astype(np.int64)
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_learning_a_rule(learner):
+    made = config(upright, "CartPole-v1", keys=(), learner=learner, train_batch_size=512)
+    with made.build() as algo:
+        first = learner_stats(algo.train())
+        for _ in range(11):
+            last = learner_stats(algo.train())
+        assert last["distillation_loss"] < 0.5 * first["distillation_loss"]
+        assert last["teacher_agreement"] > 0.9 > first["teacher_agreement"]
+        assert last["beta"] == 0 and last["teacher_coeff"] == 1
+        assert algo.evaluate()["episode_reward_mean"] > 400
+        assert not algo.policy.spec.critic
+
+
+def test_both_learners_make_the_same_steps():
+    weights = []
+    for learner in ("numpy", "torch"):
+        with config(upright, "CartPole-v1", keys=(), learner=learner).build() as algo:
+            algo.train()
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_allclose(*weights, atol=1e-5)
+
+
+def test_a_memory_learns_from_whole_sequences():
+    """The loss is over sequences of at most max_seq_len, from the states in which the student has acted."""
+    made = config(upright, "CartPole-v1", keys=(), model={**GRU, "max_seq_len": 5})
+    made.rollouts(num_envs_per_worker=2, rollout_fragment_length=32).training(train_batch_size=64)
+    with made.build() as algo:
+        batch = algo.sample(64)
+        assert batch[sb.SEQ_LENS].max() == 5 and batch[sb.STATE_IN].any()
+        assert len(batch[sb.TEACHER_ACTIONS]) == batch.count == batch[sb.SEQ_LENS].sum()
+        assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+
+
+def test_numbers_learn_the_mean():
+    """The squared error of means falls to nothing, and the deviation stays what it was."""
+
+    def teach(observations):
+        return np.clip(observations["place"][:, 2:] / 5 - 1, -1, 1)
+
+    made = config(teach, keys=(), lr=0.01).environment(env_config={"actions": Box(-1, 1, (1,), np.float32)})
+    made.rollouts(observation_filter="MeanStdFilter")
+    with made.build() as algo:
+        for _ in range(25):
+            stats = learner_stats(algo.train())
+        assert stats["distillation_loss"] < 0.02 and stats["teacher_agreement"] < 0.15
+        assert (algo.policy.parameters()["policy.log_std"] == -1).all()
+
+
+def test_a_squashed_teacher(tmp_path):
+    """SAC's actions are before tanh, and the student learns tanh of its mean."""
+    sac = SACConfig().environment("Pendulum-v1").debugging(seed=0).rollouts(num_rollout_workers=0)
+    with sac.training(model={"fcnet_hiddens": [8]}, num_steps_sampled_before_learning_starts=10**6).build() as algo:
+        path = algo.save(tmp_path / "sac")
+    made = config(str(path), "Pendulum-v1", keys=())
+    with made.build() as algo:
+        batch = algo.sample(8)
+        player = load_policy(path)
+        actions = [player.compute_single_action(each, explore=False) for each in batch[sb.OBS][:16]]
+        np.testing.assert_allclose(batch[sb.TEACHER_ACTIONS][:16], np.array(actions) / 2, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["auto", "kl", "reverse_kl", "log_prob"])
+def test_distances_from_a_network(teacher, kind):
+    with config(teacher, distillation_loss=kind).build() as algo:
+        losses = [learner_stats(algo.train())["distillation_loss"] for _ in range(4)]
+        assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("model", [GRU, {"use_lstm": True, "lstm_cell_size": 8}, {"use_attention": True}])
+@pytest.mark.parametrize("learner", ["auto", "torch"])
+def test_students_with_a_memory(teacher, model, learner):
+    with config(teacher, model={"fcnet_hiddens": [8], "max_seq_len": 4, **model}, learner=learner).build() as algo:
+        assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+
+
+# ---------------------------------------------------------------------- what is left of the teacher
+
+
+def test_evaluation_and_deployment_know_the_student_alone(teacher, tmp_path):
+    with config(teacher).build() as algo:
+        algo.train()
+        evaluated = algo.evaluate()
+        assert evaluated["episodes_this_iter"] > 0
+        path = algo.save(tmp_path / "run")
+        exported = algo.export_policy_model(tmp_path / "policy")
+        action = algo.compute_single_action({"place": np.array([1, 2, 3], np.float32)}, explore=False)
+    for where in (path, exported):
+        policy = load_policy(where)
+        assert set(policy.observation_space.spaces) == {"place"}
+        place = {"place": np.array([1, 2, 3], np.float32)}
+        assert policy.compute_single_action(place, explore=False) == action
+        # What the teacher alone reads may be there, and is not looked at.
+        whole = {**place, "secret": np.array([np.nan, 1], np.float32)}
+        assert policy.compute_single_action(whole, explore=False) == action
+
+
+def test_evaluation_workers(teacher):
+    with config(teacher).evaluation(evaluation_interval=1, evaluation_num_workers=1).build() as algo:
+        assert algo.train()["evaluation/episodes_this_iter"] > 0
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+def test_a_run_goes_on_as_it_was(teacher, tmp_path):
+    made = config(teacher, beta=[[0, 1.0], [2000, 0.0]], model={"fcnet_hiddens": [8], **GRU})
+    with made.build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "run")
+        saved = algo.policy.weights.copy()
+    description = json.loads((path / "config.json").read_text())
+    assert description["teacher"] == teacher
+    with Algorithm.from_checkpoint(path) as algo:
+        np.testing.assert_array_equal(algo.policy.weights, saved)
+        assert learner_stats(algo.train())["beta"] < 1
+
+
+def test_another_teacher_is_refused(teacher, other_teacher, tmp_path):
+    with config(teacher).build() as algo:
+        path = algo.save(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"another teacher[\s\S]*teacher="):
+        Algorithm.from_checkpoint(path, {"teacher": other_teacher})
+    with config(other_teacher).build() as algo, pytest.raises(ValueError, match="another teacher"):
+        algo.restore(path)
+
+
+def test_a_function_is_code_of_the_user(tmp_path):
+    with config(by_rule).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="load_user_code"):
+        Algorithm.from_checkpoint(path)
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+        algo.train()
+    assert load_policy(path).compute_single_action({"place": np.zeros(3, np.float32)}) in (0, 1)
+
+
+def test_a_loaded_policy_teaches_as_its_path_does(teacher):
+    weights = []
+    for given in (teacher, load_policy(teacher)):
+        with config(given).build() as algo:
+            algo.train()
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(*weights)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def refusal(made):
+    with pytest.raises(ValueError) as caught:
+        made.build().stop()
+    return caught.value
+
+
+def names_of(made):
+    (mistake,) = refusal(made).mistakes
+    return mistake.names
+
+
+def test_a_teacher_is_needed():
+    assert names_of(DistillationConfig().environment("CartPole-v1")) == ("teacher",)
+
+
+@pytest.mark.parametrize("given", [3, ["a"], {}, {"a": 3}, b"path"])
+def test_what_is_no_teacher(given):
+    assert "teacher" in names_of(config(given))
+
+
+def test_several_without_a_mapping(teacher):
+    assert names_of(config({"a": teacher})) == ("teacher", "teacher_mapping_fn")
+    error = refusal(config(teacher, teacher_mapping_fn=lambda observation: "a"))
+    assert "teacher_mapping_fn" in error.mistakes[0].names
+
+
+def test_a_path_without_a_checkpoint(tmp_path):
+    error = refusal(config(str(tmp_path / "nothing")))
+    assert isinstance(error, CheckpointError) and "teacher=" in error.__notes__[0]
+
+
+def test_other_actions_say_both_spaces(teacher):
+    made = config(teacher).environment(env_config={"actions": Discrete(3)})
+    error = refusal(made)
+    assert error.mistakes[0].names == ("teacher",) and "Discrete(2)" in str(error) and "Discrete(3)" in str(error)
+
+
+def test_observations_that_are_not_there(teacher):
+    error = refusal(config(teacher, "CartPole-v1", keys=()))
+    assert error.mistakes[0].names == ("teacher",)
+
+
+@pytest.mark.parametrize(
+    ("env", "keys"), [(Secretive, ["mass"]), ("CartPole-v1", ["mass"]), (Secretive, ["place", "secret"])]
+)
+def test_keys_that_are_not_there(env, keys):
+    assert names_of(config(by_rule, env, keys=keys)) == ("teacher_observation_keys",)
+
+
+@pytest.mark.parametrize("kind", ["kl", "reverse_kl"])
+def test_a_function_has_no_distribution(kind):
+    error = refusal(config(by_rule, distillation_loss=kind))
+    assert error.mistakes[0].names == ("teacher", "distillation_loss")
+    assert {"distillation_loss": "auto"} in error.mistakes[0].remedies
+
+
+def test_choices_have_no_huber_distance(teacher):
+    assert "distillation_loss" in names_of(config(teacher, distillation_loss="huber"))
+
+
+def test_several_agents():
+    made = DistillationConfig().environment(BasicMultiAgent).training(teacher=by_rule)
+    with pytest.raises(ValueError, match="agents"):
+        made.build()
+
+
+def test_recorded_steps_are_of_others(teacher):
+    made = PPOConfig().environment(Secretive).training(teacher=teacher)
+    assert "teacher_coeff" in names_of(made)
+    assert "output" in names_of(config(teacher).offline_data(output="/tmp/nowhere"))

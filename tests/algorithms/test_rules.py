@@ -18,6 +18,7 @@ HINDSIGHT = {"type": "HindsightReplayBuffer"}
 CONV = {"conv_filters": [[16, [8, 8], 4]]}
 LSTM = {"use_lstm": True}
 POLICIES = {"policies": ["p0", "p1"]}
+TAUGHT = {"teacher": "/tmp/teacher", "teacher_coeff": 1.0}
 
 
 # (algorithm, settings, names in the mistake); the mistake is one by a rule about several settings.
@@ -32,6 +33,16 @@ CASES = [
     ("PPO", {"cost_limit": 0.0, "custom_loss": len}, "custom_loss"),
     ("PPO", {"cost_limit": 1.0, **POLICIES}, "cost_limit"),
     ("PPO", {"cost_limit": 1.0, "info_columns": {"cost": {"shape": [2]}}}, "info_columns"),
+    ("PPO", {"cost_limit": 0.0, **TAUGHT}, "cost_limit"),
+    ("PPO", {"teacher": "/tmp/teacher"}, "teacher_coeff"),
+    ("PPO", {**TAUGHT, "exploration_config": {"type": "RND"}}, "exploration_config"),
+    ("PPO", {**TAUGHT, **DATA}, "input_"),
+    ("PPO", {**TAUGHT, **POLICIES}, "policies"),
+    ("PPO", {"teacher_observation_keys": ["mass"], "output": PATH}, "output"),
+    ("PPO", {**TAUGHT, "teacher": {"one": "/tmp/teacher"}}, "teacher_mapping_fn"),
+    ("PPO", {"teacher_mapping_fn": len}, "teacher_mapping_fn"),
+    ("Distillation", {"teacher": None}, "teacher"),
+    ("Distillation", {"teacher": 3}, "teacher"),
     ("TRPO", {"num_learners": 1}, "num_learners"),
     ("TRPO", {"use_gae": False}, "use_gae"),
     ("TRPO", {"use_critic": False, "use_gae": False}, "use_critic"),
@@ -137,7 +148,8 @@ CASES = [
 def config_of(name: str, settings: Mapping):
     config = get_algorithm_class(name).get_default_config().environment("CartPole-v1")
     needs_data = config.needs_data and "input_" not in settings
-    return config.update_from_dict({**settings, **(DATA if needs_data else {})})
+    taught = TAUGHT if config.get("teacher_coeff") else {}
+    return config.update_from_dict({**taught, **settings, **(DATA if needs_data else {})})
 
 
 def mistakes_of(config) -> list:
@@ -216,6 +228,7 @@ OTHERS = {
     "target_critics_sampled": 1,
     "cost_limit": 0.0,
     "momentum": 0.5,
+    "teacher": "/tmp/teacher",
 }
 
 

@@ -49,7 +49,7 @@ SAMPLES: dict[str, list] = {
     "env_to_module_connector": ["no function"],
     "env_wrappers": [["NoSuchWrapper"], ["NormalizeObservation"]],
     "evaluation_config": [{"lr": 1}, {"explore": 1}, {"explor": True}],
-    "exploration_config": [{"type": "NoSuchExploration"}, {"type": "StochasticSampling", "random_timesteps": 9}],
+    "exploration_config": [{"type": "NoSuch"}, {"type": "RND"}, {"type": "StochasticSampling", "random_timesteps": 9}],
     "framework": ["tf2"],
     "ignore_observation_keys": [["action_mask"]],
     "info_columns": [{"cost": {"shape": "wide"}}],
@@ -62,12 +62,15 @@ SAMPLES: dict[str, list] = {
     "output": ["out", 3, "dataset", "s3://some/where"],
     "output_config": [{"format": "xls"}],
     "sgd_minibatch_size": [10**6],
+    "teacher": [None, 3, {"one": "some"}, "some"],
+    "teacher_mapping_fn": [print],
+    "teacher_observation_keys": [["mass"]],
     "num_learners": [10**6],
     "rollout_fragment_length": [333, "auto"],
     "train_batch_size": [100, 1],
 }
 # Settings whose mistakes no other setting ends: what is missing only the user has.
-ONLY_ADVICE = {("env", "observation_space", "action_space"), ("input_",)}
+ONLY_ADVICE = {("env", "observation_space", "action_space"), ("input_",), ("teacher",)}
 
 
 # Configs that are tried for a rule of one algorithm: before one has broken it, and afterwards.

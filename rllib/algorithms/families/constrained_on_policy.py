@@ -64,6 +64,13 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
             why="a limit makes a learner of policy and cost critic, and your own losses are for the policy's alone",
             remedies=[dict.fromkeys(_LOSSES, DEFAULT), {"cost_limit": None}],
         ),
+        conflict(
+            "cost_limit",
+            "teacher",
+            when=lambda config: config.limits_costs and config.teacher is not None,
+            why="a limit makes a learner of policy and cost critic, and a teacher is for the policy's alone",
+            remedies=[{"teacher": None}, {"cost_limit": None}],
+        ),
     )
 
     @of_network("cost_limit", "model")

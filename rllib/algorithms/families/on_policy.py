@@ -3,6 +3,7 @@
 from typing import Annotated, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.families.taught import TaughtConfig
 from rllib.config.conflicts import needs
 from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.losses.ppo import adapted_kl_coeff
@@ -12,7 +13,7 @@ from rllib.schedules import Schedule
 KL_MARGIN = 1.5
 
 
-class PolicyGradientConfig(AlgorithmConfig):
+class PolicyGradientConfig(TaughtConfig):
     """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
 
     on_policy = True

@@ -69,6 +69,7 @@ class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
         "num_learners": "the policy's step is computed in this process, over the whole batch",
         "use_critic": "TRPO fits a value",
         "use_gae": "TRPO takes GAE's advantages",
+        "teacher": "the policy's step is that of the trust region, to which no loss is added",
     }
     conflicts = (
         conflict(

@@ -166,7 +166,10 @@ DEFAULT_DIFFERENCES = (
         ("CQL",),
     ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC", "Distillation")
+NOT_IN_RLLIB = (
+    *("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC"),
+    *("Distillation", "DAgger"),
+)
 
 
 def default_differences(algorithm: str) -> list[DefaultDifference]:

@@ -6,6 +6,7 @@ from rllib.config.conflicts import DEFAULT, conflict
 from rllib.config.nested import NestedSettings
 from rllib.config.sections import Checked, Range, Translated, at_least, between
 from rllib.replay.disk import MEMORY, can_store
+from rllib.replay.gpu import GPU
 
 # Names of Ray's buffers, and one of Stable-Baselines3's.
 _WITH_PRIORITIES = (
@@ -112,3 +113,18 @@ class ShardedReplaySettings(ReplaySettings):
     replay_buffer_shards_colocated_with_driver: Annotated[
         Literal[True], "of Ray's configs: where shards are is not chosen"
     ] = True
+
+
+class AggregatedRowsSettings(NestedSettings, setting="replay_buffer_config"):
+    """Keys of the store that DAgger draws from."""
+
+    capacity: Annotated[int, "labelled steps; the oldest make room for new ones", at_least(1)] = 1_000_000
+    storage: Annotated[
+        str,
+        "where the rows are",
+        Checked(
+            lambda storage: storage != GPU and can_store(storage),
+            "'memory', 'disk' (a temporary directory that is on a disk), or an existing directory that can be "
+            "written to",
+        ),
+    ] = MEMORY

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import DistillationConfig, PPOConfig, SACConfig, load_policy
+from rllib import DAggerConfig, DistillationConfig, PPOConfig, SACConfig, load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.storage.checkpoint import CheckpointError
@@ -18,8 +18,8 @@ GRU = {"use_gru": True, "lstm_cell_size": 16}
 VELOCITIES = ["velocities"]
 
 
-def config(teacher=by_rule, env=Secretive, keys=("secret",), **training):
-    made = DistillationConfig().environment(env, teacher_observation_keys=list(keys)).debugging(seed=0)
+def config(teacher=by_rule, kind=DistillationConfig, env=Secretive, keys=("secret",), **training):
+    made = kind().environment(env, teacher_observation_keys=list(keys)).debugging(seed=0)
     made.rollouts(num_rollout_workers=0, num_envs_per_worker=8)
     given = {"train_batch_size": 256, "sgd_minibatch_size": 64, "num_sgd_iter": 4, "lr": 3e-3}
     return made.training(teacher=teacher, **{**given, "model": {"fcnet_hiddens": [16]}, **training})
@@ -43,7 +43,7 @@ def upright(observations):
 
 @pytest.mark.parametrize("learner", ["numpy", "torch"])
 def test_learning_a_rule(learner):
-    made = config(upright, "CartPole-v1", keys=(), learner=learner, train_batch_size=512)
+    made = config(upright, env="CartPole-v1", keys=(), learner=learner, train_batch_size=512)
     with made.build() as algo:
         first = learner_stats(algo.train())
         for _ in range(11):
@@ -58,7 +58,7 @@ def test_learning_a_rule(learner):
 def test_both_learners_make_the_same_steps():
     weights = []
     for learner in ("numpy", "torch"):
-        with config(upright, "CartPole-v1", keys=(), learner=learner).build() as algo:
+        with config(upright, env="CartPole-v1", keys=(), learner=learner).build() as algo:
             algo.train()
             weights.append(algo.policy.weights.copy())
     np.testing.assert_allclose(*weights, atol=1e-5)
@@ -66,7 +66,7 @@ def test_both_learners_make_the_same_steps():
 
 def test_a_memory_learns_from_whole_sequences():
     """The loss is over sequences of at most max_seq_len, from the states in which the student has acted."""
-    made = config(upright, "CartPole-v1", keys=(), model={**GRU, "max_seq_len": 5})
+    made = config(upright, env="CartPole-v1", keys=(), model={**GRU, "max_seq_len": 5})
     made.rollouts(num_envs_per_worker=2, rollout_fragment_length=32).training(train_batch_size=64)
     with made.build() as algo:
         batch = algo.sample(64)
@@ -95,7 +95,7 @@ def test_a_squashed_teacher(tmp_path):
     sac = SACConfig().environment("Pendulum-v1").debugging(seed=0).rollouts(num_rollout_workers=0)
     with sac.training(model={"fcnet_hiddens": [8]}, num_steps_sampled_before_learning_starts=10**6).build() as algo:
         path = algo.save(tmp_path / "sac")
-    made = config(str(path), "Pendulum-v1", keys=())
+    made = config(str(path), env="Pendulum-v1", keys=())
     with made.build() as algo:
         batch = algo.sample(8)
         player = load_policy(path)
@@ -115,6 +115,56 @@ def test_distances_from_a_network(teacher, kind):
 def test_students_with_a_memory(teacher, model, learner):
     with config(teacher, model={"fcnet_hiddens": [8], "max_seq_len": 4, **model}, learner=learner).build() as algo:
         assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+
+
+# ---------------------------------------------------------------------- all labelled steps
+
+
+@pytest.mark.parametrize("model", [{}, {**GRU, "max_seq_len": 5}], ids=["plain", "gru"])
+def test_updates_draw_from_all_labelled_steps(teacher, model):
+    made = config(teacher, DAggerConfig, train_batch_size=64, model={"fcnet_hiddens": [8], **model}, num_sgd_iter=3)
+    seen = []
+    made.callbacks(on_learn_on_batch=lambda *, train_batch, **kwargs: seen.append(train_batch.copy()))
+    with made.build() as algo:
+        for _ in range(3):
+            result = algo.train()
+            assert learner_stats(result)["policy_lag_updates"] == 0
+        assert result["info/num_env_steps_trained"] == result["info/num_env_steps_sampled"] == 192
+        assert len(algo.trainee.store) == 192 if not model else len(algo.trainee.store) > 3
+    assert not set(map(tuple, seen[2][sb.OBS].tolist())) <= set(map(tuple, seen[1][sb.OBS].tolist()))
+    assert set(map(tuple, seen[2][sb.OBS].tolist())) & set(map(tuple, seen[0][sb.OBS].tolist()))
+
+
+def test_dagger_learns_a_rule():
+    made = config(upright, DAggerConfig, env="CartPole-v1", keys=(), beta=[[0, 1.0], [1024, 0.0]], train_batch_size=512)
+    with made.build() as algo:
+        for _ in range(10):
+            algo.train()
+        assert algo.evaluate()["episode_reward_mean"] > 400
+
+
+@pytest.mark.parametrize("model", [{}, GRU], ids=["plain", "gru"])
+def test_a_checkpoint_has_the_store_if_that_is_asked_for(teacher, model, tmp_path):
+    results = []
+    for stores in (True, False):
+        made = config(teacher, DAggerConfig, store_buffer_in_checkpoints=stores, train_batch_size=64, model=model)
+        with made.build() as algo, made.build() as other:
+            algo.train()
+            other.restore(algo.save(tmp_path / f"run{stores}"))
+            assert len(other.trainee.store) == (len(algo.trainee.store) if stores else 0)
+            results.append(other.train()["training_iteration"])
+    assert results == [2, 2]
+
+
+def test_the_room_of_the_store_is_looked_at_before_a_run(teacher):
+    error = refusal(config(teacher, DAggerConfig, replay_buffer_config={"capacity": 10**15}))
+    assert any("replay_buffer_config" in remedy for remedy in error.mistakes[0].remedies)
+
+
+@pytest.mark.parametrize("given", [{"storage": "gpu"}, {"storage": "not here"}, {"capacity": 0}, {"type": "some"}])
+def test_settings_of_the_store(teacher, given):
+    with pytest.raises((ValueError, TypeError), match="replay_buffer_config"):
+        config(teacher, DAggerConfig, replay_buffer_config=given).validate()
 
 
 # ---------------------------------------------------------------------- what is left of the teacher
@@ -229,7 +279,7 @@ def test_other_actions_say_both_spaces(teacher):
 
 
 def test_observations_that_are_not_there(teacher):
-    error = refusal(config(teacher, "CartPole-v1", keys=()))
+    error = refusal(config(teacher, env="CartPole-v1", keys=()))
     assert error.mistakes[0].names == ("teacher",)
 
 
@@ -237,7 +287,7 @@ def test_observations_that_are_not_there(teacher):
     ("env", "keys"), [(Secretive, ["mass"]), ("CartPole-v1", ["mass"]), (Secretive, ["place", "secret"])]
 )
 def test_keys_that_are_not_there(env, keys):
-    assert names_of(config(by_rule, env, keys=keys)) == ("teacher_observation_keys",)
+    assert names_of(config(by_rule, env=env, keys=keys)) == ("teacher_observation_keys",)
 
 
 @pytest.mark.parametrize("kind", ["kl", "reverse_kl"])

@@ -104,7 +104,10 @@ class SeldomTwo(MultiAgentEnv):
 
 NEED_DATA = [name for name in ALGORITHMS if get_algorithm_config(name).needs_data]
 # For one agent, for groups, or for numbers; Ape-X learns when its shards have answered.
-OTHERS = {"A3C", "ES", "ARS", "Distillation", "QMix", "VDN", "TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "ApexDQN"}
+OTHERS = {
+    *("A3C", "ES", "ARS", "Distillation", "DAgger", "QMix", "VDN"),
+    *("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "ApexDQN"),
+}
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in (*OTHERS, *NEED_DATA)])

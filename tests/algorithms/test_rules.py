@@ -43,6 +43,7 @@ CASES = [
     ("PPO", {"teacher_mapping_fn": len}, "teacher_mapping_fn"),
     ("Distillation", {"teacher": None}, "teacher"),
     ("Distillation", {"teacher": 3}, "teacher"),
+    ("DAgger", {"num_learners": 2}, "aggregate"),
     ("TRPO", {"num_learners": 1}, "num_learners"),
     ("TRPO", {"use_gae": False}, "use_gae"),
     ("TRPO", {"use_critic": False, "use_gae": False}, "use_critic"),

@@ -16,7 +16,7 @@ from tests.algorithms.test_every_algorithm import GROUPS, small
 from tests.multi_agent import NameTheSignal, PairsNameTheSignal
 
 NEED_DATA = {name for name in algorithm_names() if get_algorithm_class(name).config_class.needs_data}
-REFUSING = {"A3C", "ES", "ARS", "Distillation", *NEED_DATA}
+REFUSING = {"A3C", "ES", "ARS", "Distillation", "DAgger", *NEED_DATA}
 TRAINING = sorted({*algorithm_names()} - REFUSING)
 OFF_POLICY = [name for name in TRAINING if issubclass(get_algorithm_class(name), OffPolicy)]
 # Their replays are in other processes.

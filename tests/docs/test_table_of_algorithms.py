@@ -95,7 +95,7 @@ def builds(
         model = LSTM
     if model:
         config.training(model=model)
-    if "replay_buffer_config" in config.settings:
+    if "num_steps_sampled_before_learning_starts" in config.settings:
         config.training(replay_buffer_config={"capacity": 1000}, num_steps_sampled_before_learning_starts=500)
     if name.startswith("Apex"):
         config.training(num_replay_buffer_shards=1)

@@ -31,6 +31,7 @@ ALGORITHMS = {
     "DDPG": "rllib.algorithms.td3",
     "ApexDDPG": "rllib.algorithms.apex",
     "Distillation": "rllib.algorithms.distillation",
+    "DAgger": "rllib.algorithms.distillation",
     "BC": "rllib.algorithms.offline.bc",
     "MARWIL": "rllib.algorithms.offline.marwil",
     "TD3BC": "rllib.algorithms.offline.td3_bc",

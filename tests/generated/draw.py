@@ -42,7 +42,7 @@ FREQUENT = {
     "exploration_config": 0.35, "n_step": 0.3, "normalize_returns": 0.1, "learner": 0.1, "opt_type": 0.15,
     "grad_clip": 0.1, "lr": 0.3, "cost_limit": 0.05, "count_steps_by": 0.05, "gym_env_vectorize_mode": 0.05,
     "output": 0.04, "num_learners": 0.04, "torch_autocast": 0.04, "restart_failed_sub_environments": 0.05,
-    "sample_async": 0.03,
+    "sample_async": 0.03, "teacher": 0.08, "teacher_coeff": 0.1, "beta": 0.1, "aggregate": 0.3,
 }  # fmt: skip
 # Drawn often where several agents act.
 OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")
@@ -66,6 +66,8 @@ def draw(seed: int) -> Draw:
         settings[name] = value_in(rng, name, config, world)
     if "first" in (settings.get("policies") or ()):
         settings["policy_mapping_fn"] = rng.choice([{"agent_*": "first"}, {"agent_0": "first", "agent_*": "second"}])
+    if config.get("teacher_coeff"):  # it needs one
+        settings["teacher"] = value_in(rng, "teacher", config, world)
     if world["kind"] == "client":
         settings["num_rollout_workers"] = 0  # the server of the only client
     run = {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
@@ -104,6 +106,8 @@ def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
         kinds += ["data"] * 6
     if config.needs_data:
         kinds = ["data"]
+    elif config.get("teacher_coeff"):  # all others are refused
+        kinds = kinds[:15] * 3 + kinds[15:]
     kind = rng.choice(kinds)
     actions = rng.choice([*DISCRETE, *CONTINUOUS, *OTHERS, *OTHERS])
     if rng.random() < 0.97:

@@ -32,6 +32,7 @@ from tests.generated import recorded, restores, worlds
 from tests.generated.comparisons import different, equal, not_finite, place_of, weights_of
 from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
 from tests.generated.refusals import is_refusal, mistakes_of, names_in, plain, without_named
+from tests.generated.teachers import with_teacher
 from tests.generated.values import resolved
 
 ITERATIONS = 2
@@ -129,7 +130,7 @@ def configured(draw: Draw, place: Path):
         source = recorded.recorded(world, place)
         share = world["data"].get("share")
         config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
-    settings = _in_place(resolved(draw["settings"]), place)
+    settings = _in_place(resolved(with_teacher(draw["settings"], world, place)), place)
     config.update_from_dict(settings)
     for remedy in draw.get("remedies", ()):
         config.apply(remedy)
@@ -403,7 +404,9 @@ class Trial:
         for _ in range(MOST_REMEDIES):
             config = algorithm.config.copy(copy_frozen=False)
             try:
-                config.update_from_dict(_in_place(resolved(draw["settings"]), self.place))
+                config.update_from_dict(
+                    _in_place(resolved(with_teacher(draw["settings"], self.world, self.place)), self.place)
+                )
                 for remedy in draw["remedies"]:
                     config.apply(remedy)
                 names = {*draw["settings"], *(name for remedy in draw["remedies"] for name in remedy)}

@@ -122,6 +122,9 @@ TABLES: dict[str, tuple] = {
         {"explore": True}, {"num_envs_per_worker": 2}, {"num_envs_per_worker": 1}, {"explore": False, "seed": 3},
         {"env_config": {"length": 4}},
     ),
+    "teacher": ({"teacher of": "function"}, {"teacher of": "network"}, {"teacher of": "network"}),
+    "teacher_observation_keys": (["choice"], ["numbers"]),
+    "beta": (0.5, 1.0, [[0, 1.0], [60, 0.0]]),
     "cost_column": ("cost", "extra"),
     "param_resets": ([30], [20, 50]),
     "hiddens": ([], [6], [6, 5]),
@@ -159,6 +162,7 @@ TABLES: dict[str, tuple] = {
 # Settings that are not drawn, with the reason.
 NOT_DRAWN = {
     "policy_mapping_fn": "goes with the policies",
+    "teacher_mapping_fn": "goes with several teachers, which have tests",
     **dict.fromkeys(
         ("env", "env_config", "observation_space", "action_space", "action_mask_from"), "the world says it"
     ),
@@ -254,6 +258,8 @@ ValueOf = Callable[[random.Random, Setting], Any]
 def replay(rng: random.Random, keys: Mapping[str, Setting], has_goals: bool, value_of: ValueOf) -> dict[str, Any]:
     """Settings of a small replay; `has_goals`: rows have further goals."""
     settings: dict[str, Any] = {"capacity": rng.choice([40, 100, 1000])}
+    if "type" not in keys:
+        return settings | ({"storage": rng.choice(["memory", "disk"])} if rng.random() < 0.3 else {})
     if has_goals:
         settings |= {"type": "HerReplayBuffer", "n_sampled_goal": rng.choice([1, 2])}
     elif rng.random() < 0.7:

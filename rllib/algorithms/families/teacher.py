@@ -9,7 +9,8 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ FORMS = (
     "the path of a run or of a checkpoint, what load_policy returns, or a function of observations that returns actions"
 )
 _DIGEST = "digest"
+# Names of rules. Those of the library alone: names come from files and checkpoints, which run no other code.
+_RULE = re.compile(r"rllib\.env\.tasks\.\w+:[a-z]\w*")
 # Name of a teacher that is the only one.
 _ONLY = ""
 
@@ -88,16 +91,21 @@ class Teacher:
         names = tuple(dict.fromkeys(["teacher", *(name for remedy in remedies for name in remedy)]))
         return self._config.error(Mistake(problem, names, (*remedies, *self._config.without_teacher), advice))
 
+    def _wrong_world(self, problem: str, advice: str) -> SettingsError:
+        """The mistake of an environment in which no teacher is asked."""
+        without = self._config.without_teacher
+        return self._config.error(Mistake(problem, ("teacher", "env") if without else ("env",), without, advice))
+
     def _refuse_world(self) -> None:
         """Refuses environments in which no teacher is asked."""
         algorithm = self._trainee.algorithm
         if algorithm.agents is not None:
-            raise self._mistake(
+            raise self._wrong_world(
                 "a teacher is asked in environments with one agent, and this one has several.",
                 "Leave the teacher out, or wrap the environment so that it has one agent.",
             )
         if algorithm._is_external:
-            raise self._mistake(
+            raise self._wrong_world(
                 "a teacher is asked where the library steps the environment, and this one drives its own loop.",
                 "Leave the teacher out, or let the loop log the teacher's actions (log_action).",
             )
@@ -148,6 +156,8 @@ class Teacher:
 
     def _loaded(self, name: str, given: Any) -> NetworkTeacher | FunctionTeacher:
         """A teacher as workers ask it."""
+        if isinstance(given, str) and _RULE.fullmatch(given):
+            return FunctionTeacher(self._rule(given))
         if isinstance(given, str | os.PathLike):
             # Serving stands above the algorithms, so it is named, not imported.
             load_policy = importlib.import_module("rllib.serving.loaded_policy").load_policy
@@ -161,6 +171,15 @@ class Teacher:
             how = inference_of(given).settings
             return self._of_policy(policy, how.normalize_actions, how.clip_actions)
         return self._of_policy(given) if isinstance(given, Policy) else FunctionTeacher(given)
+
+    def _rule(self, name: str) -> Callable:
+        """A rule of the library, by its name."""
+        module, _, function = name.partition(":")
+        try:
+            return getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            problem = f"teacher={name!r}: {error}."
+            raise self._mistake(problem, "The rules are in rllib/env/tasks/privileged.py.") from error
 
     def _of_policy(self, policy: Policy, normalize_actions: bool = True, clip_actions: bool = False) -> NetworkTeacher:
         spaces = policy.observation_space, policy.action_space

@@ -44,6 +44,7 @@ class Gate:
         by_policy: whether the return is that of the learning policy with the least, where several agents act.
         most_cost: mean cost of the evaluation's episodes beyond which the return does not count: it is -inf.
         exploited: whether the policies' exploitability (strategies.py) is measured, not their return.
+        teacher: the tuned example, or the gate, whose final policy teaches: its checkpoint is given by --teacher.
     """
 
     example: str
@@ -59,6 +60,7 @@ class Gate:
     by_policy: bool = False
     most_cost: float | None = None
     exploited: bool = False
+    teacher: str | None = None
 
     def passes(self, finals: list[float]) -> bool:
         """Whether these final returns, one of each seed, suffice."""
@@ -221,9 +223,7 @@ GATES = {
     ),
     "A50-R2D2": Gate("r2d2/cartpole_novel", 430, "150 in training at 1M steps as stop criterion, RLlib", seeds=5),
     "A51": Gate("ppo/repeat_after_me", 50, "50 as stop criterion, RLlib"),
-    "A51-attention": Gate(
-        "ppo/repeat_after_me_attention", 80, "80 at 500k steps as stop criterion, RLlib", seeds=5
-    ),
+    "A51-attention": Gate("ppo/repeat_after_me_attention", 80, "80 at 500k steps as stop criterion, RLlib", seeds=5),
     "A51-R2D2": Gate("r2d2/repeat_after_me", 50, "50 as stop criterion of PPO, RLlib"),
     "A52": Gate(
         "sac/pendulum_memory",
@@ -238,6 +238,33 @@ GATES = {
         changes=_SAC_WITHOUT,
         seeds=3,
         below=-400,
+    ),
+    "T1": Gate("distillation/cartpole_privileged", 475, "500 is the optimum, and the teacher's return", seeds=3),
+    "T1-control": Gate(
+        "distillation/cartpole_privileged",
+        -math.inf,
+        "cloning in the teacher's own states",
+        changes={"beta": 1.0},
+        steps=32_000,
+        seeds=3,
+        below=200,
+    ),
+    "T2": Gate(
+        "distillation/pendulum_positions",
+        -200,
+        "-148.5, SAC that sees velocities (A30)",
+        seeds=3,
+        teacher="sac/pendulum",
+    ),
+    "T3": Gate(
+        "ppo/doorkey",
+        0.85,
+        "0.58, the mean of A27, which has no teacher",
+        changes={**_KEY_CORRIDOR, "teacher_coeff": [[0, 1.0], [30_000, 0.0]]},
+        steps=500_000,
+        seeds=5,
+        needed=5,
+        teacher="A27",
     ),
     "MA1": Gate(
         "ppo/multi_agent_cartpole",
@@ -412,8 +439,8 @@ class FinalReturn:
         return played["episode_reward_mean"] if played["episode_cost_mean"] <= self._gate.most_cost else -math.inf
 
 
-def train(name: str, seed: int, steps: int | None = None) -> Outcome:
-    """Train the gate's example to its end, or for these steps, and evaluate it."""
+def train(name: str, seed: int, steps: int | None = None, teacher: str | None = None) -> Outcome:
+    """Train the gate's example to its end, or for these steps, and evaluate it; `teacher` is a checkpoint's path."""
     import runtime
     from rllib.algorithms.base.registry import get_algorithm_config
     from rllib.cli.spec import find_file, load_spec, make_spec
@@ -421,7 +448,8 @@ def train(name: str, seed: int, steps: int | None = None) -> Outcome:
     gate = GATES[name]
     spec = make_spec(load_spec(find_file(gate.example)), {}, gate.example)
     config = get_algorithm_config(spec.algorithm).environment(spec.env)
-    config.update_from_dict({**spec.config, **gate.changes}).debugging(seed=seed)
+    taught = {"teacher": teacher} if gate.teacher else {}
+    config.update_from_dict({**spec.config, **gate.changes, **taught}).debugging(seed=seed)
     steps = steps or gate.steps or spec.stop["timesteps_total"]
     measured = Exploitability(steps) if gate.exploited else FinalReturn(gate)
     started = time.perf_counter()
@@ -477,19 +505,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="how many [default: the gate's]")
     parser.add_argument("--steps", type=int, help="to train for, where a gate takes too long [default: the gate's]")
     parser.add_argument("--first-seed", type=int, default=3000, help="[default: 3000]")
+    parser.add_argument("--teacher", help="checkpoint of the policy that teaches, for the gates that need one (T2, T3)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once [default: one a core]")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in GATES]:
         parser.error(f"no gate is called {', '.join(unknown)}; there are {', '.join(GATES)}")
+    names = options.names or [name for name, gate in GATES.items() if options.teacher or not gate.teacher]
+    for name in names:
+        if (of := GATES[name].teacher) and not options.teacher:
+            parser.error(f"{name} needs --teacher PATH, a checkpoint of the final policy of {of}")
     print(f"{machine()}; seeds from {options.first_seed}, {options.jobs} runs at once\n\n{HEAD}", flush=True)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context, max_tasks_per_child=1) as pool:
         runs = {
             name: [
-                pool.submit(train, name, options.first_seed + i, options.steps)
+                pool.submit(train, name, options.first_seed + i, options.steps, options.teacher)
                 for i in range(options.seeds or GATES[name].seeds)
             ]
-            for name in options.names or GATES
+            for name in names
         }
         for name, futures in runs.items():
             outcomes = [future.result() for future in futures]

@@ -37,6 +37,7 @@ class NetworkTeacher:
         observation_space: of the observations that it reads, as it stores them.
         action_space: of the environment.
         normalize_actions, clip_actions: as for ActionMapper.
+        key: of the environment's observations, under which the teacher's may be as a whole; None: there is none.
     """
 
     spec: NetworkSpec
@@ -45,6 +46,11 @@ class NetworkTeacher:
     action_space: spaces.Space
     normalize_actions: bool = True
     clip_actions: bool = False
+    key: str | None = None
+
+    def select(self, given: spaces.Space) -> RowSelection:
+        """Takes its observations out of those that the environment gives; raises as RowSelection."""
+        return RowSelection(given, self.observation_space, self.key)
 
     def mapper(self) -> ActionMapper | StructuredActionMapper:
         """The mapping of its actions to the environment's."""
@@ -253,7 +259,7 @@ class _AskedNetwork:
         self._policy = policy = Policy(teacher.spec)
         policy.set_state(dict(teacher.state))
         policy.silence()
-        self._select = RowSelection(space, teacher.observation_space)
+        self._select = teacher.select(space)
         self._deterministic = settings.deterministic
         # Actions in the student's units are the labels as they are.
         self._mapper = None if settings.has_distribution else teacher.mapper()

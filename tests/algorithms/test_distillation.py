@@ -103,6 +103,23 @@ def test_a_squashed_teacher(tmp_path):
         np.testing.assert_allclose(batch[sb.TEACHER_ACTIONS][:16], np.array(actions) / 2, atol=1e-5)
 
 
+def test_a_teacher_of_plain_observations_finds_them_under_its_key(tmp_path):
+    """A policy of Pendulum-v1 teaches one that sees the angle, of an environment with a key for the whole."""
+    ppo = PPOConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=0, observation_filter="MeanStdFilter")
+    with ppo.training(model={"fcnet_hiddens": [8]}, train_batch_size=64, sgd_minibatch_size=64).build() as algo:
+        algo.train()
+        path = str(algo.save(tmp_path / "ppo"))
+    made = config(path, env="rllib.env.tasks.privileged:PendulumPositions", keys=["whole"], distillation_loss="kl")
+    with made.build() as algo:
+        batch, worker = algo.sample(8), algo.workers.local_worker()
+        assert batch[sb.OBS].shape[1] == 2
+        whole = {"whole": np.zeros(3, np.float32), "seen": np.zeros(2, np.float32)}
+        assert algo.compute_single_action(whole).shape == (1,)
+        assert worker.stream.observation_space["whole"].shape == (3,)
+        assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+    assert names_of(config(path, env="rllib.env.tasks.privileged:CartPole", keys=["velocities"])) == ("teacher",)
+
+
 @pytest.mark.parametrize("kind", ["auto", "kl", "reverse_kl", "log_prob"])
 def test_distances_from_a_network(teacher, kind):
     with config(teacher, distillation_loss=kind).build() as algo:

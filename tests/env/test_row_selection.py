@@ -46,6 +46,20 @@ def test_the_whole_of_an_observation_under_a_key():
     np.testing.assert_array_equal(found, rows_of(inner, [each["observations"] for each in observations]))
 
 
+def test_the_whole_of_an_observation_under_a_key_of_its_own():
+    """Where the wanted observations have no keys, or others."""
+    given = Dict({"seen": ARM, "whole": Box(-1, 1, (3,), np.float32)})
+    rows = rows_of(given, drawn(given))
+    np.testing.assert_array_equal(RowSelection(given, Box(-1, 1, (3,), np.float32), "whole")(rows), rows[:, 2:])
+    with pytest.raises(ValueError, match="there is no observation"):
+        RowSelection(given, Box(-1, 1, (3,), np.float32))
+    image = Dict({"picture": SEEN, "seen": ARM})
+    observations = drawn(image)
+    found = RowSelection(image, SEEN, "picture")(rows_of(image, observations))
+    np.testing.assert_array_equal(found, [each["picture"] for each in observations])
+    assert found.dtype == np.uint8
+
+
 def test_other_bounds_are_the_same_observations():
     assert RowSelection(ARM, Box(-np.inf, np.inf, (2,), np.float32)).takes_all
     assert RowSelection(Box(-1, 1, (2,), np.float64), ARM)(np.zeros((3, 2), np.float32)).dtype == np.float32

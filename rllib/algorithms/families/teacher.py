@@ -19,11 +19,11 @@ from gymnasium import Space
 from rllib.acting.inference import Acting, inference_of
 from rllib.algorithms.base import wiring
 from rllib.config.conflicts import Mistake, Remedy, SettingsError
-from rllib.env.spaces.row_selection import RowSelection
 from rllib.evaluation.teacher import FunctionTeacher, NetworkTeacher, TeacherSettings
 from rllib.losses.distillation import OF_DISTRIBUTIONS, WEIGHT, DistillationTerm, TaughtLoss
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.architectures import description_of
+from rllib.models.observations.flat_spaces import parts
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.storage.checkpoint import CheckpointError
@@ -125,7 +125,7 @@ class Teacher:
                 "Give a teacher with the same actions.",
             )
         try:
-            RowSelection(space, teacher.observation_space)
+            teacher.select(space)
         except ValueError as error:
             raise self._mistake(
                 f"teacher{_of(name)} reads {teacher.observation_space}, and of the environment's observations {error}.",
@@ -186,7 +186,9 @@ class Teacher:
         if None in spaces:
             problem = "the teacher is a Policy that does not know the spaces of its environment."
             raise self._mistake(problem, "Give what rllib.load_policy(PATH) returns, or the path.")
-        return NetworkTeacher(policy.spec, policy.get_state(), *spaces, normalize_actions, clip_actions)
+        keys = self._config.teacher_observation_keys
+        key = keys[0] if len(keys) == 1 and parts(policy.observation_space) is None else None
+        return NetworkTeacher(policy.spec, policy.get_state(), *spaces, normalize_actions, clip_actions, key)
 
     # ------------------------------------------------------------------ updates
 

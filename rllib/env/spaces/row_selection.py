@@ -19,6 +19,7 @@ class RowSelection:
     Args:
         given: space of the observations that are there.
         wanted: space of those that are taken out.
+        key: of the given observations, under which the wanted ones may be as a whole; None: there is none.
 
     Attributes:
         shape, dtype: of one row.
@@ -27,7 +28,7 @@ class RowSelection:
         ValueError: naming the first part that is not there, or is another.
     """
 
-    def __init__(self, given: spaces.Space, wanted: spaces.Space):
+    def __init__(self, given: spaces.Space, wanted: spaces.Space, key: str | None = None):
         column, source = observation_column(wanted), observation_column(given)
         self.shape, self.dtype = column.shape, np.dtype(column.dtype)
         self._columns: np.ndarray | None = None
@@ -38,7 +39,7 @@ class RowSelection:
             raise ValueError(f"they are {given}, and not {wanted}")
         columns = []
         for leaf in flat_leaves(wanted):
-            found = _found(available, leaf)
+            found = _found(available, leaf, "" if key is None else f"[{key!r}]")
             columns.append(np.arange(found.start, found.stop))
         self._columns = np.concatenate(columns)
         if len(self._columns) == source.shape[0] and (self._columns == np.arange(source.shape[0])).all():
@@ -76,8 +77,14 @@ def _start(space: spaces.Space):
     return getattr(space, "start", 0)
 
 
-def _found(available: dict[str, Leaf], leaf: Leaf) -> Leaf:
-    for path in (leaf.path, _OUTER + leaf.path, leaf.path.removeprefix(_OUTER)):
+def _found(available: dict[str, Leaf], leaf: Leaf, under: str) -> Leaf:
+    outer = (under, _OUTER + under) if under else ()
+    for path in (
+        *(prefix + leaf.path for prefix in outer),
+        leaf.path,
+        _OUTER + leaf.path,
+        leaf.path.removeprefix(_OUTER),
+    ):
         if (found := available.get(path)) is not None:
             if not _are_alike(found.space, leaf.space):
                 raise ValueError(f"observation{leaf.path} is {found.space}, and not {leaf.space}")

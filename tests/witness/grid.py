@@ -17,6 +17,7 @@ from tests.witness.doors.agents import actions_of_group, of_group
 from tests.witness.forms import ACTIONS, FORMS, masked
 from tests.witness.reader import reading
 from tests.witness.script import BEFORE_CRASH, BOTH, CRASHED, DIED, HUNG, MIXED, TERMINATED, TRUNCATED, Family
+from tests.witness.taught import Teacher
 
 GAMMA, LAMBDA = 0.5, 0.75
 ON_POLICY = ("PPO", "A2C", "IMPALA")
@@ -201,6 +202,10 @@ def run(case, tmp_path):
     case = USUAL | case
     config, family = settings(case)
     form, actions = spaces_of(case)
+    teacher = None
+    if "beta" in case:
+        teacher = Teacher(form, actions, case["mask"] != "none")
+        config.training(teacher=teacher, teacher_coeff=0.5, beta=case["beta"])
     squashed = case["algorithm"] == "SAC"
     # All environments of a vector are replaced with one of them, and a hang is told from a slow call by time alone.
     may_cut = case["ends"] == "hangs" or (case["door"] in _VECTORS and case["ends"] in FAILING)
@@ -222,6 +227,8 @@ def run(case, tmp_path):
             for policy_id, columns in read.learned if case["algorithm"] in ON_POLICY else ():
                 columns = in_plain_numbers(columns, form, actions, squashed)
                 check_owners(columns, policy_id, case["policies"], owners)
+                if teacher is not None:
+                    teacher.check(columns, case["beta"])
                 check_on_policy(columns, family, steps, _values(algorithm, policy_id, form), GAMMA, LAMBDA, may_cut)
                 if case["batch_mode"] == "complete_episodes" and not waits:
                     check_whole(columns, family)

@@ -107,6 +107,10 @@ class TaughtConfig(AlgorithmConfig):
                 advice=f'Use .training(teacher="results/TEACHER"): {FORMS}.',
             )
         several = self.teacher if isinstance(self.teacher, dict) else {}
+        teachers = several.values() if isinstance(self.teacher, dict) else [self.teacher]
+        if self.teacher is not None and not (teachers and all(map(is_teacher, teachers))):
+            problem = f"teacher={self.teacher!r:.80} must be {FORMS}, or a dict of names and these."
+            return Mistake(problem, ("teacher",), self.without_teacher, 'Use .training(teacher="results/TEACHER").')
         if not several and self.teacher_mapping_fn is not None:
             return Mistake(
                 f"teacher_mapping_fn chooses among several teachers, but teacher={self.teacher!r:.80}.",
@@ -114,12 +118,7 @@ class TaughtConfig(AlgorithmConfig):
                 ({"teacher_mapping_fn": None},),
                 examples=({"teacher": {"NAME": "PATH"}},),
             )
-        if self.teacher is None or (not several and is_teacher(self.teacher)):
-            return None
-        if not several or not all(map(is_teacher, several.values())):
-            problem = f"teacher={self.teacher!r:.80} must be {FORMS}, or a dict of names and these."
-            return Mistake(problem, ("teacher",), self.without_teacher, 'Use .training(teacher="results/TEACHER").')
-        if self.teacher_mapping_fn is None:
+        if several and self.teacher_mapping_fn is None:
             return Mistake(
                 f"teacher={{{', '.join(map(repr, several))}: ...}} has names, and nothing chooses among them.",
                 ("teacher", "teacher_mapping_fn"),

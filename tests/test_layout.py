@@ -37,6 +37,7 @@ FLOORS = [
         "rllib.callbacks",
         "rllib.evaluation",
         "rllib.exploration",
+        "rllib.imitation",
         "rllib.learners",
         "rllib.metrics",
         "rllib.progress",

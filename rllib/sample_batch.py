@@ -28,6 +28,7 @@
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
 | intrinsic_rewards  | [B]                    | float32      | scaled reward for what was new (RND, Curiosity)      |
 | intrinsic_advantages | [B]                  | float32      | advantage estimate of these                          |
+| env_rewards        | [B]                    | float32      | the environment's, where learned ones are in rewards |
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
 | teacher_actions    | [B, *action]           | as actions   | the teacher's in this observation                    |
 | teacher_dist_inputs | [B, K]                | float32      | its parameters of the student's distribution         |
@@ -78,6 +79,7 @@ TARGET_QUANTILES = "target_quantiles"
 TD_ERRORS = "td_errors"
 INTRINSIC_REWARDS = "intrinsic_rewards"
 INTRINSIC_ADVANTAGES = "intrinsic_advantages"
+ENV_REWARDS = "env_rewards"
 COST_ADVANTAGES = "cost_advantages"
 COST_TARGETS = "cost_targets"
 COST_DISCOUNTS = "cost_discounts"

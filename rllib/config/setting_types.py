@@ -120,7 +120,10 @@ def type_in_words(type_, range_="") -> str:
         return " or ".join(type_in_words(alternative, range_) for alternative in get_args(type_))
     if origin is list:
         (item,) = get_args(type_)
-        items = "" if item is Any else f" of {_WORDS[item].split(' ', 1)[1]}s"
+        if get_origin(item) is Literal:
+            items = f" of {type_in_words(item)}"
+        else:
+            items = "" if item is Any else f" of {_WORDS[item].split(' ', 1)[1]}s"
         return f"a list{items} {range_}".rstrip()
     words = _WORDS.get(origin or type_) or f"a {(origin or type_).__name__}"
     if range_ == "finite" and type_ is float:

@@ -26,6 +26,7 @@ INTRINSIC_WEIGHTS = 10
 # Actions of agents, by environment, incarnation, policy and place in the environment.
 AGENTS_ACTIONS = 11
 AGENT_EPISODES = 12
+DISCRIMINATOR_WEIGHTS = 13
 # Streams of single episodes, by their number in the run.
 EPISODES = 20
 EPISODE_ACTIONS = 21

@@ -19,8 +19,9 @@ from torch import Tensor
 from rllib.errors import LearnerError
 from rllib.exploration.intrinsic.losses import EPSILON, discounted_sums
 from rllib.exploration.intrinsic.networks import Layers, Networks
-from rllib.imitation.rows import RowReader, Steps
-from rllib.imitation.settings import ACTION, NEXT_OBSERVATION, OBSERVATION, R1, TERMINATED, DiscriminatorSettings
+from rllib.imitation.rows import RowReader
+from rllib.imitation.settings import ACTION, NEXT_OBSERVATION, OBSERVATION, R1, STATS, TERMINATED, DiscriminatorSettings
+from rllib.imitation.steps import Steps
 from rllib.losses.discriminator import (
     LEAST_SQUARES,
     REWARD_FORMS,
@@ -37,13 +38,6 @@ from rllib.models.observations.filters import RunningMoments
 CLIP = 10.0  # bound of normalised observations, in standard deviations
 _LOGIT, _REWARD, _SHAPING = "logit", "reward", "shaping"
 _ROWS_AT_ONCE = 4096
-STATS = (
-    "discriminator_accuracy_expert",
-    "discriminator_accuracy_policy",
-    "discriminator_loss",
-    "discriminator_entropy",
-    "gradient_penalty",
-)
 
 
 class Discriminator:

@@ -1,39 +1,17 @@
 """Rows of numbers of steps, as a discriminator reads them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from rllib.exploration.intrinsic.networks import action_rows, action_width
 from rllib.imitation.settings import ACTION, NEXT_OBSERVATION, OBSERVATION, TERMINATED
+from rllib.imitation.steps import Steps
 from rllib.models.dense.network_spec import NetworkSpec
 
 # Rows that are encoded at a time.
 _ROWS_AT_ONCE = 1 << 14
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Columns of steps, each [B, ...] in the form of the policy's batches.
-
-    Attributes:
-        observations: as stored.
-        actions: as played: within the bounds of the environment, in the policy's units.
-        next_observations: as stored; of terminated steps the true final ones.
-        terminated: bool.
-        log_probs: float32, of the actions by the newest policy; None where no logit reads them.
-    """
-
-    observations: np.ndarray
-    actions: np.ndarray
-    next_observations: np.ndarray
-    terminated: np.ndarray
-    log_probs: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.terminated)
 
 
 class RowReader:

@@ -7,6 +7,14 @@ UNIT_NORM, R1 = "unit_norm", "r1"
 # Parts of a row that a discriminator may read.
 OBSERVATION, ACTION, NEXT_OBSERVATION, TERMINATED = "obs", "actions", "next_obs", "terminated"
 INPUTS = (OBSERVATION, ACTION, NEXT_OBSERVATION, TERMINATED)
+# Statistics of updates.
+STATS = (
+    "discriminator_accuracy_expert",
+    "discriminator_accuracy_policy",
+    "discriminator_loss",
+    "discriminator_entropy",
+    "gradient_penalty",
+)
 
 
 @dataclass(frozen=True)

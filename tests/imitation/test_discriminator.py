@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from rllib.errors import LearnerError
-from rllib.imitation.discriminator import STATS, Discriminator
-from rllib.imitation.rows import RowReader, Steps
-from rllib.imitation.settings import INPUTS, R1, DiscriminatorSettings
+from rllib.imitation.discriminator import Discriminator
+from rllib.imitation.rows import RowReader
+from rllib.imitation.settings import INPUTS, R1, STATS, DiscriminatorSettings
+from rllib.imitation.steps import Steps
 from rllib.models.catalog.catalog import policy_spec
 
 torch.set_num_threads(1)

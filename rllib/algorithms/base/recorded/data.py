@@ -145,6 +145,36 @@ def evaluated_data(
     return _read(config, observation_space, action_space, max_episode_steps).only
 
 
+def data_of(
+    setting: str,
+    config: OfflineDataConfig,
+    observation_space: Space,
+    action_space: Space,
+    max_episode_steps: int | None,
+) -> Dataset:
+    """Reads what a setting in addition to `input_` names, such as demonstrations, by the same options of reading.
+
+    Args:
+        setting: its name.
+        config: which has it.
+        observation_space, action_space: of the environment.
+        max_episode_steps: time limit of the environment, if there is one.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it cannot be read, cannot be right, has other spaces, or is a reader without end.
+    """
+    options = {"max_episode_steps": max_episode_steps, **config.read_options()}
+    spaces = {"observation_space": observation_space, "action_space": action_space}
+    dataset = _dataset(config[setting], config, options, spaces, setting)
+    if isinstance(dataset, RecordedStream):
+        problem = f"{setting} needs data with an end, but it is a reader, whose batches go on."
+        raise config.error(Mistake(problem, (setting,), advice="Let its function return arrays or paths."))
+    for notice in dataset.notices:
+        logger.warning("%s: %s", dataset.source, notice)
+    return dataset
+
+
 def _refuse_other_parts(config: OfflineDataConfig, space: Space) -> None:
     """Refuses observations that lack parts which the policy is to read, or have some that it is to ignore.
 
@@ -222,27 +252,31 @@ def _without_effect(config: OfflineDataConfig) -> list[str]:
 
 
 def _dataset(
-    source: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping
+    source: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping, setting: str = "input_"
 ) -> Dataset | RecordedStream:
     if isinstance(source, str) and source in INPUTS:
         source = INPUTS.get(source)
     if callable(source):
-        return _from_reader(source, config, options, spaces)
+        return _from_reader(source, config, options, spaces, setting)
     if isinstance(source, Dataset):
         own = {"observation_space": source.observation_space, "action_space": source.action_space}
         for name, space in spaces.items():
             if space is not None and own[name] != space:
                 problem = f"{source.source} has the {name} {own[name]}, but the environment's is {space}."
-                raise config.error(Mistake(problem, ("input_", "env"), advice="Name the environment of the data."))
+                raise config.error(Mistake(problem, (setting, "env"), advice="Name the environment of the data."))
         return source
     if isinstance(source, Mapping) or is_table(source):
-        return Dataset.from_columns(source, source="the arrays of input_", **options, **spaces)
+        return Dataset.from_columns(source, source=f"the arrays of {setting}", **options, **spaces)
     paths = config.input_config["paths"] if isinstance(source, str) and source == "dataset" else source
     return _of_files(paths, config, options, spaces)
 
 
 def _from_reader(
-    make_reader: Callable[[IOContext], Any], config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping
+    make_reader: Callable[[IOContext], Any],
+    config: OfflineDataConfig,
+    options: Mapping[str, Any],
+    spaces: Mapping,
+    setting: str,
 ) -> Dataset | RecordedStream:
     """The data, or the reader, that a function of the user's returns."""
     make = functools.partial(make_reader, IOContext(config.get("log_dir"), config))
@@ -251,10 +285,10 @@ def _from_reader(
     if _is_plain(made):
         made = made.inputs
     if isinstance(made, Dataset | Mapping | str | os.PathLike | list | tuple) or is_table(made):
-        return _dataset(made, config, options, spaces)
+        return _dataset(made, config, options, spaces, setting)
     if not callable(getattr(made, "next", None)):
         raise TypeError(
-            f"the function of input_ returned {made!r:.60}, but it is to return a reader with next(), a Dataset, "
+            f"the function of {setting} returned {made!r:.60}, but it is to return a reader with next(), a Dataset, "
             "arrays by name, a table, or paths"
         )
     waiting = [made]  # the one that was made to see what it is

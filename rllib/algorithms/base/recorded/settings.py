@@ -396,7 +396,7 @@ class OfflineDataConfig(ConfigObject):
         if list(shares) == [SAMPLER]:
             return Mistake(f"input_={given} is the environment alone.", ("input_",), ({"input_": SAMPLER},))
         for source in shares or [self.input_]:
-            if (problem := _no_source(source)) is not None:
+            if (problem := no_source(source)) is not None:
                 remedies = () if self.needs_data else ({"input_": SAMPLER},)
                 return Mistake(f"input_={given}: {problem}", ("input_",), remedies, examples=({"input_": "PATH"},))
         if shares and not self.mixes_data:
@@ -448,7 +448,7 @@ class OfflineDataConfig(ConfigObject):
         return SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0)
 
 
-def _no_source(source: Any) -> str | None:
+def no_source(source: Any) -> str | None:
     """Why no data can be read from what `input_` names; None if it may be."""
     if isinstance(source, list | tuple):
         if source and all(isinstance(each, str | os.PathLike) for each in source):

@@ -1,0 +1,226 @@
+"""GAIL: what it imitates, what stays the environment's, splits among workers, checkpoints, and refusals."""
+
+import numpy as np
+import pytest
+
+from rllib import DefaultCallbacks
+from rllib import sample_batch as sb
+from rllib.algorithms.gail import GAILConfig
+from rllib.config.conflicts import SettingsError
+from rllib.offline.dataset import Dataset
+from tests.algorithms.algorithm_support import learner_stats, train
+from tests.imitation.demonstrations import always_left, recorded
+
+LEFT = always_left()
+SMALL = {
+    "train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3, "model": {"fcnet_hiddens": [16]},
+    "discriminator_model": {"fcnet_hiddens": [16]}, "discriminator_updates": 3, "discriminator_batch_size": 32,
+}  # fmt: skip
+
+
+def make(data=LEFT, env="CartPole-v1", workers=0, envs=4, config=GAILConfig, **training):
+    return (
+        config()
+        .environment(env)
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=16)
+        .offline_data(demonstrations=data)
+        .training(**{**SMALL, **training})
+        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+        .debugging(seed=3)
+    )
+
+
+class Batches(DefaultCallbacks):
+    seen: list = []  # noqa: RUF012
+
+    def on_learn_on_batch(self, *, train_batch, **kwargs):
+        self.seen.append({name: column.copy() for name, column in train_batch.items()})
+
+
+def first_batch(*args, **training):
+    """The columns that are learned from in the first iteration, and the result."""
+    Batches.seen.clear()
+    with make(*args, **training).callbacks(Batches).build() as algo:
+        result = algo.train()
+    return Batches.seen[0], result
+
+
+# ---------------------------------------------------------------------- what it learns
+
+
+def imitating(absorbing, steps=20_000):
+    config = GAILConfig().environment("CartPole-v1").offline_data(demonstrations=LEFT).debugging(seed=0)
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=16).training(absorbing=absorbing, lr=1e-3)
+    config.reporting(min_sample_timesteps_per_iteration=steps, metrics_num_episodes_for_smoothing=50)
+    with config.build() as algo:
+        return algo.train()["episode_reward_mean"]
+
+
+def test_an_expert_that_falls_at_once_is_imitated():
+    assert imitating(absorbing=True) < 12  # 9.3 are the expert's, 22 those of random actions
+
+
+def test_without_an_absorbing_state_a_reward_above_0_makes_episodes_long():
+    assert imitating(absorbing=False) > 40
+
+
+# ---------------------------------------------------------------------- rewards and results
+
+
+def test_results_are_the_environments_and_learned_rewards_are_told_beside_them():
+    batch, result = first_batch()
+    assert result["episode_reward_mean"] == result["episode_len_mean"]
+    assert batch[sb.ENV_REWARDS].tolist() == [1.0] * 128
+    stats = learner_stats(result)
+    assert {"imitation_reward_mean", "absorbing_reward", "discriminator_loss", "policy_loss"} <= stats.keys()
+    assert 0.6 < stats["imitation_reward_mean"] < 0.8  # log 2: nothing is told apart yet
+
+
+def test_rewards_of_the_environment_are_added_on_request():
+    alone, _ = first_batch(imitation_coeff=0.0, task_reward_coeff=0.5)
+    np.testing.assert_array_equal(alone[sb.REWARDS], 0.5)
+
+
+@pytest.mark.parametrize("more", [{}, {"recompute_advantages": True}, {"use_gae": False}])
+def test_advantages_are_those_of_learned_rewards(more):
+    batch, _ = first_batch(gamma=0.9, lambda_=0.8, **more)
+    lambda_ = 1.0 if more.get("use_gae") is False else 0.8
+    values, rewards = batch[sb.VF_PREDS].astype(np.float64), batch[sb.REWARDS].astype(np.float64)
+    found, expected = batch[sb.VALUE_TARGETS] - values, np.full(128, np.nan)
+    for t in reversed(range(128)):
+        if batch[sb.TERMINATEDS][t]:
+            expected[t] = rewards[t] - values[t]
+        elif t % 16 != 15 and not batch[sb.TRUNCATEDS][t]:  # the last row of a fragment bootstraps
+            following = found[t + 1] if np.isnan(expected[t + 1]) else expected[t + 1]
+            expected[t] = rewards[t] + 0.9 * values[t + 1] - values[t] + 0.9 * lambda_ * following
+    known = ~np.isnan(expected)
+    assert batch[sb.TERMINATEDS].any() and known.sum() > 100
+    np.testing.assert_allclose(found[known], expected[known], rtol=1e-3, atol=1e-3)
+
+
+def test_with_rnd_both_rewards_count():
+    with make().exploration(exploration_config={"type": "RND", "embed_dim": 4}).build() as algo:
+        stats = learner_stats(algo.train())
+    assert stats["intrinsic_reward_mean"] > 0 and stats["imitation_reward_mean"] > 0
+
+
+def turning(seen):
+    return np.array([-2.0], np.float32)
+
+
+@pytest.mark.parametrize("inputs", [["obs"], ["obs", "next_obs"], ["obs", "actions", "next_obs", "terminated"]])
+@pytest.mark.parametrize("env, policy", [("CartPole-v1", lambda seen: 0), ("Pendulum-v1", turning)])
+def test_it_reads_any_parts_of_a_step(env, policy, inputs):
+    with make(recorded(env, policy, 2), env, discriminator_inputs=inputs).build() as algo:
+        assert np.isfinite(list(learner_stats(train(algo, 2)).values())).all()
+
+
+@pytest.mark.parametrize("form", ["airl", "log_d", "fairl", "lsgan"])
+def test_it_learns_from_each_form_of_reward(form):
+    penalty = {"r1": 5.0} if form == "lsgan" else 10.0
+    with make(reward_form=form, gradient_penalty=penalty, generator_buffer=2, label_smoothing=0.1).build() as algo:
+        assert np.isfinite(list(learner_stats(train(algo, 3)).values())).all()
+
+
+# ---------------------------------------------------------------------- the same bits
+
+
+def test_weights_do_not_depend_on_how_environments_are_shared_out():
+    runs = []
+    for workers, envs in ((0, 8), (2, 4), (4, 2)):
+        with make(workers=workers, envs=envs, generator_buffer=2).build() as algo:
+            train(algo, 3)
+            runs.append((algo.policy.weights.copy(), algo.trainee.reward.discriminator.get_state()))
+    for weights, state in runs[1:]:
+        np.testing.assert_array_equal(weights, runs[0][0])
+        for name, array in state.items():
+            np.testing.assert_array_equal(array, runs[0][1][name])
+
+
+@pytest.mark.parametrize("more", [{}, {"generator_buffer": 3, "discriminator_inputs": ["obs", "next_obs"]}])
+def test_a_restored_run_continues_with_the_same_discriminator(more, tmp_path):
+    config = make(**more)
+    with config.build() as algo, config.copy(copy_frozen=False).debugging(seed=8).build() as other:
+        train(algo, 3)
+        path = algo.save(tmp_path / "checkpoint")
+        assert (tmp_path / "checkpoint/policies/default_policy/discriminator.safetensors").exists()
+        other.restore(path)
+        saved, restored = (each.trainee.reward.discriminator.get_state() for each in (algo, other))
+        assert saved.keys() == restored.keys()
+        for name, array in saved.items():
+            np.testing.assert_array_equal(array, restored[name])
+
+
+def test_a_checkpoint_of_another_discriminator_is_refused(tmp_path):
+    with make().build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    with make(discriminator_model={"fcnet_hiddens": [4]}).build() as other, pytest.raises(ValueError) as caught:
+        other.restore(path)
+    assert "discriminator_model" in str(caught.value)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+REFUSED = {
+    "absorbing": ({"gamma": 1.0}, "absorbing"),
+    "no critic": ({"use_critic": False, "use_gae": False}, "use_critic"),
+    "a memory": ({"model": {"use_lstm": True}}, "model"),
+    "actions alone": ({"discriminator_inputs": ["actions"]}, "discriminator_inputs"),
+    "penalty": ({"gradient_penalty": {"r2": 1.0}}, "gradient_penalty"),
+    "inputs": ({"discriminator_inputs": ["rewards"]}, "discriminator_inputs"),
+    "model": ({"discriminator_model": {"hiddens": [3]}}, "discriminator_model"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_settings_that_do_not_fit_are_refused_with_a_remedy(name):
+    settings, blamed = REFUSED[name]
+    config = make()
+    with pytest.raises((SettingsError, TypeError), match=blamed) as caught:
+        config.training(**settings).build()
+    for mistake in getattr(caught.value, "mistakes", ()):
+        assert blamed in mistake.names
+        for remedy in mistake.remedies:
+            config.apply(remedy)
+    if getattr(caught.value, "mistakes", None) and mistake.remedies:
+        config.validate()
+
+
+@pytest.mark.parametrize(
+    "section, settings",
+    [
+        ("rollouts", {"observation_filter": "MeanStdFilter"}),
+        ("environment", {"normalize_returns": True}),
+        ("multi_agent", {"policies": ["a", "b"], "policy_mapping_fn": {"*": "a"}}),
+    ],
+)
+def test_settings_of_sampling_that_do_not_fit_are_refused(section, settings):
+    config = getattr(make(), section)(**settings)
+    with pytest.raises(SettingsError, match=next(iter(settings))):
+        config.build()
+
+
+def test_demonstrations_are_required(tmp_path):
+    with pytest.raises(SettingsError, match="rllib record"):
+        make(None).build()
+    with pytest.raises(SettingsError, match="demonstrations=3"):
+        make(3).build()
+    with pytest.raises(FileNotFoundError):
+        make(str(tmp_path / "absent.parquet")).build()
+
+
+def test_demonstrations_of_other_spaces_are_refused():
+    pendulum = recorded("Pendulum-v1", turning, 1)
+    with pytest.raises(ValueError, match=r"\(3,\)|3 numbers|shape"):
+        make(pendulum).build()
+    with pytest.raises(ValueError, match="observation_space"):
+        make(Dataset.from_columns(pendulum)).build()
+
+
+def test_some_of_the_demonstrations_are_taken():
+    with make(LEFT).offline_data(num_demonstrations=2).build() as algo:
+        few = len(algo.trainee.reward._expert)
+    assert few == Dataset.from_columns(LEFT).lengths[:2].sum()
+    with pytest.raises(ValueError, match=r"num_demonstrations=11, but .* 10 episodes"):
+        make(LEFT).offline_data(num_demonstrations=11).build()

@@ -301,6 +301,31 @@ class GAIL(PPO):
         "discriminator_loss", "discriminator_entropy", "gradient_penalty",
     )  # fmt: skip
 
+    def learned_reward(
+        self, observations: Any, actions: Any, next_observations: Any = None, terminateds: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What has been learned of steps: the reward of `reward_form`, before it is divided; of AIRL g.
+
+        Args:
+            observations, actions: [B, ...] each as the environment gives and takes them; of Dict and Tuple spaces dicts
+                and tuples of such arrays.
+            next_observations: the observations after the actions, where `discriminator_inputs` has "next_obs".
+            terminateds: bool [B], where it has "terminated"; None: no step ends an episode.
+
+        Returns:
+            float32 [B].
+
+        Raises:
+            ValueError: for next observations that are missing, and for values that are not of the spaces.
+        """
+        if next_observations is None and NEXT_OBSERVATION in self.config.discriminator_inputs:
+            raise ValueError("the discriminator reads next_obs: give next_observations, too")
+        columns = {sb.OBS: observations, sb.ACTIONS: actions}
+        more = {sb.NEXT_OBS: next_observations, sb.TERMINATEDS: terminateds}
+        columns |= {name: column for name, column in more.items() if column is not None}
+        spaces = {"observation_space": self.observation_space, "action_space": self.action_space}
+        return self.trainee.reward.of(Dataset.from_columns(columns, source="the steps", check=False, **spaces))
+
     def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
         estimator = super().make_postprocess(policy_id)
         if not self.config.reads_next_observations:

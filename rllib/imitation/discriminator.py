@@ -91,8 +91,8 @@ class Discriminator:
     @property
     def _reads_for_reward(self) -> np.ndarray:
         """Columns of a row that AIRL's g reads."""
-        parts, read = self._reader.parts, [name for name in (OBSERVATION, ACTION) if name in self._settings.inputs]
-        return np.concatenate([np.arange(parts[name].start, parts[name].stop) for name in read])
+        parts = [self._reader.parts[name] for name in (OBSERVATION, ACTION) if name in self._settings.inputs]
+        return np.concatenate([np.arange(part.start, part.stop) for part in parts])
 
     # ------------------------------------------------------------------ rows
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
 from gymnasium import Space
@@ -65,7 +64,7 @@ class LearnedReward:
         from rllib.imitation.discriminator import Discriminator
         from rllib.imitation.rows import RowReader
 
-        self._settings, self._policy = settings, policy
+        self._settings, self._policy, self._conversions = settings, policy, conversions
         space = demonstrations.action_space
         self._mapper = action_mapper(
             space, policy.distribution, conversions.normalize_actions, conversions.clip_actions
@@ -77,10 +76,10 @@ class LearnedReward:
         columns = None
         if observation_keys:
             columns = _columns_of(policy.observation_space, observation_keys, action_mask_key)
-        reader = RowReader(spec, settings.inputs, columns)
+        reader = RowReader(spec, settings.parts, columns)
         stored = recorded.actions(demonstrations, policy, conversions)
         is_read = np.ones(len(demonstrations), bool)
-        if NEXT_OBSERVATION in settings.inputs:
+        if NEXT_OBSERVATION in settings.parts:
             is_read = demonstrations.has_next
         if not is_read.any():
             raise Unfit(
@@ -161,9 +160,13 @@ class LearnedReward:
                 "that give one side away.", _BATCHES, 100 * min(accuracies),
             )  # fmt: skip
 
-    def of(self, steps: Steps) -> np.ndarray:
-        """What has been learned of steps, [B] float32: AIRL's g, else the reward before it is scaled."""
-        return self.discriminator.learned_reward(replace(steps, actions=self._played(steps.actions)))
+    def of(self, steps: Dataset) -> np.ndarray:
+        """What has been learned of steps, [rows] float32: AIRL's g, else the reward before it is scaled."""
+        actions = self._played(recorded.actions(steps, self._policy, self._conversions))
+        columns = steps.columns
+        return self.discriminator.learned_reward(
+            Steps(columns[sb.OBS], actions, columns[sb.NEXT_OBS], columns[sb.TERMINATEDS])
+        )
 
 
 def _columns_of(space: Space, keys: Collection[str], action_mask_key: str | None) -> np.ndarray:

@@ -22,7 +22,7 @@ class DiscriminatorSettings:
     """How a discriminator learns, and what reward its logits give.
 
     Attributes:
-        inputs: of INPUTS, the parts of a row that it reads.
+        inputs: of INPUTS, the parts of a step that it reads; where it is shaped, those that g reads.
         hiddens: widths of its hidden layers.
         activation: of the hidden layers, a name in ACTIVATIONS.
         normalize: bring each number of an observation to mean 0 and deviation 1 over both sides' rows.
@@ -58,3 +58,8 @@ class DiscriminatorSettings:
     generator_buffer: int = 1
     reward_normalize: bool = True
     reward_clip: float | None = 10.0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a step that are in a row."""
+        return (*self.inputs, NEXT_OBSERVATION, TERMINATED) if self.is_shaped else self.inputs

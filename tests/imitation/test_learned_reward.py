@@ -95,13 +95,12 @@ def test_actions_are_compared_as_they_were_played():
 
 def test_one_that_reads_some_keys_does_not_see_the_others():
     reward = make(PARTS, keys=["feet"])
-    other = batch(size=5)
-    steps = reward._steps(other, np.array([0, 1]))
-    before = reward.of(steps)
+    steps = reward._steps(batch(size=5), np.array([0, 1]))
+    before = reward.discriminator.learned_reward(steps)
     steps.observations[:, 2:] += 3
-    np.testing.assert_array_equal(reward.of(steps), before)
+    np.testing.assert_array_equal(reward.discriminator.learned_reward(steps), before)
     steps.observations[:, :2] += 3
-    assert (reward.of(steps) != before).any()
+    assert (reward.discriminator.learned_reward(steps) != before).any()
     with pytest.raises(ValueError, match="discriminator_observation_keys"):
         make(PARTS, keys=["hands"])
 

@@ -40,10 +40,12 @@ from rllib.losses.discriminator import REWARD_FORMS
 from rllib.models.arithmetic.activations import ACTIVATION_NAMES
 from rllib.notices import shortened
 from rllib.offline.dataset import Dataset
+from rllib.offline.stream import Unread
 from rllib.sample_batch import SampleBatch
 
 DISCRIMINATOR_FILE = "discriminator.safetensors"
 _ACTIVATION = Literal[tuple(ACTIVATION_NAMES)]
+_SOURCE = "Use .offline_data(demonstrations='PATH'); rllib record CHECKPOINT --to PATH makes some."
 _NO_KEYS: list[str] = []
 _INPUTS = [OBSERVATION, ACTION]
 
@@ -183,13 +185,12 @@ class GAILConfig(PPOConfig):
             return Mistake(
                 f"{self.algorithm_name} learns a reward from demonstrations, and there are none.",
                 ("demonstrations",),
-                examples=({"demonstrations": "PATH"},),
-                note="rllib record CHECKPOINT --to PATH makes some.",
+                advice=_SOURCE,
             )
         if (problem := no_source(self.demonstrations)) is not None:
-            given = shortened(self.demonstrations)
-            example = {"demonstrations": "PATH"}
-            return Mistake(f"demonstrations={given}: {problem}", ("demonstrations",), examples=(example,))
+            return Mistake(
+                f"demonstrations={shortened(self.demonstrations)}: {problem}", ("demonstrations",), advice=_SOURCE
+            )
         return None
 
     @property
@@ -234,12 +235,16 @@ class GAILTrainee(PPOTrainee):
     """A policy that learns by PPO from a reward that is learned from demonstrations.
 
     Attributes:
-        reward: replaces the rewards of train batches (rllib/imitation/learned_reward.py).
+        reward: replaces the rewards of train batches (rllib/imitation/learned_reward.py); None in an algorithm that was
+            restored to act, without demonstrations.
     """
 
     def prepare(self) -> None:
         super().prepare()
         config, algorithm = self.config, self.algorithm
+        self.reward: LearnedReward | None = None
+        if isinstance(config.demonstrations, Unread):
+            return
         rng = seeding.generator(algorithm.seed, seeding.DISCRIMINATOR_WEIGHTS, self.number)
         self.reward = LearnedReward(
             config.discriminator_settings(),
@@ -256,6 +261,8 @@ class GAILTrainee(PPOTrainee):
     def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
         """Trains the discriminator on a train batch, then learns from its rewards; see PPOTrainee."""
         config, coefficients = self.config, self.scheduled("imitation_coeff", "task_reward_coeff", at=now)
+        if self.reward is None:
+            config.demonstrations.next()  # raises
         with self.algorithm.metrics.timer("learn"):
             found = self.reward.add_to(batch, self.rng, *coefficients.values())
             lambda_ = config.lambda_ if config.use_gae else 1.0

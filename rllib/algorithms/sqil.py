@@ -36,26 +36,26 @@ class _Demonstrations(OfflineDataConfig):
     )
 
     def shares(self) -> dict[Any, float]:
-        if super().shares() or not self.has_data or no_source(self.input_) is not None:
+        is_source = self.has_data and no_source(self.input_) is None and not isinstance(self.input_, Unread)
+        if super().shares() or not is_source:
             return super().shares()
         return {SAMPLER: 0.5, _as_key(self.input_): 0.5}
 
     @relation("input_")
     def _check_halves(self) -> Mistake | None:
         """`input_` has demonstrations, which are mixed with steps of the policy."""
-        if not self.has_data or SAMPLER in self.shares() or no_source(self.input_) is not None:
+        if not super().shares() or SAMPLER in super().shares():
             return None
         return Mistake(
             f"input_={shortened(self.input_)}: {self.algorithm_name} learns from steps of its own, too.",
             ("input_",),
-            examples=({"input_": "PATH"},),
-            note="Half of each batch is the sampler's then.",
+            ({"input_": {SAMPLER: 0.5, **{source: share / 2 for source, share in super().shares().items()}}},),
         )
 
 
 def _as_key(source: Any) -> Any:
     """The source as a key of a mixture: arrays, tables and lists have no hash, but a function that returns them has."""
-    is_key = isinstance(source, str | os.PathLike | Dataset | Unread) or callable(source)
+    is_key = isinstance(source, str | os.PathLike | Dataset) or callable(source)
     return source if is_key else functools.partial(_given, source)
 
 
@@ -88,6 +88,7 @@ class SQIL(SAC):
 
     config_class = SQILConfig
     trainee_class = SQILTrainee
+    trains_several = False
 
 
 class SQILDQNConfig(_Demonstrations, DQNConfig):
@@ -103,3 +104,4 @@ class SQILDQN(DQN):
 
     config_class = SQILDQNConfig
     trainee_class = SQILDQNTrainee
+    trains_several = False

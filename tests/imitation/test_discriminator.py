@@ -7,7 +7,7 @@ import torch
 
 from rllib.errors import LearnerError
 from rllib.imitation.discriminator import Discriminator
-from rllib.imitation.rows import RowReader
+from rllib.imitation.rows import INDICATOR, RowReader
 from rllib.imitation.settings import INPUTS, R1, STATS, DiscriminatorSettings
 from rllib.imitation.steps import Steps
 from rllib.models.catalog.catalog import policy_spec
@@ -56,7 +56,7 @@ def test_a_row_has_the_parts_that_are_read_and_an_indicator():
     np.testing.assert_array_equal(rows[:, 6:9], given.next_observations)
     assert rows[:, 9].tolist() == [1, 1, 0, 0, 0] and not rows[:, 10].any()
     absorbing = reader(INPUTS).absorbing
-    assert absorbing[-1] == 1 and not absorbing[:-1].any()
+    assert absorbing[-1] == INDICATOR and not absorbing[:-1].any()
 
 
 def test_some_columns_of_observations_are_read():

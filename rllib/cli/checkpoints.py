@@ -74,6 +74,8 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
             own["replay_buffer_config"] = {**replay, "storage": MEMORY}
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
         own |= _without_data(checkpoint)
+    if settings.get("demonstrations") is not None:
+        own["demonstrations"] = _unread(checkpoint)
     given = AlgorithmConfig().places(overrides)  # under names of any era
     own = {name: value for name, value in own.items() if name not in given}
     return Algorithm.from_checkpoint(checkpoint, {**own, **overrides}, load_user_code=load_user_code)
@@ -81,16 +83,19 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
 
 def _without_data(checkpoint: Path) -> dict[str, Any]:
     """Settings by which the algorithm of a checkpoint reads no recorded steps."""
-    name = f"policies/{DEFAULT_POLICY}/policy.json"
-    policy = read_checkpoint(checkpoint, only=name)[name]
-    data = Unread(policy["observation_space"], policy["action_space"])
     return {
-        "input_": data,
+        "input_": _unread(checkpoint),
         "input_fraction_of_best": None,
         "offline_validation_fraction": 0.0,
         "offline_evaluation_interval": None,
         "off_policy_estimation_methods": {},
     }
+
+
+def _unread(checkpoint: Path) -> Unread:
+    name = f"policies/{DEFAULT_POLICY}/policy.json"
+    policy = read_checkpoint(checkpoint, only=name)[name]
+    return Unread(policy["observation_space"], policy["action_space"])
 
 
 def _has_gpu() -> bool:

@@ -102,7 +102,11 @@ class SeldomTwo(MultiAgentEnv):
         return {agent: np.full(1, self.t, np.float32) for agent in agents}
 
 
-NEED_DATA = [name for name in ALGORITHMS if get_algorithm_config(name).needs_data]
+NEED_DATA = [
+    name
+    for name in ALGORITHMS
+    if get_algorithm_config(name).needs_data or "demonstrations" in get_algorithm_config(name).settings
+]
 # For one agent, for groups, or for numbers; Ape-X learns when its shards have answered.
 OTHERS = {
     *("A3C", "ES", "ARS", "Distillation", "DAgger", "QMix", "VDN"),

@@ -10,7 +10,13 @@ from tests.gpu import needs_gpu
 
 # ES and ARS make no gradients; QMix and VDN take groups of agents.
 OTHERS = ("ES", "ARS", "QMix", "VDN")
-SAMPLING = [name for name in algorithm_names() if not get_algorithm_config(name).needs_data and name not in OTHERS]
+# Those that need recorded data or demonstrations have tests of their own.
+NEED_DATA = [
+    name
+    for name in algorithm_names()
+    if get_algorithm_config(name).needs_data or "demonstrations" in get_algorithm_config(name).settings
+]
+SAMPLING = [name for name in algorithm_names() if name not in (*OTHERS, *NEED_DATA)]
 CONTINUOUS = ("SAC", "TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG")
 IMAGES = {"IMPALA": {}, "APPO": {}, "PPO": {}, "DQN": {}, "Rainbow": {}}
 

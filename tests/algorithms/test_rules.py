@@ -137,6 +137,17 @@ CASES = [
     ("CrossQ", {"policy_model_config": CUSTOM}, "batch_norm_actor"),
     ("CrossQ", {"q_model_config": CUSTOM}, "q_model_config"),
     ("BC", {"bc_loss": "mse", "bc_logstd_coeff": 0.1, **DATA}, "bc_logstd_coeff"),
+    ("GAIL", {"gamma": 1.0}, "absorbing"),
+    ("GAIL", {"discriminator_inputs": ["actions"]}, "discriminator_inputs"),
+    ("GAIL", {"normalize_returns": True}, "normalize_returns"),
+    ("GAIL", {"observation_filter": "MeanStdFilter"}, "observation_filter"),
+    ("GAIL", {"use_gae": False, "use_critic": False}, "use_critic"),
+    ("GAIL", {"demonstrations": None}, "demonstrations"),
+    ("AIRL", {"absorbing": True}, "absorbing"),
+    ("AIRL", {"discriminator_inputs": ["actions"]}, "discriminator_inputs"),
+    ("SQIL", {"input_": {PATH: 0.5, f"{PATH}2": 0.5}}, "input_"),
+    ("AIRL", {"reward_form": "gail"}, "reward_form"),
+    ("SQIL", {"reward_scale": 2.0, **DATA}, "reward_scale"),
     ("ReBRAC", {"input_": {"sampler": 0.5, PATH: 0.5}}, "input_"),
     ("IQL", {"policy_model_config": CUSTOM, **DATA}, "policy_model_config"),
     ("ES", {"noise_size": 10**15}, "noise_size"),
@@ -149,6 +160,8 @@ CASES = [
 def config_of(name: str, settings: Mapping):
     config = get_algorithm_class(name).get_default_config().environment("CartPole-v1")
     needs_data = config.needs_data and "input_" not in settings
+    if "demonstrations" in config.settings and "demonstrations" not in settings:
+        config.offline_data(demonstrations=PATH)
     taught = TAUGHT if config.get("teacher_coeff") else {}
     return config.update_from_dict({**taught, **settings, **(DATA if needs_data else {})})
 

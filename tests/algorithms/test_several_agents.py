@@ -12,11 +12,11 @@ from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.env.multi_agent import MultiAgentEnv
 from rllib.env.tasks.two_step_game import TwoStepGame
-from tests.algorithms.test_every_algorithm import GROUPS, small
+from tests.algorithms.test_every_algorithm import DEMONSTRATED, GROUPS, small
 from tests.multi_agent import NameTheSignal, PairsNameTheSignal
 
 NEED_DATA = {name for name in algorithm_names() if get_algorithm_class(name).config_class.needs_data}
-REFUSING = {"A3C", "ES", "ARS", "Distillation", "DAgger", *NEED_DATA}
+REFUSING = {"A3C", "ES", "ARS", "Distillation", "DAgger", *NEED_DATA, *DEMONSTRATED}
 TRAINING = sorted({*algorithm_names()} - REFUSING)
 OFF_POLICY = [name for name in TRAINING if issubclass(get_algorithm_class(name), OffPolicy)]
 # Their replays are in other processes.

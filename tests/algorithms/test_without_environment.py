@@ -27,8 +27,12 @@ def build(name="PPO", num_workers=0):
     return config.training(**SMALL.get(name, {})).debugging(seed=1).build()
 
 
-# The others are built from recorded data, with or without an environment: see test_recorded_data.py.
-SAMPLING = [name for name in algorithm_names() if not get_algorithm_config(name).needs_data]
+# The others are built from recorded data or demonstrations, with or without an environment: see test_recorded_data.py.
+SAMPLING = [
+    name
+    for name in algorithm_names()
+    if not get_algorithm_config(name).needs_data and "demonstrations" not in get_algorithm_config(name).settings
+]
 
 
 @pytest.mark.parametrize("name", SAMPLING)

@@ -58,6 +58,8 @@ SAMPLES: dict[str, list] = {
     "learner_class": [int],
     "listen": [lambda context: None, "nowhere"],
     "offline_memory": [-1],
+    "discriminator_inputs": [["actions"]],
+    "gamma": [1.0],
     "off_policy_estimation_methods": [{"is": {"type": "is"}}, {"is": 1}],
     "output": ["out", 3, "dataset", "s3://some/where"],
     "output_config": [{"format": "xls"}],
@@ -70,7 +72,7 @@ SAMPLES: dict[str, list] = {
     "train_batch_size": [100, 1],
 }
 # Settings whose mistakes no other setting ends: what is missing only the user has.
-ONLY_ADVICE = {("env", "observation_space", "action_space"), ("input_",), ("teacher",)}
+ONLY_ADVICE = {("env", "observation_space", "action_space"), ("input_",), ("teacher",), ("demonstrations",)}
 
 
 # Configs that are tried for a rule of one algorithm: before one has broken it, and afterwards.

@@ -103,6 +103,8 @@ def builds(
         config.offline_data(input_=input_)
     elif config.needs_data:
         config.offline_data(input_=steps_of(make(None)))
+    if "demonstrations" in config.settings:
+        config.offline_data(demonstrations=steps_of(make(None)))
     try:
         config.build().stop()
     except ValueError:

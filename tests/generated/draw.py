@@ -35,6 +35,8 @@ SMALL: dict[str, tuple] = {
     "cg_iterations": (3,), "training_intensity": (1.0, 1.0, 2.0),
     "evaluation_interval": (None, None, None, 1), "evaluation_duration": (2,),
     "store_buffer_in_checkpoints": (True, True, False),
+    "discriminator_model": ({"fcnet_hiddens": [6]},), "discriminator_updates": (1, 2),
+    "discriminator_batch_size": (8,),
 }  # fmt: skip
 # Settings that meet many others: name -> probability.
 FREQUENT = {
@@ -49,9 +51,9 @@ OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")
 # The largest integers that are drawn, but for tables: more would cost time alone.
 MOST = 20
 # Algorithms by the actions that they can take; all others take any.
-OF_CHOICES = ("DQN", "SimpleQ", "Rainbow", "ApexDQN", "R2D2", "PQN", "QMix", "VDN")
+OF_CHOICES = ("DQN", "SimpleQ", "Rainbow", "ApexDQN", "R2D2", "PQN", "QMix", "VDN", "SQILDQN")
 OF_NUMBERS = ("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "TD3BC", "ReBRAC", "CQL")
-OF_BOTH = ("SAC", "IQL", "AWAC")
+OF_BOTH = ("SAC", "IQL", "AWAC", "SQIL")
 OF_GROUPS = ("QMix", "VDN")
 
 
@@ -104,7 +106,7 @@ def _world(rng: random.Random, algorithm: str, config) -> dict[str, Any]:
         kinds = ["group"] * 30 + ["agents"]
     elif config.learns_from_data:
         kinds += ["data"] * 6
-    if config.needs_data:
+    if config.needs_data or "demonstrations" in config.settings:
         kinds = ["data"]
     elif config.get("teacher_coeff"):  # all others are refused
         kinds = kinds[:15] * 3 + kinds[15:]
@@ -157,7 +159,7 @@ def _changes(rng: random.Random) -> list[str]:
 def _with_more(rng: random.Random, run: Draw, config) -> Draw:
     """The run with a fault in its data, other settings at a restore, or another checkpoint in its own's place."""
     world, settings = run["world"], run["settings"]
-    if "data" in world and rng.random() < 0.4:
+    if "data" in world and "demonstrations" not in config.settings and rng.random() < 0.4:
         form = recorded.form_of(world["data"])
         fault = {
             "kind": rng.choice([name for name, kind in recorded.KINDS.items() if form in kind.forms]),

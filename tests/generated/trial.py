@@ -129,7 +129,10 @@ def configured(draw: Draw, place: Path):
     if "data" in world:
         source = recorded.recorded(world, place)
         share = world["data"].get("share")
-        config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
+        if "demonstrations" in config.settings:
+            config.offline_data(demonstrations=source)
+        else:
+            config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
     settings = _in_place(resolved(with_teacher(draw["settings"], world, place)), place)
     config.update_from_dict(settings)
     for remedy in draw.get("remedies", ()):

@@ -132,6 +132,10 @@ TABLES: dict[str, tuple] = {
         {"fcnet_hiddens": [6]}, {"fcnet_hiddens": [6, 6], "fcnet_activation": "relu"}, {"layer_norm": True},
     ),
     "policy_model_config": ({"fcnet_hiddens": [6]}, {"fcnet_activation": "tanh"}),
+    "gradient_penalty": (0.0, 1.0, {"r1": 2.0}),
+    "discriminator_inputs": (["obs"], ["obs", "next_obs"], ["obs", "actions", "next_obs", "terminated"]),
+    "discriminator_observation_keys": (["choice"], ["numbers"]),
+    "discriminator_model": ({"fcnet_hiddens": [6]}, {"fcnet_activation": "relu"}, {"normalize": False}),
     "learner_collective": ("auto", "shared_memory", "gloo"),
     "action_mask_key": (None, "action_mask"),
     "offline_memory": ("auto", 1_000_000, 1000),
@@ -166,7 +170,7 @@ NOT_DRAWN = {
     **dict.fromkeys(
         ("env", "env_config", "observation_space", "action_space", "action_mask_from"), "the world says it"
     ),
-    **dict.fromkeys(("input_", "input_read_schema"), "the world says what is recorded"),
+    **dict.fromkeys(("input_", "input_read_schema", "demonstrations"), "the world says what is recorded"),
     **dict.fromkeys(("listen", "token_file", "tls_certificate", "tls_key"), "the world says how clients reach it"),
     **dict.fromkeys(("wandb", "mlflow", "trackio", "comet", "clearml"), "they need a service"),
     **dict.fromkeys(("num_gpus", "num_gpus_per_worker", "torch_cuda_graphs"), "they need a GPU"),

@@ -367,8 +367,8 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
                 f"{len(examined.agents)}.",
                 ("env",),
-                advice="All algorithms but A3C, ES and ARS, and those that need a teacher or recorded data, do, such "
-                "as PPO, IMPALA, DQN and SAC.",
+                advice="All algorithms but A3C, ES and ARS, and those that need a teacher, recorded data or "
+                "demonstrations, do, such as PPO, IMPALA, DQN and SAC.",
             )
         )
     if config.has_data:

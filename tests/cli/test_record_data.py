@@ -47,6 +47,34 @@ def test_episodes_of_the_policy_are_recorded(rllib_command, tmp_path, checkpoint
     assert refused.exit_code == 2 and "is there already" in refused.output
 
 
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_a_run_that_scaled_its_rewards_records_those_of_the_environment(rllib_command, tmp_path, name):
+    config = get_algorithm_config(name).environment("CartPole-v1", normalize_returns=True).debugging(seed=1)
+    config.rollouts(num_rollout_workers=0).training(train_batch_size=128, model={"fcnet_hiddens": [8]})
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+    with config.build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path / "checkpoint")
+    result = rllib_command("record", tmp_path / "checkpoint", "--to", "steps.npz", "--episodes", 2)
+    assert result.exit_code == 0, result.output
+    assert (Dataset.from_path(tmp_path / "steps.npz").columns["rewards"] == 1).all()
+
+
+def test_a_checkpoint_acts_where_its_demonstrations_are_no_more(rllib_command, tmp_path):
+    data = tmp_path / "steps.npz"
+    shutil.copy(CARTPOLE, data)
+    config = get_algorithm_config("GAIL").environment("CartPole-v1").offline_data(demonstrations=str(data))
+    config.rollouts(num_rollout_workers=0).training(train_batch_size=128, sgd_minibatch_size=64)
+    with config.build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path / "checkpoint")
+    data.unlink()
+    for words in (["evaluate", tmp_path / "checkpoint", "--episodes", 1],
+                  ["record", tmp_path / "checkpoint", "--to", "others.npz", "--episodes", 1]):  # fmt: skip
+        result = rllib_command(*words)
+        assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize(("name", "env"), [("BC", "CartPole-v1"), ("IQL", "CartPole-v1"), ("BC", None)])
 def test_a_checkpoint_acts_where_its_data_is_no_more(rllib_command, tmp_path, name, env):
     data = tmp_path / "steps.npz"

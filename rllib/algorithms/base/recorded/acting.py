@@ -113,7 +113,9 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> Dataset:
         output = Output(directory=directory, format_=NPZ, metadata=metadata, run_id=new_run_id())
         workers = WorkerSet(_settings(settings, plan, num_envs, num_workers, length, output), num_workers)
         try:
-            returns = _play(workers, algorithm.snapshots(), plan, at_once)
+            # Rewards are recorded as they are, so that there is nothing to scale them by.
+            snapshots = {name: replace(each, return_state=None) for name, each in algorithm.snapshots().items()}
+            returns = _play(workers, snapshots, plan, at_once)
         finally:
             workers.stop()
         indices = range(1, num_workers + 1) if num_workers else (0,)

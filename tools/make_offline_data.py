@@ -1,4 +1,4 @@
-"""Records the CartPole steps in tests/data/offline: those of a policy that has solved it, and random ones.
+"""Records the CartPole steps in tests/data/offline: of a policy that has solved it, of always left, and random ones.
 
     python tools/make_offline_data.py
 
@@ -22,11 +22,11 @@ SEED = 1
 FACTS = '{"env": "CartPole-v1", "max_episode_steps": 500}'
 
 
-def record(act) -> dict[str, np.ndarray]:
-    """Whole episodes, at least STEPS steps of them, whose actions `act` chooses from observations."""
+def record(act, steps: int = STEPS) -> dict[str, np.ndarray]:
+    """Whole episodes, at least this number of steps, whose actions `act` chooses from observations."""
     env = gymnasium.make("CartPole-v1")
     rows, episode = [], 0
-    while len(rows) < STEPS:
+    while len(rows) < steps:
         obs, _ = env.reset(seed=SEED + episode)
         ended = False
         while not ended:
@@ -59,6 +59,7 @@ def main() -> None:
     rng = np.random.default_rng(SEED)
     write("cartpole_expert.npz", expert)
     write("cartpole_expert_positions.npz", {**expert, "obs": expert["obs"][:, ::2]})
+    write("cartpole_left.npz", record(lambda obs: 0, 90))
     write("cartpole_random.npz", record(lambda obs: int(rng.integers(2))))
 
 

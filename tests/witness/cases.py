@@ -77,7 +77,7 @@ def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, fragme
         rollout_fragment_length=fragment,
         **more["rollouts"],
     )
-    if algorithm in ("PPO", "A2C", "IMPALA", "APPO", "TRPO", "PG"):
+    if algorithm in ("PPO", "GAIL", "AIRL", "A2C", "IMPALA", "APPO", "TRPO", "PG"):
         settings.setdefault("train_batch_size", rows)
     if "sgd_minibatch_size" in settings:
         settings["sgd_minibatch_size"] = min(settings["sgd_minibatch_size"], rows)
@@ -550,6 +550,25 @@ def novelty(tmp_path, kind="RND", fails=False, **settings) -> None:
                 assert count == len(steps.counts), f"{name}: {count} are counted, of {len(steps.counts)}"
 
 
+def imitation(tmp_path, algorithm="GAIL", parts=1, **settings) -> None:
+    """Learned rewards: the environment's are kept beside them, and advantages are those of the learned ones."""
+    rng, family = np.random.default_rng(0), family_of(Single)
+    config = config_of(algorithm, Single, family, **PPO, **settings)
+    config.training(discriminator_updates=2, discriminator_batch_size=8, discriminator_model=DENSE)
+    expert = {"obs": rng.normal(size=(20, OBSERVATION_SIZE)).astype(np.float32), "actions": np.zeros(20, np.int64)}
+    config.offline_data(demonstrations={**expert, "terminateds": np.arange(20) % 5 == 4})
+    steps = Steps()
+    for algo, read, result in trained(config, tmp_path, parts=parts):
+        for policy_id, columns in read.learned:
+            found = check_rows(columns | {sb.REWARDS: columns[sb.ENV_REWARDS]}, family, steps)
+            check_advantages(columns, found, family, values_of(algo.get_policy(policy_id)), GAMMA, LAMBDA)
+            assert np.std(columns[sb.REWARDS]) > 0, "learned rewards are all alike"
+        if parts == 1:
+            check_counters(result, family, steps)
+            count = float(algo.trainee.reward.discriminator.get_state()["returns.count"])
+            assert count == len(steps.counts), f"{count} rewards are counted, of {len(steps.counts)}"
+
+
 # ------------------------------------------------------------------ actions
 
 
@@ -659,6 +678,11 @@ CASES: dict[str, Callable] = {
     "costs": costs,
     "costs in a replay": replayed_costs,
     **{f"novelty by {kind}": functools.partial(novelty, kind=kind) for kind in ("RND", "Curiosity")},
+    "a learned reward": imitation,
+    "a learned reward, without an absorbing state": functools.partial(imitation, absorbing=False),
+    "a learned reward of what follows": functools.partial(imitation, discriminator_inputs=["obs", "next_obs"]),
+    "a learned reward, restored": functools.partial(imitation, parts=2),
+    "a shaped reward": functools.partial(imitation, algorithm="AIRL"),
     "box": box,
     "box and V-trace": functools.partial(box, algorithm="IMPALA"),
     "box of SAC": replayed_box,

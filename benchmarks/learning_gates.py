@@ -367,6 +367,14 @@ GATES = {
         by_policy=True,
         seeds=3,
     ),
+    "M1": Gate("gail/acrobot", -115, "-83, the expert; -392 to -473 with 1 to 10 episodes, imitation's table", seeds=3),
+    "M1-airl": Gate(
+        "gail/acrobot",
+        -105,
+        "-83, the expert",
+        changes={"reward_form": "airl", "absorbing": False, "discriminator_lr": 3e-4, "gradient_penalty": 10.0},
+        seeds=3,
+    ),
     "M2": Gate("gail/cartpole_left", 0, "9.3, the expert, which always pushes left", seeds=3, below=15),
     "M2-control": Gate(
         "gail/cartpole_left",

@@ -194,8 +194,8 @@ class GAILConfig(PPOConfig):
         return None
 
     @property
-    def _evaluates_on_data(self) -> bool:
-        return True  # options of reading are those of demonstrations, too
+    def _reads_data(self) -> bool:
+        return True  # demonstrations
 
     @property
     def is_shaped(self) -> bool:

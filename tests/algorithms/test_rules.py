@@ -143,6 +143,7 @@ CASES = [
     ("GAIL", {"observation_filter": "MeanStdFilter"}, "observation_filter"),
     ("GAIL", {"use_gae": False, "use_critic": False}, "use_critic"),
     ("GAIL", {"demonstrations": None}, "demonstrations"),
+    ("GAIL", {"off_policy_estimation_methods": {"is": {"type": "is"}}}, "off_policy_estimation_methods"),
     ("AIRL", {"absorbing": True}, "absorbing"),
     ("AIRL", {"discriminator_inputs": ["actions"]}, "discriminator_inputs"),
     ("SQIL", {"input_": {PATH: 0.5, f"{PATH}2": 0.5}}, "input_"),

@@ -70,18 +70,18 @@ class OfflineDataConfig(ConfigObject):
             dict,
             "options of reading: dones, actions, densities, check, on_error, policy, max_episode_steps, ends",
             Merged,
-            only_with("_evaluates_on_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NO_DATA),
         ] = _EMPTY,
         input_read_schema: Annotated[
             dict,
             "our column names -> those of the files: {'obs': 'o_t'}, or {'obs': ['x', 'y']} of single numbers",
             Merged,
-            only_with("_evaluates_on_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NO_DATA),
         ] = _EMPTY,
         actions_in_input_normalized: Annotated[
             bool | None,
             "recorded actions are in [-1, 1], which spans the bounds; None: as the data tells",
-            only_with("_evaluates_on_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NO_DATA),
         ] = None,
         input_fraction_of_best: Annotated[
             float | None,
@@ -106,7 +106,7 @@ class OfflineDataConfig(ConfigObject):
             int | str,
             'bytes that recorded data may take in memory; more is kept in files of a temporary directory. "auto": half '
             "of what is free",
-            only_with("_evaluates_on_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NO_DATA),
         ] = "auto",
         reward_scale: Annotated[
             float,

@@ -199,6 +199,11 @@ class EvaluationConfig(ConfigObject):
         return self.has_data or self.evaluation_data is not None
 
     @property
+    def _reads_data(self) -> bool:
+        """Whether the options of reading are those of some data."""
+        return self._evaluates_on_data
+
+    @property
     def _estimates_from_chosen(self) -> bool:
         """Whether returns are estimated from the episodes of `input_fraction_of_best`."""
         is_chosen = self.input_fraction_of_best is not None and not self.offline_validation_fraction

@@ -15,7 +15,7 @@ from rllib.did_you_mean import did_you_mean
 from rllib.env.multi_agent.adapt import DictEnv, FourValuesEnv, is_pair
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
-from rllib.env.spaces.supported import mismatch
+from rllib.env.spaces.bounds import misfit
 from rllib.env.streams.first_results import WITHOUT_THIS_CHECK, env_name, is_end
 from rllib.env.streams.legacy import takes_seed, warn_of_legacy
 from rllib.env.streams.rewards import FLOAT32_MAX, reward_problem
@@ -236,7 +236,8 @@ class CheckedAgents:
     def _check_observations(self, observations: Mapping) -> None:
         where = f"returned by step() at step {self.time} of the episode" if self.time else "returned by reset()"
         for agent, observation in observations.items():
-            if problem := mismatch(self.spaces.observation(agent), observation):
+            space = self.spaces.observation(agent)
+            if problem := misfit(space, observation, env_name(self._given), warns=self._warns):
                 raise self._broken(
                     f"agent {agent!r}: the {problem} ({where})", SPACE_RULE,
                     f"Correct the observation or the agent's observation space; {WITHOUT_THIS_CHECK}",

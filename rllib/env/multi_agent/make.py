@@ -39,7 +39,11 @@ def make_agents_stream(
             vector = _vector(made[0], make_all, num_envs)
             if vector is not None:
                 return VectorAgentsStream(
-                    vector, seeds, worker=worker_name(worker_index, in_evaluation), checked_steps=int(check)
+                    vector,
+                    seeds,
+                    worker=worker_name(worker_index, in_evaluation),
+                    warns=worker_index == 0,
+                    checked_steps=int(check),
                 )
         made.extend(map(make, range(1, num_envs)))
         return MultiAgentStream(

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 from rllib.env.agents import agent_interface
 from rllib.env.multi_agent.stream import EXAMINED_STEPS
 from rllib.env.multi_agent.vector_env import MultiAgentVectorEnv
-from rllib.env.spaces.supported import mismatch
+from rllib.env.spaces.bounds import misfit
 from rllib.env.streams.first_results import WITHOUT_THIS_CHECK, env_name
 from rllib.env.streams.rewards import reward_problem
 from rllib.env.streams.sync import close_all
@@ -29,6 +29,7 @@ class VectorAgentsStream:
         env: the stream owns and closes it.
         seeds: one int per environment, given to the first reset.
         worker: owner of the environments, for messages.
+        warns: whether warnings that are the same in every worker are logged.
         checked_steps: 0: first results are not checked against the spaces.
 
     Attributes:
@@ -42,10 +43,11 @@ class VectorAgentsStream:
         seeds: Sequence[int],
         *,
         worker: str = "rollout worker 0",
+        warns: bool = True,
         checked_steps: int = 1,
     ):
         self._env, self.num_envs, self.agents = env, env.num_envs, tuple(env.possible_agents)
-        self._name = f"{env_name(env)} of {worker}"
+        self._name, self._warns = f"{env_name(env)} of {worker}", warns
         self._examined = EXAMINED_STEPS + 1 if checked_steps else 0
         self.reseed(seeds)
 
@@ -124,7 +126,7 @@ class VectorAgentsStream:
         self._check_shape(f"observations of {method}", observations, (self.num_envs, len(self.agents), *space.shape))
         for index in range(self.num_envs):
             for agent, seen in zip(self.agents, observations[index]):
-                if problem := mismatch(space, seen):
+                if problem := misfit(space, seen, env_name(self._env), warns=self._warns):
                     raise ValueError(
                         f"environment {index} of {self._name}: agent {agent!r}: the {problem} (returned by {method}). "
                         f"Correct the observation or single_observation_space; {WITHOUT_THIS_CHECK}"

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from rllib.env.spaces.supported import Rounding, mismatch
+from rllib.env.spaces.bounds import misfit, refuse_or_warn
+from rllib.env.spaces.supported import Rounding
 from rllib.env.streams.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, warn_of_legacy
 from rllib.env.streams.process import EnvironmentProcess
 from rllib.env.streams.rewards import reward_problem
@@ -24,7 +25,7 @@ class Examiner:
     Args:
         env: the environment. After the first reset and step, `self.env` is it or the adapter that it needs.
         num_steps: number of results of step() that are checked against the spaces; with 0 only the form is checked.
-        warns: whether a warning is logged where an adapter is needed.
+        warns: whether warnings are logged: of an adapter, and of bounds, where these are no error.
     """
 
     def __init__(self, env, num_steps: int, warns: bool):
@@ -90,14 +91,17 @@ class Examiner:
             raise TypeError(f"step() must return a dict as info, but it is {info!r}")
 
     def _check_observation(self, observation, where: str) -> None:
-        problem = mismatch(self.env.observation_space, observation) if self._checks else None
+        name, problem = env_name(self.env), None
+        if self._checks:
+            problem = misfit(self.env.observation_space, observation, name, warns=self._warns)
         if self._rounding is not None and not problem:
             self._rounding(observation)
             if self._steps_left == 1 and (problem := self._rounding.problem()):
-                raise ValueError(f"{env_name(self.env)}: {problem}; {WITHOUT_THIS_CHECK}")
+                refuse_or_warn(name, problem, WITHOUT_THIS_CHECK, warns=self._warns)
+                return
         if problem:
             raise ValueError(
-                f"{env_name(self.env)}: the {problem} ({where}). Correct the observation or the observation_space; "
+                f"{name}: the {problem} ({where}). Correct the observation or the observation_space; "
                 f"{WITHOUT_THIS_CHECK}"
             )
 

@@ -7,7 +7,8 @@ from operator import methodcaller
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rllib.env.spaces.supported import Rounding, check_spaces, mismatch
+from rllib.env.spaces.bounds import misfit, refuse_or_warn
+from rllib.env.spaces.supported import Rounding, check_spaces
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, StepBuffers, log_exit, successor_seed
 from rllib.env.streams.first_results import STEP_RULE, WITHOUT_THIS_CHECK, env_name, form_error
 from rllib.env.streams.tensors_as_arrays import AsArrays, device_below, device_of
@@ -317,14 +318,15 @@ class VectorEnvStream(EnvironmentStream):
         if self._checked_steps <= 0:
             return
         self._checked_steps -= 1
+        name = env_name(self._env)
         for index in range(self.num_envs):
-            problem = mismatch(self.observation_space, entry(batch, index), f"observation of environment {index}")
-            if problem:
-                raise ValueError(f"{env_name(self._env)}: the {problem}")
+            path = f"observation of environment {index}"
+            if problem := misfit(self.observation_space, entry(batch, index), name, path, warns=self._warns):
+                raise ValueError(f"{name}: the {problem}")
         if self._rounding is not None:
             self._rounding(batch)
             if self._checked_steps == 0 and (problem := self._rounding.problem()):
-                raise ValueError(f"{env_name(self._env)}: {problem}; {WITHOUT_THIS_CHECK}")
+                refuse_or_warn(name, problem, WITHOUT_THIS_CHECK, warns=self._warns)
 
     @property
     def _place(self) -> str:

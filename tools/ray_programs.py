@@ -5,8 +5,9 @@
 RAY is the folder `ray` of an installed Ray 2.60, or of its sources: the 48 scripts of its rllib/examples, and the
 scripts of its tune/examples. DIR holds the five documents (texts with code) that the project began with. NAMEs choose
 programs by a part of their name; --write then keeps the rows of the others. Each runs in a directory of its own, for
-one iteration where it has Ray's usual options, and for at most --timeout seconds. Some import `tree`, which comes with
-Ray: pip install dm-tree.
+one iteration where it has Ray's usual options, and for at most --timeout seconds: those with convolutions take minutes
+on few CPUs. Some need packages that come with Ray, or that they name: pip install dm-tree open_spiel
+pettingzoo==1.25.0 pymunk==6.11.1 (later releases of pettingzoo have no waterworld).
 """
 
 import argparse
@@ -37,6 +38,11 @@ ARGUMENTS = {
     ),
     "tune": ("--smoke-test",),
     "rl_modules/pretraining_single_agent_training_multi_agent.py": (*USUAL, "--num-agents=2"),
+    # They ask for what to play after training.
+    **dict.fromkeys(
+        ("multi_agent/self_play_with_open_spiel.py", "multi_agent/self_play_league_based_with_open_spiel.py"),
+        ("--stop-iters=1", "--num-env-runners=0", "--num-episodes-human-play=0"),
+    ),
     # They assert that there are two.
     "multi_agent": (*USUAL, "--num-agents=2"),
 }

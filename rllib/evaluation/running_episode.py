@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from rllib.evaluation.worker import Worker
 
 AGENT = "agent0"  # the agent of environments with one agent
+# Steps of an episode, as its values are asked for.
+Indices = int | list[int] | slice | None
 _ALL = "__all__"  # represents the whole episode in the flags of several agents
+_COMMON = "__common__"  # has the info of all of them together
 
 
 class AgentSlot:
@@ -70,7 +73,7 @@ class RunningEpisode:
             agent. None: there is one agent.
         make_rng: makes the random stream of the episode, of (env_id, number); with several agents.
         only: id of the only agent, where its policy is chosen and its steps come as those of several agents.
-        remembers: whether all steps of an only agent are kept, for hooks of RLlib's new API stack.
+        remembers: whether all steps are kept, for hooks of RLlib's new API stack.
 
     Attributes:
         episode_id: index of the environment in the run << 32 | number; so it does not depend on the number of workers.
@@ -121,7 +124,7 @@ class RunningEpisode:
         if choose is None:
             self._alone = _Newest(zero_action(worker.stream.action_space))
             self._own = self.slots[AGENT] = AgentSlot(AGENT, DEFAULT_POLICY, None, env_id)
-        if remembers and (choose is None or only is not None):
+        if remembers:
             self._history = {name: [] for name in ("observations", "infos", "actions", "rewards")}
 
     @cached_property
@@ -181,8 +184,7 @@ class RunningEpisode:
         for agent, info in infos.items():
             self._record_of(agent).info = info
         if self._history is not None:
-            self._history["observations"].append(copy.deepcopy(observations[self._only]))
-            self._history["infos"].append(infos.get(self._only, {}))
+            self._keep_reset(observations, infos)
 
     def stepped(self, actions: Mapping, step: "AgentStep") -> None:
         """Records a step of the environment with these actions by agent."""
@@ -208,10 +210,28 @@ class RunningEpisode:
             whole.terminated = all(self._of(agent).terminated for agent in self.slots)
             whole.truncated = not whole.terminated
         if self._history is not None:
+            self._keep_step(actions, step)
+
+    def _keep_reset(self, observations: Mapping, infos: Mapping) -> None:
+        """Keeps the result of reset(): the values of the only agent, or dicts by agent."""
+        if self._only is not None:
+            observations, infos = observations[self._only], infos.get(self._only, {})
+        else:
+            infos = _of_agents(infos)
+        self._history["observations"].append(copy.deepcopy(observations))
+        self._history["infos"].append(infos)
+
+    def _keep_step(self, actions: Mapping, step: "AgentStep") -> None:
+        """Keeps a step as `_keep_reset` does."""
+        if self._only is not None:
             record = self._record_of(self._only)
-            newest = copy.deepcopy(record.observation), step.infos.get(self._only, {}), record.action, record.reward
-            for values, value in zip(self._history.values(), newest):
-                values.append(value)
+            newest = record.observation, step.infos.get(self._only, {}), record.action, record.reward
+        else:
+            rewards = {agent: float(reward or 0.0) for agent, reward in step.rewards.items()}
+            newest = dict(step.observations), _of_agents(step.infos), dict(actions), rewards
+        observations, *others = newest
+        for values, value in zip(self._history.values(), (copy.deepcopy(observations), *others)):
+            values.append(value)
 
     def _record_of(self, agent: Hashable) -> _Newest:
         record = self._newest.get(agent)
@@ -349,46 +369,82 @@ class RunningEpisode:
         """Whether there is a first observation."""
         return self.started
 
-    def get_observations(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
-        """Observations of an only agent as the environment returned them, that of the reset first.
+    def get_observations(self, indices: Indices = None, agent_ids: Any = None, **options: Any) -> Any:
+        """Observations as the environment returned them, that of the reset first.
 
         Args:
-            indices: one, or several; negative ones count from the end. None: all, as a list.
+            indices: one step, or several; negative ones count from the end. None: all, as a list.
+            agent_ids: with several agents, one or several whose values are asked for; None: all.
+            options: RLlib's further arguments.
+
+        Returns:
+            The value, or a list; with several agents {agent: value} or {agent: list}, of those that had any in these
+            steps of the environment.
 
         Raises:
-            RuntimeError: for others than the newest, where the episode keeps that alone; if several agents act.
+            RuntimeError: for others than the newest, where the episode keeps that alone.
+            TypeError: for an option without the value that RLlib has by default, other than `fill`.
         """
-        return self._kept("observations", indices, self.last_observation_for)
+        return self._kept("observations", indices, self.last_observation_for, agent_ids, options)
 
-    def get_infos(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+    def get_infos(self, indices: Indices = None, agent_ids: Any = None, **options: Any) -> Any:
         """The infos of the observations; arguments and errors as for `get_observations`."""
-        return self._kept("infos", indices, self.last_info_for)
+        return self._kept("infos", indices, self.last_info_for, agent_ids, options)
 
-    def get_actions(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
+    def get_actions(self, indices: Indices = None, agent_ids: Any = None, **options: Any) -> Any:
         """Actions in the environment's units; arguments and errors as for `get_observations`."""
-        return self._kept("actions", indices, self.last_action_for)
+        return self._kept("actions", indices, self.last_action_for, agent_ids, options)
 
-    def get_rewards(self, indices: int | list[int] | slice | None = None, **without_effect: Any) -> Any:
-        """Raw rewards; arguments and errors as for `get_observations`."""
-        return self._kept("rewards", indices, self.last_reward_for)
+    def get_rewards(self, indices: Indices = None, agent_ids: Any = None, **options: Any) -> Any:
+        """Raw rewards; arguments and errors as for `get_observations`.
 
-    def _kept(self, name: str, indices: Any, newest: Callable[[], Any]) -> Any:
-        if self._alone is None and self._only is None:
-            raise RuntimeError(
-                f"episode.get_{name}() is of episodes with one agent. The newest values of each of several agents are "
-                "last_observation_for(agent_id), last_action_for, last_reward_for and last_info_for."
-            )
-        if self._history is None and indices == -1:
+        With several agents they belong to the step in which the environment has given them, whether or not the agent
+        has an observation then; RLlib adds them up until it has.
+        """
+        return self._kept("rewards", indices, self.last_reward_for, agent_ids, options)
+
+    def _kept(self, name: str, indices: Any, newest: Callable[[], Any], agent_ids: Any, options: dict) -> Any:
+        for option, value in options.items():
+            # Nothing is filled up: a step beyond the episode is an IndexError.
+            if option != "fill" and value is not None and value is not (option == "env_steps"):
+                raise TypeError(f"episode.get_{name}({option}={value!r}) is not supported. Leave {option} out.")
+        has_several = self._alone is None and self._only is None
+        if self._history is None and indices == -1 and not has_several:
             return newest()
         if self._history is None:
+            also = " The newest value of an agent is " + newest.__name__ + "(agent_id)." if has_several else ""
             raise RuntimeError(
                 f"episode.get_{name}({'' if indices is None else indices}) needs all steps, but this episode keeps the "
                 "newest alone, since its hooks are those of RLlib 2.6. Name an argument of the later ones: "
-                "def on_episode_end(self, *, episode, env_runner, **kwargs)."
+                f"def on_episode_end(self, *, episode, env_runner, **kwargs).{also}"
             )
         history = self._history[name]
+        if has_several:
+            return _by_agent(history, indices, agent_ids)
         if indices is None:
             return list(history)
         if isinstance(indices, int | np.integer | slice):
             return history[indices]
         return [history[index] for index in indices]
+
+
+def _of_agents(infos: Mapping) -> dict[Hashable, Any]:
+    """Infos without that of all agents together."""
+    return {agent: info for agent, info in infos.items() if agent != _COMMON}
+
+
+def _by_agent(history: list[Mapping], indices: Any, agent_ids: Any) -> dict[Hashable, Any]:
+    """Values by agent of steps whose values are dicts by agent; arguments as for `get_observations`."""
+    asked = None if agent_ids is None else set(agent_ids) if isinstance(agent_ids, list | set | tuple) else {agent_ids}
+    if isinstance(indices, int | np.integer):
+        return {agent: value for agent, value in history[indices].items() if asked is None or agent in asked}
+    if indices is None or isinstance(indices, slice):
+        steps = history[slice(None) if indices is None else indices]
+    else:
+        steps = [history[index] for index in indices]
+    found: dict[Hashable, Any] = {}
+    for step in steps:
+        for agent, value in step.items():
+            if asked is None or agent in asked:
+                found.setdefault(agent, []).append(value)
+    return found

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
-from rllib import DefaultCallbacks, PPOConfig
+from rllib import DefaultCallbacks, MultiAgentEnv, PPOConfig
 from rllib.env.external import ExternalEnv
 from rllib.env.multi_agent import make_multi_agent
 from tests.envs import CountingEnv
@@ -134,3 +135,53 @@ def test_of_several_agents_one_has_to_be_named():
             getattr(episode, name)()
     with pytest.raises(RuntimeError, match="last_observation_for"):
         episode.get_observations(-1)
+
+
+class Turns(MultiAgentEnv):
+    """Two agents act in turn; each step rewards both, and the last one ends the episode."""
+
+    possible_agents = ("even", "odd")
+    observation_space = Box(0, 9, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, config=None):
+        self.agents = list(self.possible_agents)
+        self.seen = np.zeros(1, np.float32)
+
+    def _observations(self):
+        return {self.possible_agents[int(self.seen[0]) % 2]: self.seen}
+
+    def reset(self, *, seed=None, options=None):
+        self.seen[0] = 0
+        return self._observations(), {"__common__": {"reset": True}}
+
+    def step(self, action_dict):
+        self.seen += 1
+        now, is_over = float(self.seen[0]), self.seen[0] >= 3
+        infos = {"even": {"now": now}}
+        return self._observations(), {"even": now, "odd": -now}, {"__all__": is_over}, {"__all__": False}, infos
+
+
+class KeptByAgent(DefaultCallbacks):
+    def on_episode_end(self, *, episode, env_runner, **kwargs):
+        assert episode.get_rewards() == {"even": [1.0, 2.0, 3.0], "odd": [-1.0, -2.0, -3.0]}
+        assert episode.get_rewards(-1) == {"even": 3.0, "odd": -3.0}
+        assert episode.get_rewards(slice(1, None), agent_ids="odd") == {"odd": [-2.0, -3.0]}
+        assert episode.get_rewards([0, 2], agent_ids=["even"]) == {"even": [1.0, 3.0]}
+        # The environment writes into one array, and each observation is as it was.
+        seen = episode.get_observations()
+        assert {agent: [int(each[0]) for each in of_agent] for agent, of_agent in seen.items()} == {
+            "even": [0, 2], "odd": [1, 3],
+        }  # fmt: skip
+        assert {agent: len(actions) for agent, actions in episode.get_actions().items()} == {"even": 2, "odd": 1}
+        assert episode.get_infos() == {"even": [{"now": 1.0}, {"now": 2.0}, {"now": 3.0}]}
+        assert len(episode.get_rewards(0, env_steps=True, fill=0.0, return_list=False)) == 2
+        with pytest.raises(TypeError, match="return_list=True"):
+            episode.get_rewards(return_list=True)
+        env_runner.ended = getattr(env_runner, "ended", 0) + 1
+
+
+def test_the_steps_of_several_agents_are_kept_by_agent():
+    with config(Turns).callbacks(KeptByAgent).build() as algo:
+        algo.train()
+        assert algo.workers.local_worker().ended > 3

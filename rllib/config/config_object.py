@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib import notices
-from rllib.compat.names import absent, aliases
+from rllib.compat.names import absent, aliases, foreign_program
 from rllib.config.conflicts import (
     Conflict,
     Mistake,
@@ -241,10 +241,22 @@ class ConfigObject(Settings):
     def overrides(cls, **settings) -> dict[str, Any]:
         """Settings to change, as a dict: `.evaluation(evaluation_config=PPOConfig.overrides(explore=True))`.
 
+        In a program for Ray names of sections are passed over with a warning, where their value is no dict: Ray takes
+        all attributes of its config, and does nothing with its methods.
+
         Raises:
             TypeError: for unknown names, with the nearest known ones.
         """
-        return cls()._resolved(settings)
+        config, kept = cls(), dict(settings)
+        for name, value in settings.items() if foreign_program.is_running() else ():
+            if name in cls.sections and name not in cls.settings and not isinstance(value, Mapping):
+                del kept[name]
+                notices.log_once(
+                    f"overrides {name}",
+                    f"{cls.__name__}.overrides({name}={value!r:.80}) has no effect, as in Ray: {name} is a section",
+                    logging.WARNING,
+                )
+        return config._resolved(kept)
 
     @classmethod
     def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:

@@ -78,6 +78,13 @@ def test_an_episode_is_a_line_of_json(tmp_path):
         assert line["agent_index"] == [0] * len(line["t"]) and not any(line["actions_normalized"])
 
 
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_a_url_of_this_machine_is_its_path(tmp_path, scheme):
+    made = config(tmp_path).offline_data(output=f"{scheme}://{tmp_path}/steps/")
+    check_counting(recorded(made), 60)
+    assert list((tmp_path / "steps").iterdir())
+
+
 def test_workers_write_files_of_their_own(tmp_path):
     made = config(tmp_path, workers=2, envs=1)
     check_counting(recorded(made), 60)

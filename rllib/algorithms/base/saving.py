@@ -43,6 +43,7 @@ from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damage, write_checkpoint
 from rllib.storage.local_path import local_path
+from rllib.storage.ray_parts import FOLDERS, networks_of
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.agents import Agents
@@ -191,8 +192,41 @@ class Saving:
         self.set_state(state)
         self._newest_checkpoint = Path(checkpoint_path)
 
-    # The names of Ray 2.10 and later, and of trainables of Tune.
-    restore_from_path = load_checkpoint = restore
+    load_checkpoint = restore  # the name of trainables of Tune
+
+    def restore_from_path(self, path: str | Path, component: str | None = None) -> None:
+        """`restore`, by the name of Ray 2.10 and later, or the weights alone.
+
+        Args:
+            path: of a checkpoint; with a component, of this part of it: CHECKPOINT/COMPONENT.
+            component: "learner_group/learner/rl_module", or one of its policies, with "/POLICY" behind: takes its
+                weights from the checkpoint, which may be of another algorithm, and nothing else. None: continues.
+
+        Raises:
+            ValueError: as `restore`; for another component; if the weights are not of these networks.
+        """
+        if component is None:
+            return self.restore(path)
+        part = networks_of(component)
+        if part is None:
+            raise ValueError(
+                f"restore_from_path(component={component!r}): the parts that can be taken alone are "
+                f"{' and '.join(f'{folder}[/POLICY]' for folder in FOLDERS)}. Leave component out to continue the run."
+            )
+        given = local_path(path)
+        is_part = given.parts[-len(Path(component).parts) :] == Path(component).parts
+        checkpoint = networks_of(given).checkpoint if is_part else given
+        policies = Policy.from_checkpoint(checkpoint)
+        wanted = list(policies) if part.policy_id is None else [part.policy_id]
+        if missing := [
+            policy_id for policy_id in wanted if policy_id not in policies or policy_id not in self.policies
+        ]:
+            raise ValueError(
+                f"restore_from_path(component={component!r}): {', '.join(map(repr, missing))} must be a policy of the "
+                f"checkpoint, which has {', '.join(policies)}, and of this algorithm, which has "
+                f"{', '.join(self.policies)}"
+            )
+        self.set_weights({policy_id: policies[policy_id].get_weights() for policy_id in wanted})
 
     @classmethod
     def from_checkpoint(

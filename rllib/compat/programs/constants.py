@@ -80,6 +80,11 @@ TRAINING_ITERATION_TIMER = "training_iteration"
 ENTROPY_KEY = "entropy"
 POLICY_LOSS_KEY = "policy_loss"
 VF_LOSS_KEY = "vf_loss"
+LR_KEY = "learning_rate"  # behind the name of an optimizer
+LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY = "curr_entropy_coeff"
+LEARNER_RESULTS_CURR_KL_COEFF_KEY = "curr_kl_coeff"
+LEARNER_RESULTS_KL_KEY = "mean_kl_loss"
+LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY = "vf_explained_var"
 
 # Of Tune: keys of results, and those that functions report by themselves
 DEFAULT_METRIC = "_metric"

@@ -19,11 +19,11 @@ import sys
 import threading
 import types
 
+from rllib.compat.names import foreign_program
 from rllib.compat.programs.absent import absent, place_in_program
 from rllib.compat.programs.lookup import find, modules, present_path, reason_for, row, table_of
 from rllib.compat.programs.ray_files import example, source
 from rllib.did_you_mean import nearest
-from rllib.env.spaces.bounds import only_warn_of_bounds
 
 # Import of this module says that our engine is about to load the installed Ray.
 _ENGINE = "runtime.engines.ray.connection"
@@ -133,7 +133,7 @@ _import = builtins.__import__
 def install(*libraries: str) -> None:
     """Serves libraries' names in this process from now on; calling it again changes nothing.
 
-    Observations outside the bounds of their space are warned of then, as those libraries train on them.
+    The process counts as that of a program for another library then.
 
     Args:
         libraries: their packages, of one table.
@@ -153,7 +153,7 @@ def install(*libraries: str) -> None:
             )
         _by_caller()
     _finder.libraries.update(libraries)
-    only_warn_of_bounds()
+    foreign_program.mark()
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 

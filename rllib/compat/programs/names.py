@@ -68,6 +68,14 @@ _ALGORITHMS = {
 _TRAINERS = {"ApexDQN": "ApexTrainer", "ApexDDPG": "ApexDDPGTrainer", "IMPALA": "ImpalaTrainer"}
 # Names of configs and classes of 2.0 to 2.6 with other letters.
 _SPELLINGS = {"IMPALA": "Impala=IMPALA ImpalaConfig=IMPALAConfig"}
+# Keys of the learner's results that its module names.
+_KL_KEYS = "LEARNER_RESULTS_CURR_KL_COEFF_KEY LEARNER_RESULTS_KL_KEY"
+_ENTROPY_KEY = "LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY"
+_KEYS = {
+    "appo": _KL_KEYS,
+    "impala": _ENTROPY_KEY,
+    "ppo": f"{_ENTROPY_KEY} {_KL_KEYS} LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY",
+}
 
 
 def _algorithm_rows() -> dict[str, dict[str, str]]:
@@ -81,6 +89,7 @@ def _algorithm_rows() -> dict[str, dict[str, str]]:
         rows[f"ray.rllib.algorithms.{folder}"] = {
             module: " ".join(served),
             "rllib.compat.programs.default_configs": f"DEFAULT_CONFIG={first}",
+            **({_CONSTANTS: _KEYS[folder]} if folder in _KEYS else {}),
         }
     return rows
 
@@ -186,7 +195,7 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.rllib.callbacks.callbacks": {"rllib": "RLlibCallback=DefaultCallbacks"},
     "ray.rllib.callbacks.utils": {"rllib": "make_callback=make_multi_callbacks"},
     "ray.rllib.core": {_CONSTANTS: _CORE_CONSTANTS},
-    "ray.rllib.core.learner.learner": {_CONSTANTS: "DEFAULT_OPTIMIZER ENTROPY_KEY POLICY_LOSS_KEY VF_LOSS_KEY"},
+    "ray.rllib.core.learner.learner": {_CONSTANTS: "DEFAULT_OPTIMIZER ENTROPY_KEY LR_KEY POLICY_LOSS_KEY VF_LOSS_KEY"},
     "ray.rllib.env": {
         "rllib.env": "EnvContext ExternalEnv ExternalMultiAgentEnv MultiAgentEnv PettingZooEnv ParallelPettingZooEnv"
     },
@@ -267,8 +276,9 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.rllib.utils.serialization": {_ARRAYS: "convert_numpy_to_python_primitives"},
     "ray.rllib.utils.spaces.space_utils": {_ARRAYS: "batch unbatch"},
     "ray.rllib.utils.test_utils": {
+        "rllib.compat.programs.comparison": "check",
         _EXAMPLES: "add_rllib_example_script_args check_learning_achieved run_rllib_example_script_experiment "
-        "should_stop"
+        "should_stop",
     },
     "ray.rllib.utils.torch_utils": {
         _LAYERS: "FLOAT_MAX FLOAT_MIN convert_to_torch_tensor explained_variance global_norm huber_loss l2_loss "

@@ -17,6 +17,7 @@ A module with a memory has `get_initial_state()`, a dict of float32 zeros withou
 `state_in`, such a dict of tensors [B, ...], and observations [B, T, ...], and it returns `state_out`.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -25,9 +26,12 @@ import torch
 from torch import Tensor, nn
 
 from rllib.core.modules.action_distribution import distribution_class
+from rllib.core.modules.module_of_policy import module_of, modules_of
 from rllib.core.modules.module_policy import ModulePolicySpec, leaves
 from rllib.did_you_mean import misspelt_override
 from rllib.models.user.user_model import UserModelSpec
+from rllib.policy import Policy
+from rllib.storage.ray_parts import networks_of
 
 _NOT_GIVEN: Any = object()
 
@@ -86,6 +90,30 @@ class RLModule:
             f"{type(self).__name__} reads self.catalog, but there are no catalogs here. Make the layers in setup(), "
             "with torch.nn."
         )
+
+    @staticmethod
+    def from_checkpoint(path: str | os.PathLike, *, load_user_code: bool = False) -> Any:
+        """The module of a policy in a checkpoint, with its weights; of several policies a dict by id.
+
+        Args:
+            path: of an algorithm's checkpoint, or as Ray writes a part of it,
+                CHECKPOINT/learner_group/learner/rl_module/POLICY.
+            load_user_code: as for `Policy.from_checkpoint`.
+
+        Raises:
+            CheckpointError: as for `Policy.from_checkpoint`.
+            KeyError: if there is no such policy.
+        """
+        part = networks_of(path)
+        policies = Policy.from_checkpoint(part.checkpoint if part else path, load_user_code=load_user_code)
+        if isinstance(policies, Policy):
+            return module_of(policies)
+        wanted = part.policy_id if part else None
+        if wanted is None and len(policies) > 1:
+            return modules_of(policies)
+        if wanted is not None and wanted not in policies:
+            raise KeyError(f"the checkpoint {part.checkpoint} has no policy {wanted!r}: it has {', '.join(policies)}")
+        return module_of(next(iter(policies.values())) if wanted is None else policies[wanted])
 
     # ------------------------------------------------------------------ forward passes
 

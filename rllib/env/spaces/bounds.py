@@ -6,16 +6,9 @@ wrong, and it runs here as well: the warning comes once, and says what the obser
 
 import logging
 
+from rllib.compat.names import foreign_program
 from rllib.env.spaces.supported import mismatch
 from rllib.notices import log_once
-
-_only_warned_of = False
-
-
-def only_warn_of_bounds() -> None:
-    """Makes of the error a warning, in this process from now on."""
-    global _only_warned_of
-    _only_warned_of = True
 
 
 def misfit(space, observation, env: str, path: str = "observation", *, warns: bool = True) -> str | None:
@@ -29,7 +22,7 @@ def misfit(space, observation, env: str, path: str = "observation", *, warns: bo
         warns: whether the warning is logged, which is the same in every worker.
     """
     problem = mismatch(space, observation, path)
-    if problem and _only_warned_of and mismatch(space, observation, path, bounded=False) is None:
+    if problem and foreign_program.is_running() and mismatch(space, observation, path, bounded=False) is None:
         _warn(env, problem, warns)
         return None
     return problem
@@ -41,7 +34,7 @@ def refuse_or_warn(env: str, problem: str, remedy: str, *, warns: bool = True) -
     Raises:
         ValueError: with the remedy, where it is not only warned of.
     """
-    if not _only_warned_of:
+    if not foreign_program.is_running():
         raise ValueError(f"{env}: {problem}; {remedy}")
     _warn(env, problem, warns)
 

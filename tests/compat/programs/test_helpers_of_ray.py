@@ -11,6 +11,7 @@ from gymnasium import spaces
 import rllib
 from rllib import PolicySpec, PPOConfig
 from rllib.compat.programs import annotations, arrays, atari, example_scripts, layers
+from rllib.compat.programs.comparison import check
 from rllib.compat.programs.policy import Policy
 from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
 
@@ -73,6 +74,19 @@ def test_layers():
     y = torch.tensor([1.0, 2.0, 3.0])
     assert layers.explained_variance(y, y) == 1
     assert layers.convert_to_torch_tensor({"a": np.zeros(2)})["a"].dtype == torch.float32
+
+
+def test_values_are_compared_part_by_part():
+    ours, theirs = {"a": [1.0, torch.ones(2)], "b": "x", "c": None}, {"a": (1.000001, np.ones(2)), "b": "x", "c": None}
+    check(ours, theirs)
+    check(2.0, 2.1, rtol=0.1)
+    check([1, np.zeros(2)], [2, np.ones(2)], false=True)
+    check(np.array([np.nan]), np.array([np.nan]))
+    for x, y in (({"a": 1}, {"b": 1}), ([1], [1, 2]), (1.0, 1.1), (np.zeros(2), np.zeros(3)), ("x", "y"), (None, 0)):
+        with pytest.raises(AssertionError, match=r"^[^\n]+$"):
+            check(x, y)
+    with pytest.raises(AssertionError, match="is the same as"):
+        check([1, 2], [1, 3], false=True)
 
 
 def arguments(*given: str) -> argparse.Namespace:

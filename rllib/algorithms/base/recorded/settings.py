@@ -19,6 +19,7 @@ from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_
 from rllib.registered import INPUTS
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
+from rllib.storage.local_path import expanded
 
 SAMPLER = "sampler"
 # The output that is a directory in that of the run, and the one whose path is in output_config.
@@ -369,7 +370,7 @@ class OfflineDataConfig(ConfigObject):
         except ValueError as error:
             problem = f"output_config={shortened(self.output_config)}: {error}"
             return Mistake(problem, names, ({"output_config": {"format": default_format()}},), advice=None)
-        if "://" in (path := self.output_path()):
+        if "://" in (path := expanded(self.output_path())):
             problem = f"output={path!r} is not on this machine."
             return Mistake(problem, names, (without,), advice="Give a directory, and copy the files afterwards.")
         return None

@@ -1,4 +1,4 @@
-"""Observations outside the bounds of their space, in programs for libraries that do not check them in training."""
+"""Checks of this library that warn in programs for libraries without them: bounds of spaces, names of sections."""
 
 import pytest
 
@@ -70,6 +70,19 @@ def test_a_program_for_another_library_trains_on_them(run_program, program, modu
     assert code == 0 and "trained" in out, errors
     # Vectors of Stable-Baselines3 are not checked in any case.
     assert errors.count("lies above the upper bound 1.0") == (module == "rllib.as_ray"), errors
+
+
+def test_names_of_sections_are_passed_over_as_ray_does(run_program):
+    program = """
+    from ray.rllib.algorithms.ppo import PPOConfig
+    print(PPOConfig.overrides(exploration=False, explore=False))
+    """
+    code, out, errors = run_program(program)
+    assert code == 0 and out.strip() == "{'explore': False}", errors
+    assert errors.count("overrides(exploration=False) has no effect, as in Ray: exploration is a section") == 1
+    native = program.replace("ray.rllib.algorithms.ppo", "rllib")
+    code, _, errors = run_program(native, command=("program.py",))
+    assert code == 1 and "no setting 'exploration'" in errors
 
 
 def test_numbers_that_no_network_can_read_stay_an_error(run_program):

@@ -97,8 +97,11 @@ def run(path: Path, sources: Path, timeout_s: float, test_timeout_s: int) -> Tes
     """Runs the tests of a file in a directory of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RLLIB_RAY_SOURCES": str(sources)}
     with tempfile.TemporaryDirectory(prefix="rp") as directory:
-        work, log = Path(directory), Path(directory, "log.jsonl")
-        shutil.copy(path, work / path.name)
+        # At its place: some look for data beside rllib.
+        copy, log = Path(directory) / path.relative_to(sources), Path(directory, "log.jsonl")
+        work = copy.parent
+        work.mkdir(parents=True)
+        shutil.copy(path, copy)
         (work / "runner.py").write_text(RUNNER)
         process = subprocess.Popen(
             [sys.executable, "runner.py", path.name, str(log), str(test_timeout_s)],
@@ -136,7 +139,7 @@ def result(lines: list[str], ended: str) -> Tests:
 def shortened(reason: str) -> str:
     """The line of a report that names the error; a name that is not here without its place and advice."""
     lines = [line.removeprefix("E").strip() for line in reason.splitlines() if line.strip()] or ["no reason"]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and "test module" not in line]
     line = (errors or lines)[0]
     if absent := re.search(r"(ray[\w.]*) is not here", line):
         return f"{absent[1]} is not here"

@@ -319,7 +319,7 @@ class Saving:
         return files if self._curriculum is None else {**files, **self._curriculum.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over `get_state`; spaces and network must be the same.
+        """Takes over `get_state`, or networks alone by RLlib's components; spaces and network must be the same.
 
         Environments cannot be saved: they start new episodes, with seeds that the run has not used.
 
@@ -327,6 +327,9 @@ class Saving:
             ValueError: if the network, the policies, the optimizer or the rows of a replay do not fit. The algorithm
                 stays as it is then, but for changes of policies where one that it does not train itself is refused.
         """
+        if "algorithm.json" not in state:
+            self._set_networks(state)
+            return
         algorithm, rng = state["algorithm.json"], state["rng.json"]
         agents = None if self.agents is None else self._restored_agents(state)
         self._refuse_state(state, agents)

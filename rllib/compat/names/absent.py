@@ -55,8 +55,6 @@ ALGORITHM: Mapping[str, str] = {
     **_rows("use algo.replays, which has a replay for each policy id", "local_replay_buffer"),
     **_rows("use get_policy(), or workers.local_worker()", "local_evaluator", "remote_evaluators"),
     **_rows("use evaluate(), or evaluation_workers", "eval_env_runner"),
-    **_rows("it is add_policy here", "add_module"),
-    **_rows("it is remove_policy here", "remove_module"),
 }
 
 POLICY: Mapping[str, str] = {

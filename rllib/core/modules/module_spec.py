@@ -14,7 +14,7 @@ class RLModuleSpec:
 
     Args:
         module_class: derived from TorchRLModule; None: a built-in network, by `model_config`.
-        observation_space, action_space: for `build` alone; a policy's are those of its environment.
+        observation_space, action_space: for `build` and `algo.add_module`; a policy's are those of its environment.
         inference_only, learner_only: without effect in a run, whose processes all have the whole module.
         model_config: the module's settings, a dict that JSON can hold, or a dataclass; of a built-in network the
             `model` settings.
@@ -31,6 +31,17 @@ class RLModuleSpec:
     catalog_class: type | None = None
     load_state_path: str | None = None
     model_config_dict: dict[str, Any] | None = None
+
+    @classmethod
+    def from_module(cls, module: Any) -> "RLModuleSpec":
+        """The description of a module that is made already, such as `algo.get_module()`: another like it."""
+        is_built_in = not hasattr(module, "named_parameters")
+        return cls(
+            None if is_built_in else type(module),
+            module.observation_space,
+            module.action_space,
+            model_config=dict(module.model_config or {}),
+        )
 
     def build(self) -> Any:
         """Makes the module.

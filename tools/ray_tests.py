@@ -67,7 +67,7 @@ sys.exit(pytest.main([file, "-q", "--noconftest", "-p", "no:cacheprovider", "--r
 """
 
 
-class Tests(NamedTuple):
+class Counted(NamedTuple):
     """Result of one file.
 
     Attributes:
@@ -93,7 +93,7 @@ def files(ray: Path) -> Iterator[Path]:
             yield path
 
 
-def run(path: Path, sources: Path, timeout_s: float, test_timeout_s: int) -> Tests:
+def run(path: Path, sources: Path, timeout_s: float, test_timeout_s: int) -> Counted:
     """Runs the tests of a file in a directory of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RLLIB_RAY_SOURCES": str(sources)}
     with tempfile.TemporaryDirectory(prefix="rp") as directory:
@@ -119,7 +119,7 @@ def run(path: Path, sources: Path, timeout_s: float, test_timeout_s: int) -> Tes
         return result(log.read_text().splitlines() if log.exists() else [], ended)
 
 
-def result(lines: list[str], ended: str) -> Tests:
+def result(lines: list[str], ended: str) -> Counted:
     """Counts a file's log.
 
     Args:
@@ -133,7 +133,7 @@ def result(lines: list[str], ended: str) -> Tests:
     reasons = [shortened(reason) for _, outcome, reason in entries if outcome in ("failed", "collection")]
     if missing or not entries:
         reasons += [ended] * max(missing, 1)
-    return Tests(outcomes["passed"], outcomes["failed"] + missing, outcomes["skipped"], reasons)
+    return Counted(outcomes["passed"], outcomes["failed"] + missing, outcomes["skipped"], reasons)
 
 
 def shortened(reason: str) -> str:
@@ -152,7 +152,7 @@ def area(path: Path, ray: Path) -> str:
     return parts[0] if len(parts) > 2 else "tests"
 
 
-def table(by_area: dict[str, list[Tests]], num_reasons: int = 12) -> str:
+def table(by_area: dict[str, list[Counted]], num_reasons: int = 12) -> str:
     """Counts by folder, and the commonest reasons, as Markdown."""
     rows = ["| folder of rllib | files | imported | tests passed | failed | skipped |", "|---|---|---|---|---|---|"]
     everything = [each for tests in by_area.values() for each in tests]
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.relative_to(ROOT)}")
     parser.add_argument("names", nargs="*", help="parts of paths")
     options = parser.parse_args()
-    by_area: dict[str, list[Tests]] = {}
+    by_area: dict[str, list[Counted]] = {}
     for path in files(options.ray):
         if options.names and not any(name in str(path) for name in options.names):
             continue

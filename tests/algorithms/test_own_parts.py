@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
@@ -52,6 +54,15 @@ def test_a_loss_of_no_such_class_is_refused():
 
     with pytest.raises(TypeError, match=r"loss=.*Alike.* must be of a class derived from rllib\.losses\.loss\.Loss"):
         PGConfig(algo_class=Own).environment("CartPole-v1").rollouts(num_rollout_workers=0).build()
+
+
+def test_an_algorithm_of_rllib_with_a_loop_of_its_own_is_told_what_is_missing():
+    class Mine(Algorithm):
+        def training_step(self):
+            return self.learner_group.update(episodes=[])
+
+    with pytest.raises(TypeError, match=r"Mine has no loss: .* or derive it from an algorithm such as PPO"):
+        AlgorithmConfig(algo_class=Mine).environment("CartPole-v1").rollouts(num_rollout_workers=0).build()
 
 
 class Changes(Feature):

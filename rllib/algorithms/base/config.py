@@ -24,7 +24,7 @@ from rllib.algorithms.base.settings.exploration import KINDS, exploration_mistak
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.algorithms.base.space_rules import NewPolicy, of_network, rows_of_policies
-from rllib.compat.methods.ray_rllib.settings import filter_by_connectors, serve_by_input
+from rllib.compat.methods.ray_rllib.settings import filter_by_connectors, serve_by_input, take_defaults_of_class
 from rllib.compat.names import aliases
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
@@ -584,6 +584,7 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
         config.environment(env)
     if not config.is_frozen:
         serve_by_input(config)
+        take_defaults_of_class(config)
         config.validate()
         filter_by_connectors(config)
         config.freeze()

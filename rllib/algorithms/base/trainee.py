@@ -158,7 +158,14 @@ class Trainee:
     def whole_loss(self) -> Loss | LossOverModules:
         """`make_loss()`, the term of a teacher, and the user's auxiliary_losses and custom_loss."""
         algorithm, config, spec = self.algorithm, self.config, self.policy.spec
-        loss, custom = checked_loss(self.make_loss()), config.custom_loss or spec.architecture.custom_loss
+        loss, custom = self.make_loss(), config.custom_loss or spec.architecture.custom_loss
+        if loss is None:
+            raise TypeError(
+                f"{type(algorithm).__name__} has no loss: set `loss` in its class, override make_loss of its trainee, "
+                "or derive it from an algorithm such as PPO (docs/project/extend.md). RLlib's training_step, which "
+                "calls env_runner.sample(num_episodes=...) and learner_group.update(episodes=...), cannot run here."
+            )
+        loss = checked_loss(loss)
         if config.learner_class is not None:
             from rllib.core.learner.learner_loss import LearnerLoss
 

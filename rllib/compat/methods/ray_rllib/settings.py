@@ -1,5 +1,6 @@
 """Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
 
+import dataclasses
 from typing import Any
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
@@ -23,6 +24,26 @@ def learner_class_problem(learner_class: Any) -> str | None:
     from rllib.core.learner.torch_learner import learner_problem
 
     return learner_problem(learner_class)
+
+
+def take_defaults_of_class(config: Any) -> None:
+    """Takes the network and the learner that a user's config class has by default, where the config names no others.
+
+    In RLlib a class of one's own overrides `get_default_rl_module_spec(self)`, whose RLModuleSpec has its own
+    model_config or that of the config, and `get_default_learner_class(self)`.
+
+    Args:
+        config: an AlgorithmConfig, which is changed.
+    """
+    cls, own = type(config), config.changes()
+    if config.learner_class is None and hasattr(cls, "get_default_learner_class"):
+        config.training(learner_class=config.get_default_learner_class())
+    model = own.get("model", {})
+    if "custom_model" not in model and hasattr(cls, "get_default_rl_module_spec"):
+        spec = config.get_default_rl_module_spec()
+        if getattr(spec, "model_config", None) is None and hasattr(spec, "to_model"):
+            spec = dataclasses.replace(spec, model_config=model)
+        config.training(rl_module_spec=spec)
 
 
 def serve_by_input(config: OfflineDataConfig) -> None:

@@ -1,6 +1,7 @@
 """The evaluations of a run: by this process, or by workers that do nothing else."""
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
+from rllib.compat.names import foreign_program
 from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import call_recreated_hooks
@@ -16,6 +18,7 @@ from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import episode_statistics
+from rllib.notices import log_once
 from rllib.result import ENV_RUNNERS, LOGGED, Result
 
 if TYPE_CHECKING:
@@ -206,6 +209,13 @@ class Evaluations:
         if self._settings.is_external:
             raise RuntimeError(_NO_EVALUATION)
         algorithm = self._algorithm
+        if algorithm.config.output is not None:
+            log_once(
+                "output of evaluations",
+                "output has the steps of training; those of an evaluation are not written. `rllib evaluate CHECKPOINT "
+                "--out FILE` writes them.",
+                logging.WARNING if foreign_program.is_running() else logging.INFO,
+            )
         algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
         plays = self._settings.env is not None
         if not self._can_evaluate:

@@ -85,6 +85,18 @@ def test_names_of_sections_are_passed_over_as_ray_does(run_program):
     assert code == 1 and "no setting 'exploration'" in errors
 
 
+def test_steps_of_evaluations_are_not_written_which_is_said(run_program):
+    program = """
+    from ray.rllib.algorithms.ppo import PPOConfig
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0).offline_data(output="local://steps")
+    algo = config.evaluation(evaluation_duration=1).build_algo()
+    algo.evaluate()
+    algo.evaluate()
+    """
+    code, _, errors = run_program(program)
+    assert code == 0 and errors.count("those of an evaluation are not written") == 1, errors
+
+
 def test_numbers_that_no_network_can_read_stay_an_error(run_program):
     code, _, errors = run_program(ray("float('nan')"), files=FILES)
     assert code == 1 and "observation[0] is nan" in errors

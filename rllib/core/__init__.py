@@ -24,6 +24,7 @@ _LAZY = {
         ),
         _PIECES,
     ),
+    **dict.fromkeys(("BuiltInCatalog", "BuiltInRLModule"), _MODULES + "built_in"),
     "DefaultModelConfig": _MODULES + "default_model_config",
     "MetricsLogger": "rllib.core.metrics.metrics_logger",
     **dict.fromkeys(("MultiRLModuleSpec", "RLModuleSpec"), _MODULES + "module_spec"),
@@ -41,6 +42,12 @@ _SAME = {
         for kind in ("Learner", "TorchLearner")
         if algorithm + kind != "TorchLearner"
     },
+    **{
+        f"{default}{algorithm}TorchRLModule": "BuiltInRLModule"
+        for algorithm in ("PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "CQL")
+        for default in ("Default", "")  # the name in earlier versions
+    },
+    **{f"{algorithm}Catalog": "BuiltInCatalog" for algorithm in ("PPO", "DQN", "SAC", "BC")},
     "EnvToModulePipeline": "ConnectorPipelineV2",
     "ModuleToEnvPipeline": "ConnectorPipelineV2",
 }
@@ -48,13 +55,7 @@ _SAME = {
 _ELSEWHERE = {
     "MultiRLModule": "policies share no layers; MultiRLModuleSpec(rl_module_specs={...}) gives each policy its module",
     "SelfSupervisedLossAPI": "a module's further losses are auxiliary_losses (docs/guide/networks.md)",
-    **dict.fromkeys(
-        tuple(f"Default{algorithm}TorchRLModule" for algorithm in ("PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "CQL")),
-        "built-in networks are no classes to derive from: derive from TorchRLModule. Masks of actions are built in "
-        "(docs/guide/action_spaces.md)",
-    ),
     "Catalog": "build the layers in the setup() of a TorchRLModule",
-    "PPOCatalog": "build the layers in the setup() of a TorchRLModule",
     "LearnerGroup": "algo.learner_group has get_weights() and set_weights()",
     "LearnerConnectorPipeline": "batches are changed by on_postprocess_trajectory and on_learn_on_batch of callbacks",
     "SingleAgentEpisode": "connectors and hooks get episodes with its methods; samples are SampleBatches",

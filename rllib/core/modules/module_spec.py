@@ -7,18 +7,21 @@ from typing import Any
 
 from gymnasium import spaces
 
+from rllib.core.modules.built_in import BuiltInCatalog, BuiltInRLModule, without_layers
+
 
 @dataclass
 class RLModuleSpec:
     """Names the network of a policy: `.rl_module(rl_module_spec=RLModuleSpec(module_class=MyModule, ...))`.
 
     Args:
-        module_class: derived from TorchRLModule; None: a built-in network, by `model_config`.
+        module_class: derived from TorchRLModule; None, or RLlib's default such as DefaultPPOTorchRLModule: a built-in
+            network, by `model_config`.
         observation_space, action_space: for `build` and `algo.add_module`; a policy's are those of its environment.
         inference_only, learner_only: without effect in a run, whose processes all have the whole module.
         model_config: the module's settings, a dict that JSON can hold, or a dataclass; of a built-in network the
             `model` settings.
-        catalog_class, load_state_path: refused where a run reads the description.
+        catalog_class, load_state_path: refused where a run reads the description, but for a default such as PPOCatalog.
         model_config_dict: another name of model_config.
     """
 
@@ -49,7 +52,7 @@ class RLModuleSpec:
         Raises:
             ValueError: without a class.
         """
-        if self.module_class is None:
+        if self.module_class in (None, BuiltInRLModule):
             raise ValueError(
                 "RLModuleSpec.build() needs a module_class; an algorithm makes built-in networks: algo.get_module()"
             )
@@ -72,9 +75,9 @@ class RLModuleSpec:
         """The `model` settings that ask for this network.
 
         Raises:
-            TypeError: for a catalog or a path of a state, with the way here.
+            TypeError: for a catalog, a path of a state or a class derived from a default module, with the way here.
         """
-        if self.catalog_class is not None:
+        if self.catalog_class not in (None, BuiltInCatalog):
             raise TypeError(
                 f"rl_module_spec: catalog_class={self.catalog_class!r:.80} cannot be used: there are no catalogs. "
                 "Build the layers in the setup() of a TorchRLModule, or use the settings of the built-in networks."
@@ -84,8 +87,10 @@ class RLModuleSpec:
                 f"rl_module_spec: load_state_path={self.load_state_path!r} cannot be used. Load weights after build(): "
                 'algo.set_weights({"default_policy": other.get_policy().weights}).'
             )
-        if self.module_class is None:
+        if self.module_class in (None, BuiltInRLModule):
             return self.settings()
+        if isinstance(self.module_class, type) and issubclass(self.module_class, BuiltInRLModule):
+            raise TypeError(without_layers(self.module_class))
         if hasattr(self.module_class, "named_parameters") and not isinstance(self.module_class, type):
             name = type(self.module_class).__name__
             raise TypeError(

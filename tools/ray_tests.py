@@ -67,6 +67,9 @@ sys.exit(pytest.main([file, "-q", "--noconftest", "-p", "no:cacheprovider", "--r
 """
 
 
+LONGEST_REASON = 100
+
+
 class Counted(NamedTuple):
     """Result of one file.
 
@@ -143,7 +146,8 @@ def shortened(reason: str) -> str:
     line = (errors or lines)[0]
     if absent := re.search(r"(ray[\w.]*) is not here", line):
         return f"{absent[1]} is not here"
-    return re.sub(r"0x\w+", "0x...", re.sub(r"^[\w.]*\.(?=\w+(Error|Exception))", "", line))[:160]
+    line = re.sub(r"0x\w+", "0x...", re.sub(r"^[\w.]*\.(?=\w+(Error|Exception))", "", line))
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 4].rsplit(' ', 1)[0]} ..."
 
 
 def area(path: Path, ray: Path) -> str:

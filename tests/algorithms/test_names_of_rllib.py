@@ -231,8 +231,31 @@ def test_save_gives_the_path_in_both_forms(algo, tmp_path):
 
 def test_workers_by_the_names_of_later_versions(algo):
     assert algo.env_runner_group is algo.workers
-    assert algo.env_runner is algo.workers.local_worker()
+    assert algo.env_runner == algo.workers.local_worker()
     assert algo.eval_env_runner_group is algo.evaluation_workers is None
+
+
+def test_episodes_are_played_in_the_environments_of_the_env_runner(algo):
+    """As RLlib's custom_experiment.py evaluates: its env is that of a vector, its module acts."""
+    runner = algo.env_runner
+    env, total = runner.env.unwrapped.envs[0], 0.0
+    assert runner.env.envs[0] is env is algo.workers.local_worker().env
+    observation, _ = env.reset(seed=3)
+    is_over = False
+    while not is_over:
+        outputs = runner.module.forward_inference({"obs": np.expand_dims(observation, 0)})
+        action = int(outputs["action_dist_inputs"][0].argmax())
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, is_over = total + reward, terminated or truncated
+    assert total > 0
+    # The worker has the weights of its last fragment, the module the present ones.
+    algo.set_weights({"default_policy": 0.5 * algo.get_weights()["default_policy"]})
+    inputs = {"obs": np.ones((1, *observation.shape), np.float32)}
+    present = algo.get_module().forward_inference(inputs)["action_dist_inputs"]
+    np.testing.assert_array_equal(runner.module.forward_inference(inputs)["action_dist_inputs"], present)
+    runner.mine = 3  # attributes are those of the worker
+    assert algo.env_runner.mine == algo.workers.local_worker().mine == 3
+    assert runner.worker_index == 0 and runner != algo.workers
 
 
 def test_a_subclass_logs_results_and_cleans_up():

@@ -223,7 +223,7 @@ def test_the_module_of_a_built_in_network():
         named = algo.learner_group.get_weights()["default_policy"]
         algo.learner_group.set_weights({"default_policy": {name: 0 * part for name, part in named.items()}})
         assert not algo.get_policy().weights.any()
-        assert algo.env_runner is algo.workers.local_worker()
+        assert algo.env_runner == algo.workers.local_worker()
         assert algo.env_runner_group.foreach_env_runner(lambda worker: worker.worker_index) == [0]
         with pytest.raises(AttributeError, match=r"algo\.learners are the learners|algo\.learners, \{policy id"):
             algo.learner_group.foreach_learner(print)

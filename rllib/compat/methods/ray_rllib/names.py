@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rllib.acting.inference import under_plain_names
+from rllib.compat.methods.ray_rllib.env_runner import EnvRunnerNames
 from rllib.notices import log_unused_arguments, shortened
 from rllib.policy import Policy
 from rllib.result import Result
@@ -63,8 +64,9 @@ class RllibNames:
 
     @property
     def env_runner(self) -> Any:
-        """The worker in this process; see WorkerSet.local_worker."""
-        return self.workers.local_worker()
+        """The worker in this process (WorkerSet.local_worker), whose `env` has `envs`, and with its `module`."""
+        worker = self.workers.local_worker()
+        return None if worker is None else EnvRunnerNames(worker, self.policies)
 
     @property
     def evaluation_workers(self) -> "WorkerSet | None":

@@ -1,0 +1,52 @@
+"""A worker as RLlib's new API stack has it: `algo.env_runner`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rllib.evaluation.episode_hooks import BaseEnv
+from rllib.policy import Policy
+
+
+class EnvRunnerNames:
+    """The worker in this process, by the names that RLlib's EnvRunner has for what a RolloutWorker has otherwise.
+
+    Everything else is read from the worker, and set there. It equals the worker.
+
+    Args:
+        worker: a worker of any kind.
+        policies: of the algorithm, with the present weights; the worker gets them when it samples.
+
+    Attributes:
+        worker: see the arguments.
+    """
+
+    def __init__(self, worker: Any, policies: Mapping[str, Policy]):
+        self.__dict__.update(worker=worker, _policies=policies)
+
+    @property
+    def env(self) -> Any:
+        """The environments together: `env.envs[i]`, also as `env.unwrapped.envs[i]` (episode_hooks.BaseEnv)."""
+        return BaseEnv(self.worker.stream)
+
+    @property
+    def module(self) -> Any:
+        """The module of the policy, with the present weights; of several policies a dict by id."""
+        from rllib.core.modules.module_of_policy import module_of, modules_of
+
+        policies = list(self._policies.values())
+        return module_of(policies[0]) if len(policies) == 1 else modules_of(self._policies)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worker, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.worker, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return self.worker is (other.worker if isinstance(other, EnvRunnerNames) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.worker)
+
+    def __repr__(self) -> str:
+        return repr(self.worker)

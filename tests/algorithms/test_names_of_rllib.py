@@ -239,7 +239,7 @@ def test_episodes_are_played_in_the_environments_of_the_env_runner(algo):
     """As RLlib's custom_experiment.py evaluates: its env is that of a vector, its module acts."""
     runner = algo.env_runner
     env, total = runner.env.unwrapped.envs[0], 0.0
-    assert runner.env.envs[0] is env is algo.workers.local_worker().env
+    assert runner.env.envs[0].unwrapped is env.unwrapped is algo.workers.local_worker().env.unwrapped
     observation, _ = env.reset(seed=3)
     is_over = False
     while not is_over:
@@ -248,6 +248,8 @@ def test_episodes_are_played_in_the_environments_of_the_env_runner(algo):
         observation, reward, terminated, truncated, _ = env.step(action)
         total, is_over = total + reward, terminated or truncated
     assert total > 0
+    # A policy that never fails ends by the limit of the environment's id, which the worker counts itself.
+    assert isinstance(env, gymnasium.wrappers.TimeLimit) and env.spec.max_episode_steps == 500
     # The worker has the weights of its last fragment, the module the present ones.
     algo.set_weights({"default_policy": 0.5 * algo.get_weights()["default_policy"]})
     inputs = {"obs": np.ones((1, *observation.shape), np.float32)}

@@ -74,6 +74,11 @@ class SyncStream(EnvironmentStream):
     def environments(self):
         return list(self._envs)
 
+    @property
+    def time_limits(self) -> list[int | None]:
+        """Steps after which the stream truncates the episodes of each environment; None: never."""
+        return [None if limit == NEVER else int(limit) for limit in self._limits]
+
     def watch(self, observer):
         super().watch(observer)
         if observer.follows_episodes:

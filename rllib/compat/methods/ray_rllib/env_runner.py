@@ -3,8 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
+from gymnasium.wrappers import TimeLimit
+
 from rllib.evaluation.episode_hooks import BaseEnv
 from rllib.policy import Policy
+
+
+class Environments(BaseEnv):
+    """The environments of a worker for a loop of the program's own: with the limits of their ids, as gymnasium's."""
+
+    @property
+    def envs(self) -> list:
+        """The environments; a worker takes TimeLimit off, whose steps it counts itself."""
+        envs = super().envs
+        limits = getattr(self._stream, "time_limits", [None] * len(envs))
+        limited = (limit if isinstance(env, gymnasium.Env) else None for env, limit in zip(envs, limits, strict=True))
+        return [TimeLimit(env, limit) if limit else env for env, limit in zip(envs, limited)]
 
 
 class EnvRunnerNames:
@@ -25,8 +40,8 @@ class EnvRunnerNames:
 
     @property
     def env(self) -> Any:
-        """The environments together: `env.envs[i]`, also as `env.unwrapped.envs[i]` (episode_hooks.BaseEnv)."""
-        return BaseEnv(self.worker.stream)
+        """The environments together: `env.envs[i]`, also as `env.unwrapped.envs[i]`."""
+        return Environments(self.worker.stream)
 
     @property
     def module(self) -> Any:

@@ -13,7 +13,8 @@ def test_from_a_loss_to_the_figure(shell, tmp_path):
             place = f"--results-dir results/{name} --name seed_{seed} --seed {seed}"
             shell(f"train -f {name}.py {place} --stop steps=800 -q")
     compared = shell("compare results/plain results/calm")
-    assert re.findall(r"^(\w+) +iqm [\d.]+ \[[\d.]+, [\d.]+\] +of 2 runs", compared, re.MULTILINE) == ["plain", "calm"]
+    rows = re.findall(r"^(\S+) +2 +[\d.]+ +[\d.]+ to [\d.]+ ", compared, re.MULTILINE)
+    assert rows == ["custom_loss=None", "custom_loss=calm:calm"]
     shell("plot results/plain results/calm --kind curves --width 3.3 -o figure.pdf -o figure.svg")
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
     drawn = (tmp_path / "figure.svg").read_text()

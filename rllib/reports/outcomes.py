@@ -32,7 +32,7 @@ def summary_part(report: Report) -> Html:
     """What the methods have reached, and what one may write of it."""
     comparison = report.comparison
     if comparison is None:
-        return h("p", {"class": "problem"}, f"The runs are not compared: {report.problem}.")
+        return h("p", {"class": "problem"}, f"The runs are not compared: {report.problem.rstrip('.')}.")
     rows = rows_of_methods(comparison)
     numbered = [
         [[h("span", {"class": "keyed"}, swatch(index), row[0])], *row[1:]] for index, row in enumerate(rows[1:])

@@ -12,7 +12,10 @@ def write(directory, rates, env="CartPole-v1", length=5, **params):
     for seed, rate in enumerate(rates):
         place = directory / f"{env}_{seed}"
         place.mkdir(parents=True)
-        results = [{"timesteps_total": 100 * t, "episode_reward_mean": rate * t} for t in range(1, length + 1)]
+        results = [
+            {"timesteps_total": 100 * t, "episode_reward_mean": rate * t, "policy_reward_mean": {"shared": rate}}
+            for t in range(1, length + 1)
+        ]
         (place / "result.json").write_text("".join(f"{json.dumps(result)}\n" for result in results))
         (place / "params.json").write_text(json.dumps({"env": env, "seed": seed, **params}))
 
@@ -260,6 +263,17 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
     assert rllib_command("compare", *two, "--measure", "improvement").exit_code == 0
 
 
+def test_methods_of_one_folder_on_different_environments_are_named_by_their_settings(rllib_command, tmp_path):
+    write(tmp_path / "all" / "plain", [1, 2], lr=0.1)
+    write(tmp_path / "all" / "far", [1, 2], env="Pendulum-v1", lr=0.1)
+    write(tmp_path / "all" / "other", [1, 2], lr=0.2)
+    refused = rllib_command("compare", "all")
+    assert refused.exit_code == 2
+    assert "Pendulum-v1_0 and 3 more has CartPole-v1, Pendulum-v1 and other has CartPole-v1." in refused.stderr
+    write(tmp_path / "all" / "fourth", [1, 2], env="Pendulum-v1", lr=0.2)
+    assert "P(lr=0.1 > lr=0.2) " in rllib_command("compare", "all", "--measure", "improvement").output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -267,6 +281,7 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
         (["one", "elsewhere/../one"], "one is given twice"),
         (["one/CartPole-v1_0", "one"], "one/CartPole-v1_0 lies in one, whose runs would count for both"),
         (["one", "nowhere"], "There is no directory nowhere"),
+        (["one", "elsehwere"], "There is no directory elsehwere. Did you mean elsewhere?"),
         (["one", "empty"], "There is no result.json in empty or below it"),
         (["one", "pending"], "No run in pending has a result yet"),
         (["one", "--by", "last", "--at", "5"], "the last value of each run is at its own end"),
@@ -276,6 +291,14 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
         (["one", "--at", "501"], "ends at timesteps_total=500, before 501"),
         (["one", "--at", "99"], "has its first episode_reward_mean at timesteps_total=100, after 99"),
         (["one", "--metric", "episode_reward_maen"], "episode_reward_mean"),
+        (
+            ["one", "--metric", "policy_reward_mean/sharde"],
+            "Did you mean policy_reward_mean/shared? They have: policy_",
+        ),
+        (
+            ["one", "--metric", "evaluation/episode_reward_mean"],
+            "Results have evaluations only with evaluation_interval",
+        ),
         (["one", "--scale", "CartPole-v1=0"], "--scale CartPole-v1=0 must be ENV=LOW:HIGH"),
         (["one", "--scale", "CartPole-v1=5:5"], "must rise from score 0 to 1, but got 5 and 5"),
         (["one", "--scale", "CartPole-v0=0:5"], "there is a scale of CartPole-v0, but the runs are on CartPole-v1"),

@@ -207,6 +207,15 @@ def test_a_search_has_its_own_metric(report, tmp_path):
     assert {"loss", "rate=1", "rate=2", "python climb.py"} <= set(page.texts)
 
 
+def test_runs_of_different_environments_are_named_all_the_same(report, tmp_path):
+    write(tmp_path / "all" / "plain", [1, 2], lr=0.1)
+    write(tmp_path / "all" / "far", [1, 2], env="Pendulum-v1", lr=0.1)
+    write(tmp_path / "all" / "other", [1, 2], lr=0.2)
+    page = report("all")
+    assert {"lr=0.1", "lr=0.2", "Curves on CartPole-v1", "Curves on Pendulum-v1"} <= set(page.texts)
+    assert "The runs are not compared: " in page.text and ".." not in page.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

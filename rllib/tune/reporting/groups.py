@@ -62,7 +62,14 @@ def names_of_places(groups: Sequence[Sequence[Run]]) -> list[str]:
     folders = _held_alone([{folder_of(run) for run in group} for group in groups])
     parents = _held_alone([{run.place.parent if len(group) > 1 else None for run in group} for group in groups])
     places = [folder or parent or group[0].place for folder, parent, group in zip(folders, parents, groups)]
-    return names_apart([place.resolve() for place in places])
+    names = names_apart([place.resolve() for place in places])
+    scattered = [
+        not folder and not parent and len(group) > 1 for folder, parent, group in zip(folders, parents, groups)
+    ]
+    return [
+        f"{group[0].name} and {len(group) - 1} more" if apart else name
+        for name, apart, group in zip(names, scattered, groups)
+    ]
 
 
 def folder_of(run: Run) -> Path | None:

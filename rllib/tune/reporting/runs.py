@@ -15,6 +15,7 @@ import numpy as np
 
 from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.compat.names.aliases import ALIASES
+from rllib.did_you_mean import did_you_mean
 from rllib.result import stored_names
 from rllib.runs.drawing import ITERATIONS, STEPS, finite_part
 from rllib.runs.entries import encode, is_number, lookup, numbers_of_seeds, settings_by_path
@@ -112,7 +113,7 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
     for given in directories:
         directory = local_path(given)
         if not directory.is_dir():
-            raise ValueError(f"There is no directory {os.fspath(given)}")
+            raise ValueError(f"There is no directory {os.fspath(given)}{_similar(directory)}")
         found = sorted(directory.rglob("result.json"), key=_numeric_order)
         if not found:
             raise ValueError(f"There is no result.json in {os.fspath(given)} or below it: no run, no experiment")
@@ -128,6 +129,14 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
                 runs[place.resolve()] = run
     named = zip(runs.values(), names_apart([run.place for run in runs.values()]))
     return [replace(run, name=name) for run, name in named]
+
+
+def _similar(missing: Path) -> str:
+    """A sentence that suggests the directories of similar names beside the place where one is missing."""
+    if not missing.parent.is_dir():
+        return ""
+    hint = did_you_mean(missing.name, (each.name for each in missing.parent.iterdir() if each.is_dir()))
+    return hint and f".{hint}"
 
 
 def read_objective(*directories: str | os.PathLike) -> tuple[Metric | None, Mode | None]:

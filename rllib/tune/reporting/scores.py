@@ -162,7 +162,11 @@ def methods_of(runs: Sequence[Run]) -> list[Method]:
             by_settings.setdefault((text_of(shared) if group.runs[0].params else index, same), []).append(group)
         parts += by_settings.values()
     settings = [_shared([group.settings for group in part]) for part in parts]
-    names = names_of([[run for group in part for run in group.runs] for part in parts], settings)
+    telling = settings
+    if any(ENV in own for own in settings) and not all(ENV in own for own in settings):
+        # A method on several environments has none in its name, nor have those beside it.
+        telling = [{key: value for key, value in own.items() if key != ENV} for own in settings]
+    names = names_of([[run for group in part for run in group.runs] for part in parts], telling)
     return [
         Method(name, own, {str(group.settings.get(ENV, "")): group.runs for group in part})
         for name, own, part in zip(names, settings, parts)

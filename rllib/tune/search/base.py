@@ -192,6 +192,12 @@ def metric_value(result: Mapping, metric: str) -> float:
             return math.nan  # null, as JSON writes NaN
         known = sorted(key for key in map(str, result) if key != "config")
         hint = did_you_mean(metric, known)
+        first, _, _ = metric.partition("/")
+        if isinstance(result.get(first), Mapping):  # such as policy_reward_mean, by policy
+            known = sorted(f"{first}/{key}" for key in result[first])
+            hint = did_you_mean(metric, known)
+        elif first == "evaluation" != metric:
+            hint = " Results have evaluations only with evaluation_interval, which is 1 for one in each result."
         raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
     return float(value)
 

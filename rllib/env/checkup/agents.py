@@ -183,7 +183,7 @@ def pettingzoo_check(subject: Subject) -> Iterator[Found]:
             except Exception as error:
                 yield "warning", one_line(str(error) or repr(error)), rule, remedy
         for text in dict.fromkeys(one_line(str(each.message)) for each in caught if each.category is UserWarning):
-            yield "note", text, f"PettingZoo's {name} warns of nothing ({text[:40]}).", remedy
+            yield "note", text, f"PettingZoo's {name} gives no warning.", remedy
 
 
 def agent_speed_check(subject: Subject) -> Iterator[Found]:

@@ -101,6 +101,18 @@ def test_results_have_a_type():
     assert isinstance(grid[0], tune.Result)
 
 
+@pytest.mark.parametrize(("at_end", "saved"), [(None, True), (False, False)])
+def test_a_tuner_saves_algorithms_at_their_end(at_end, saved):
+    """As Ray's does, whose programs go on with `best.checkpoint`."""
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=1)
+    how = tune.RunConfig(
+        stop={"training_iteration": 1}, verbose=0, checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=at_end)
+    )
+    (result,) = tune.Tuner("PPO", param_space=config, run_config=how).fit()
+    assert (result.checkpoint is not None) == saved
+
+
 def test_a_stopper_that_never_stops():
     assert not tune.NoopStopper()("trial", {"training_iteration": 1e9})
 

@@ -55,14 +55,14 @@ class CheckpointConfig:
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: iterations between checkpoints; 0: none.
         checkpoint_at_end: a checkpoint when the trial ends, also with the experiment, unless its process is ended by
-            force or has failed.
+            force or has failed. None: as Ray has it, for algorithms in a Tuner only.
     """
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: str = "max"
     checkpoint_frequency: int = 0
-    checkpoint_at_end: bool = False
+    checkpoint_at_end: bool | None = None
 
     def __post_init__(self):
         kept, order = self.num_to_keep, self.checkpoint_score_order

@@ -16,6 +16,7 @@ from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, described, journal_file, path_to_resume, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
+    CheckpointConfig,
     Experiment,
     ExperimentSpec,
     RunConfig,
@@ -31,6 +32,7 @@ from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
 from rllib.tune.states import ERROR
 from rllib.tune.trainables.resolve import merged_config, resolve_trainable
+from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,13 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         """Runs the experiment; failed trials are in the result's `errors`."""
-        return ResultGrid(run_spec(self._spec, self._path))
+        spec, checkpoints = self._spec, self._spec.checkpoint_config or CheckpointConfig()
+        # Ray's Tuner saves at the end unless told otherwise, its tune.run does not.
+        if checkpoints.checkpoint_at_end is None and issubclass(
+            resolve_trainable(spec.trainable).cls, AlgorithmTrainable
+        ):
+            spec = replace(spec, checkpoint_config=replace(checkpoints, checkpoint_at_end=True))
+        return ResultGrid(run_spec(spec, self._path))
 
     @classmethod
     def restore(

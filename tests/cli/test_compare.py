@@ -153,6 +153,8 @@ def test_a_killed_run_and_one_without_results(rllib_command, tmp_path):
     result = rllib_command("compare", "one")
     assert "With 2 seeds, one reached" in result.output
     assert "Note: CartPole-v1_2 has no result yet and is left out." in result.output
+    (tmp_path / "one" / "CartPole-v1_2" / "error.txt").write_text("ValueError\n")
+    assert "Note: CartPole-v1_2 has failed without a result and" in rllib_command("compare", "one").output
 
 
 def test_a_metric_that_is_nan_in_a_run_is_an_error(rllib_command, tmp_path):

@@ -96,7 +96,11 @@ def score_methods(
     _refuse_overlaps([local_path(each).resolve() for each in directories])
     runs = read_runs(*directories)
     having = [run for run in runs if run.results]
-    notes = [f"{run.name} has no result yet and is left out" for run in runs if not run.results]
+    notes = [
+        f"{run.name} {'has failed without a result' if _has_failed(run) else 'has no result yet'} and is left out"
+        for run in runs
+        if not run.results
+    ]
     for directory in directories:
         if not any(run.given == local_path(directory) for run in having):
             raise ValueError(f"No run in {os.fspath(directory)} has a result yet")
@@ -201,6 +205,10 @@ def curve_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"the metric {metric!r} of {run.name} is NaN in all results")
     known = np.isfinite(values)
     return places[known], values[known]
+
+
+def _has_failed(run: Run) -> bool:
+    return run.place is not None and (run.place / "error.txt").is_file()
 
 
 def _refuse_overlaps(places: Sequence[Path]) -> None:

@@ -1,6 +1,7 @@
 """The option --columns: what the columns of recorded steps are, where their names do not tell."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -17,6 +18,14 @@ columns_option = click.option(
 _NAMES = (
     sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES, sb.EPS_ID, T, *sb.PROBABILITIES,
 )  # fmt: skip
+
+
+def refuse_loose(words: Sequence[str]) -> None:
+    """Raises a Mistake for an argument that is meant as a further entry of --columns, such as actions=torque."""
+    for word in words:
+        name = word.partition("=")[0]
+        if "=" in word and FOREIGN_NAMES.get(name, name) in _NAMES and not Path(word).exists():
+            raise Mistake(f"{word} has no option before it: write --columns {word}, since each entry takes its own")
 
 
 def parse_columns(entries: Sequence[str]) -> dict[str, str | list[str]]:

@@ -192,6 +192,7 @@ def as_typed(message: str) -> str:
             message = re.sub(pattern, typed, message)
     if any(parameter.name == "columns" for parameter in context.command.params):
         message = _SCHEMA.sub(_as_columns, message)
+        message = message.replace("input_read_schema names", "--columns names")
     form = _form_of_command()
     found = "" if form is None else message
     parts, end = [], 0

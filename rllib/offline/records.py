@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.did_you_mean import did_you_mean
 from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, NORMALIZED
 
 # Flags of files that do not say whether an episode ended by itself or was cut: RLlib before 2.3, Gym before 0.26.
@@ -170,7 +171,7 @@ def _vector(parts: Mapping[str, np.ndarray]) -> np.ndarray:
 def _missing(missing: Sequence[str], names: Collection[str]) -> ValueError:
     return ValueError(
         f"input_read_schema names the columns {', '.join(map(repr, missing))}, but there are "
-        f"{', '.join(map(repr, sorted(names)))}"
+        f"{', '.join(map(repr, sorted(names)))}.{did_you_mean(missing[0], names)}"
     )
 
 

@@ -71,6 +71,9 @@ def test_a_file_may_say_it_as_well(rllib_command, tmp_path, log):
         (("--input", "log.csv", *COLUMNS, "--action-space", "Discrete(1)"), "not in Discrete(1)"),
         (("--input", "log.csv", *COLUMNS, "--action-space", "Discrete(2)", "action_space=null"), "both as a setting"),
         (("--input", "logs.csv",), "there is no 'logs.csv'"),
+        (("--input", "log.csv", *COLUMNS, "rewards=reward"), "write --columns rewards=reward"),
+        (("--input", "log.csv", "--columns", "obs=position,sped"), "--columns names the columns 'sped', but there are"),
+        (("--input", "log.csv", "--columns", "obs=position,sped"), "Did you mean speed?"),
         (COLUMNS, "--columns says what the columns of recorded steps are; give their files by --input"),
         ((), "rllib train ALGO --input FILE on recorded steps"),
     ],
@@ -79,6 +82,36 @@ def test_mistakes_are_one_message(rllib_command, log, words, message):
     result = rllib_command("train", "BC", *words, *QUICK)
     assert result.exit_code == 2 and message in result.output, result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ("TD3BC", "of the recorded data is not bounded on all sides. Say the bounds as the action_space (rllib train "
+         "--action-space), such as Box(-1.0, 1.0, ())."),
+        ("DQN", "needs a Discrete action space, but the recorded data has Box("),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_spaces_of_the_data_names_the_data(rllib_command, tmp_path, algorithm, message):
+    lines = "".join(f"{n},1.5,1.0,{int(n % 5 == 4)}\n" for n in range(40))
+    (tmp_path / "torques.csv").write_text("obs_0,action,reward,end\n" + lines)
+    result = rllib_command("train", algorithm, "--input", "torques.csv", *QUICK)
+    assert result.exit_code == 2 and message in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("CartPole-v1", "the observation_space Box(-inf, inf, (3,), float32), but 'CartPole-v1' has Box("),
+        ("Pendulum-v1", "the action_space Box(-inf, inf, (), float32), but 'Pendulum-v1' has Box(-2.0, 2.0, (1,)"),
+    ],
+)
+def test_an_environment_with_other_spaces_than_the_data_is_refused(rllib_command, tmp_path, env, message):
+    lines = "".join(f"{n},0,{n},1.5,{int(n % 5 == 4)}\n" for n in range(40))
+    (tmp_path / "three.csv").write_text("obs_0,obs_1,obs_2,action,end\n" + lines)
+    assert rllib_command("train", "BC", "--input", "three.csv", "--name", "run", *QUICK).exit_code == 0
+    result = rllib_command("evaluate", "results/run", "--env", env, "--episodes", "1")
+    assert result.exit_code == 2 and message in result.output, result.output
 
 
 def test_there_is_no_environment_to_play_in_but_one_that_is_named(rllib_command, tmp_path, log):
@@ -104,3 +137,8 @@ def test_a_dataset_command_takes_the_columns(rllib_command, tmp_path, log):
     result = rllib_command("dataset", "convert", log, "steps.npz", *COLUMNS)
     assert result.exit_code == 0 and "40 rows in 8 episodes" in result.output
     assert "--columns obs=position,speed" in rllib_command("dataset", "info", log).output
+    for command in ("info", "validate"):
+        result = rllib_command("dataset", command, log, *COLUMNS, "rewards=reward")
+        assert result.exit_code == 2 and "write --columns rewards=reward" in result.output, result.output
+        result = rllib_command("dataset", command, log, "--columns", "obs=position,sped")
+        assert "--columns names the columns 'sped'" in result.output and "Did you mean speed?" in result.output

@@ -46,6 +46,13 @@ class NewPolicy:
     num_agents: int | None = None
     spec: NetworkSpec | None = None
 
+    @property
+    def place(self) -> str:
+        """What the spaces are of, for messages."""
+        if self.run.env is not None:
+            return repr(self.run.env)
+        return "the recorded data" if self.run.has_data else "the environment"
+
 
 def of_spaces(*names: str) -> Callable[[F], F]:
     """Marks a method of a config class that checks its settings with a policy's spaces: it returns a Mistake, or None.

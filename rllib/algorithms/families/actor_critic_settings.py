@@ -415,22 +415,26 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     @of_spaces()
     def _check_actions(self, policy: NewPolicy):
         """Actions are a bounded Box of floats, or choices where the algorithm takes them."""
-        space, env = policy.action_space, policy.run.env
+        space, place = policy.action_space, policy.place
         if self.takes_choices and isinstance(space, spaces.Discrete):
             return None
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             return Mistake(
-                f"{self.algorithm_name} is for continuous actions, a Box of floats, but {env!r} has {space}.",
+                f"{self.algorithm_name} is for continuous actions, a Box of floats, but {place} has {space}.",
                 ("env",),
                 advice=f"Use {self.for_other_actions}.",
             )
         if not space.is_bounded():
+            bounded = bounded_within(space)
+            wrapper = f"gymnasium.wrappers.TransformAction(env, lambda action: action, {bounded})"
+            advice = f"Give it bounds, such as {wrapper}."
+            if policy.run.env is None:
+                advice = f"Say the bounds as the action_space (rllib train --action-space), such as {bounded}."
             return Mistake(
-                f"{self.algorithm_name} squashes actions into their bounds, but {space} of {env!r} is not bounded on "
+                f"{self.algorithm_name} squashes actions into their bounds, but {space} of {place} is not bounded on "
                 "all sides.",
                 ("env",),
-                advice="Give it bounds, such as gymnasium.wrappers.TransformAction(env, lambda action: action, "
-                f"{bounded_within(space)}).",
+                advice=advice,
             )
         return None
 
@@ -450,12 +454,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     @of_network("model", *_NETWORKS, "image_shift")
     def _check_images(self, policy: NewPolicy):
         """Actor and critics both read images by convolutions, or neither does; `image_shift` is for images."""
-        spec, space, env = policy.spec, policy.observation_space, policy.run.env
+        spec, space, place = policy.spec, policy.observation_space, policy.place
         flat = {name: {"conv_filters": []} for name in ("model", *_NETWORKS) if "conv_filters" in self[name]}
         flat |= {"model": {"conv_filters": []}}
         if spec.memory and spec.torso is not None:
             return Mistake(
-                f"{self.algorithm_name}'s critics have a memory of vectors, but {env!r} has images as observations: "
+                f"{self.algorithm_name}'s critics have a memory of vectors, but {place} has images as observations: "
                 f"{space}.",
                 ("model",),
                 (self.with_defaults(*OF_MEMORIES),),
@@ -476,7 +480,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             if not self.image_shift:
                 return None
             return Mistake(
-                f"image_shift={self.image_shift} shifts images that convolutions read, but the observations of {env!r} "
+                f"image_shift={self.image_shift} shifts images that convolutions read, but the observations of {place} "
                 f"are {space}, and this actor has no convolutions of the library's.",
                 ("image_shift",),
                 ({"image_shift": 0},),
@@ -484,7 +488,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             )
         if not self.reads_images:
             return Mistake(
-                f"{self.algorithm_name}'s critics read vectors, but {env!r} has images as observations: {space}.",
+                f"{self.algorithm_name}'s critics read vectors, but {place} has images as observations: {space}.",
                 ("model",),
                 (flat,),
                 "Use SAC, TQC, TD3, DDPG, PPO or IMPALA, or wrap the environment so that it returns vectors.",
@@ -499,7 +503,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         if spec.architecture.batch_renorm is not None:
             return Mistake(
                 f"{self.algorithm_name}'s actor has batch renormalisation, which networks that act on images, such as "
-                f"those of {env!r}, do not have.",
+                f"those of {place}, do not have.",
                 ("batch_norm_actor",),
                 ({"batch_norm_actor": False},),
                 "Use .training(batch_norm_actor=False): the critics then normalise what their layers read behind the "

@@ -91,7 +91,7 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
         if self.model.get("custom_model") or policy.spec.torso is not None:
             return Mistake(
                 "cost_limit trains a value of costs with fully connected layers over observations as vectors, but "
-                f"{policy.run.env!r} has images, or the model is your own.",
+                f"{policy.place} has images, or the model is your own.",
                 names,
                 (unlimited, {"model": {"custom_model": None, "conv_filters": []}}),
                 "Use SAC, or wrap the environment so that it returns vectors.",

@@ -129,7 +129,7 @@ class EvolutionConfig(AlgorithmConfig):
         if parts(policy.action_space) is None:
             return None
         return Mistake(
-            f"{self.algorithm_name} takes actions that are one array, but {self.env!r} has {policy.action_space}.",
+            f"{self.algorithm_name} takes actions that are one array, but {policy.place} has {policy.action_space}.",
             ("env",),
             advice="Use PPO for it, or let the environment take all parts of an action in one MultiDiscrete or Box.",
         )

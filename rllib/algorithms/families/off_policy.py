@@ -236,7 +236,7 @@ class OffPolicyConfig(SamplingAheadConfig):
         if self.needs_goals and policy.num_agents is not None:
             return Mistake(
                 f"replay_buffer_config: type={self.replay_settings().type!r} asks the environment for the rewards "
-                f"of other goals, and {policy.run.env!r} has several agents.",
+                f"of other goals, and {policy.place} has several agents.",
                 ("replay_buffer_config",),
                 (_PLAIN_REPLAY,),
                 "Use {'type': 'ReplayBuffer'}.",
@@ -250,7 +250,7 @@ class OffPolicyConfig(SamplingAheadConfig):
         if axis is not None and len(shape) < 2:
             return Mistake(
                 f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
-                f"observations of {policy.run.env!r} have the shape {shape}.",
+                f"observations of {policy.place} have the shape {shape}.",
                 ("replay_buffer_config",),
                 ({"replay_buffer_config": {"frame_stack_axis": None}},),
                 "Leave it at None.",

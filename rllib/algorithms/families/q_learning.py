@@ -45,7 +45,7 @@ def for_discrete_actions(config: AlgorithmConfig, policy: NewPolicy) -> Mistake 
         return None
     return Mistake(
         f"{config.algorithm_name} learns the value of each action, so it needs a Discrete action space, but "
-        f"{config.env!r} has {policy.action_space}.",
+        f"{policy.place} has {policy.action_space}.",
         ("env",),
         advice="Use PPO for it, or an environment with discrete actions.",
     )

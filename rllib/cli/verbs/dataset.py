@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from rllib.cli.columns import columns_option, parse_columns
-from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input, writing
+from rllib.cli.columns import columns_option, parse_columns, refuse_loose
+from rllib.cli.failures import EXIT_FAILURE, Mistake, as_typed, reported, user_input, writing
 from rllib.cli.values import Number
 from rllib.offline.dataset import Dataset
 from rllib.offline.options import ReadOptions
@@ -87,6 +87,7 @@ def validate(paths: tuple[str, ...], columns: tuple[str, ...], env: str | None, 
     fit together. The exit code is 1 if there are any.
     """
     with reported(verbose):
+        refuse_loose(paths)
         spaces: dict[str, Any] = {}
         limit = None
         if env is not None:
@@ -95,7 +96,7 @@ def validate(paths: tuple[str, ...], columns: tuple[str, ...], env: str | None, 
         options = ReadOptions(max_episode_steps=limit, schema=parse_columns(columns))
         found = faults(paths, options, **spaces)
         for fault in found:
-            click.echo(fault)
+            click.echo(as_typed(fault))
         if found:
             click.echo(f"{counted(len(found), 'fault')}", err=True)
             sys.exit(EXIT_FAILURE)
@@ -166,6 +167,7 @@ def _rest_of(target: str) -> str:
 
 
 def _read(paths: tuple[str, ...], columns: tuple[str, ...]) -> Dataset:
+    refuse_loose(paths)
     with user_input():
         try:
             return Dataset.from_path(list(paths), schema=parse_columns(columns))

@@ -19,7 +19,7 @@ import msgspec
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE
-from rllib.cli.columns import columns_option, parse_columns
+from rllib.cli.columns import columns_option, parse_columns, refuse_loose
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
@@ -338,6 +338,7 @@ def _input_settings(paths: Sequence[str], columns: Sequence[str], assigned: Mapp
             raise Mistake("input_read_schema is given both as a setting and as --columns; leave one of them out")
         if not (paths or names_data(assigned)):
             raise Mistake("--columns says what the columns of recorded steps are; give their files by --input")
+        refuse_loose([f"{name}={value}" for name, value in assigned.items()])
         settings["input_read_schema"] = parse_columns(columns)
     return settings
 

@@ -120,6 +120,7 @@ def recorded_data(
         ValueError: if it cannot be read or cannot be right, or two sources have different spaces.
     """
     if isinstance(config.input_, Unread):
+        _refuse_other_environment(config, observation_space, action_space)
         return RecordedData((), stream=config.input_)
     if ignored := _without_effect(config):
         logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
@@ -173,6 +174,30 @@ def data_of(
     for notice in dataset.notices:
         logger.warning("%s: %s", dataset.source, notice)
     return dataset
+
+
+def _refuse_other_environment(
+    config: OfflineDataConfig, observation_space: Space | None, action_space: Space | None
+) -> None:
+    """Refuses an environment in which a policy cannot act that has learned from recorded data.
+
+    Bounds may differ, and so may the number of choices: data seldom says them.
+    """
+    data = config.input_
+    for kind, own, recorded in (
+        ("observation_space", observation_space, data.observation_space),
+        ("action_space", action_space, data.action_space),
+    ):
+        if own is None or (own.shape == recorded.shape and (kind != "action_space" or type(own) is type(recorded))):
+            continue
+        raise config.error(
+            Mistake(
+                f"the policy has learned from recorded data with the {kind} {recorded}, but {config.env!r} has {own}.",
+                ("env",),
+                advice="Play in an environment with the same spaces, or train with this one named beside the data: its "
+                "spaces are taken then.",
+            )
+        )
 
 
 def _refuse_other_parts(config: OfflineDataConfig, space: Space) -> None:

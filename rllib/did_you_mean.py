@@ -4,6 +4,7 @@ import difflib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
@@ -36,6 +37,18 @@ def did_you_mean(name: Any, known: Iterable, form: Callable[[str], str] = str, o
     near = nearest(str(name), map(str, known))
     sentence = f"Did you mean {' or '.join(map(form, near))}?" if near else otherwise
     return sentence and f" {sentence}"
+
+
+def similar_path(path: Path) -> str:
+    """A sentence that suggests an existing path instead of one that does not exist, after a space."""
+    missing = path
+    while not missing.parent.is_dir() and missing != missing.parent:
+        missing = missing.parent
+    if not missing.parent.is_dir():
+        return ""
+    rest = path.relative_to(missing)
+    known = sorted(each.name for each in missing.parent.iterdir() if (each / rest).exists())
+    return did_you_mean(missing.name, known, lambda near: str(missing.parent / near / rest))
 
 
 def refuse_slips(function: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig, alone
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.cli.failures import Mistake, storage_input
+from rllib.did_you_mean import similar_path
 from rllib.offline.stream import Unread
 from rllib.remote.download import is_copy, local_checkpoint
 from rllib.remote.url import is_url, place_of
@@ -45,7 +46,8 @@ def latest(path: Path | str) -> Path:
         with storage_input():
             return local_checkpoint(path)
     if not path.exists():
-        raise Mistake(f"there is no checkpoint {path}")
+        hint = similar_path(path)
+        raise Mistake(f"there is no checkpoint {path}{hint and f'.{hint}'}")
     return (newest_checkpoint(path) if path.is_dir() else None) or path
 
 

@@ -15,6 +15,8 @@ from rllib.storage.checkpoint import MANIFEST, CheckpointError, checkpoint_at
 
 # A longer forward pass runs in a thread, since in the event loop it would delay the reading of other requests.
 QUICK_S = 0.003
+# Looks without a checkpoint at the source after which it is not being replaced, but has gone.
+_LASTING = 6
 
 
 class Served:
@@ -53,6 +55,7 @@ class Model:
     def __init__(self, settings: ServingSettings, counts: Counts, before: Path | None = None):
         self._settings, self._counts = settings, counts
         self._refused: tuple | None = None
+        self._misses = 0  # looks since there was a checkpoint at the source
         policies, self._identity = self._first(before)
         self.served = {
             policy_id: Served(policy_id, policy, self.warm_up(policy) < QUICK_S)
@@ -99,15 +102,18 @@ class Model:
             expects_one: whether there is a checkpoint, as a person says who asks for it.
 
         Raises:
-            CheckpointError: if there is none though one is expected.
+            CheckpointError: if there is none though one is expected, or for the first time after several looks.
         """
         try:
             path = self._source()
             identity = identity_of(path)
         except (OSError, CheckpointError) as error:  # it is being replaced, or removed
-            if expects_one:
+            self._misses += 1
+            if expects_one or self._misses == _LASTING:
+                self._counts.add("reload_errors")
                 raise CheckpointError(str(error)) from error
             return None
+        self._misses = 0
         return None if identity in (self._identity, self._refused) else path
 
     def prepare(self, path: Path) -> dict[str, LoadedPolicy]:

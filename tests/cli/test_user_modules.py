@@ -79,6 +79,7 @@ def own_run(trained, tmp_path, monkeypatch):
 def test_a_module_of_the_present_directory_that_a_run_names_is_imported_on_request_alone(own_run, rllib_command, words):
     refused = rllib_command(*words, own_run)
     assert refused.exit_code == 2 and "only for names that you type, and with --load-user-code" in refused.output
+    assert ".py is in the current directory" in refused.output
     assert not Path("imported").exists()
     done = rllib_command(*words, own_run, "--load-user-code")
     assert done.exit_code == 0 and Path("imported").exists(), done.output

@@ -17,7 +17,7 @@ from rllib import PPOConfig
 from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.serving.messages import ActRequest
-from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
+from rllib.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
 from tests.multi_agent import NameTheSignal
 
@@ -409,6 +409,29 @@ def test_a_link_is_followed_anew_each_time(tmp_path):
         link.unlink()
         answer = await client("POST", "/reload")
         assert answer.status == 409 and "no checkpoint" in answer.json()["error"]
+        assert (await client.act({"observation": OBSERVATION})).json()["policy_version"] == 1
+
+    served(link, scenario)
+
+
+def test_a_link_that_leads_nowhere_for_long_is_said_once(tmp_path):
+    """Not while it is being moved, though."""
+    write_version(tmp_path / "v1", 1, 0)
+    link = tmp_path / "current"
+    link.symlink_to(tmp_path / "v1")
+
+    async def scenario(client):
+        link.unlink()
+        link.symlink_to(tmp_path / "v2")
+        said = []
+        for look in range(20):
+            try:
+                assert await client.app.take_up_newer() is False
+            except CheckpointError as error:
+                said.append((look, str(error)))
+        ((look, message),) = said
+        assert look > 2 and "no checkpoint" in message and "v2" in message
+        assert client.counts.of_all("reload_errors") == 1
         assert (await client.act({"observation": OBSERVATION})).json()["policy_version"] == 1
 
     served(link, scenario)

@@ -11,7 +11,7 @@ from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import typed
 from rllib.cli.values import LocalPath, is_assignment, parse_assignments
 from rllib.compat.files.imported import ImportedModel, refuse_used
-from rllib.did_you_mean import did_you_mean
+from rllib.did_you_mean import similar_path
 from rllib.progress import counted
 
 output_option = click.option("-o", "--output", required=True, type=LocalPath(), help="The directory, a "
@@ -37,8 +37,8 @@ def refuse_missing(*paths: Path | None) -> None:
     """Raises a Mistake if one of these paths, as far as they are given, does not exist."""
     for path in paths:
         if path is not None and not path.exists():
-            near = did_you_mean(path.name, sorted(each.name for each in path.parent.glob("*")))
-            raise Mistake(f"there is no {path}{near and f'.{near}'}")
+            hint = similar_path(path)
+            raise Mistake(f"there is no {path}{hint and f'.{hint}'}")
 
 
 def take_over(output: Path, env: str | None, write: Callable[[Path], ImportedModel]) -> None:

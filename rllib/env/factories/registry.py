@@ -20,6 +20,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -526,14 +527,20 @@ def _import_module(module_name: str, name: str):
         remedy = (
             example_advice(name)
             or (f"Use pip install 'rllib[{extra}]'." if extra else None)
-            or (
-                "Install it, or start Python where it lies; the command `rllib` imports modules of the current "
-                "directory only for names that you type, and with --load-user-code."
-            )
+            or _where_it_lies(module_name)
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"
         ) from None
+
+
+def _where_it_lies(module_name: str) -> str:
+    """Advice for a module that is not found: it may lie in the current directory, which is not searched."""
+    own = Path(module_name.partition(".")[0])
+    typed = "modules of the current directory only for names that you type, and with --load-user-code"
+    if here := next((each for each in (own.with_suffix(".py"), own) if each.exists()), None):
+        return f"{here} is in the current directory; the command `rllib` imports {typed}."
+    return f"Install it, or start Python where it lies; the command `rllib` imports {typed}."
 
 
 def _newest_version(env_id: str) -> EnvSpec | None:

@@ -319,3 +319,28 @@ def test_check_env_takes_its_arguments(recwarn):
         check_env(Endless(), warn=True, skip_render_check=True)
     with pytest.raises(AssertionError, match="gymnasium"):
         check_env(3)
+
+
+def test_tables_show_the_clip_range_of_the_update(tmp_path):
+    """The number of a schedule, at the steps at which the update has read it."""
+    model = made("PPO", clip_range=lambda left: 0.2 * left, clip_range_vf=lambda left: 0.4 * left)
+    model.set_logger(configure(str(tmp_path), ["csv"]))
+    model.learn(96, log_interval=1)
+    with (tmp_path / "progress.csv").open() as lines:
+        first, *rows = csv.DictReader(lines)
+    assert first["train/clip_range"] == ""
+    assert [float(row["train/clip_range"]) for row in rows] == pytest.approx([0.2, 0.2 * 2 / 3])
+    assert [float(row["train/clip_range_vf"]) for row in rows] == pytest.approx([0.4, 0.4 * 2 / 3])
+
+
+def test_a_learn_after_the_end_of_its_schedule_is_warned_of(caplog):
+    model = made("PPO", learning_rate=lambda left: 1e-3 * left)
+    model.learn(64, log_interval=None)
+    assert "learning_rate" not in caplog.text
+    model.learn(64, log_interval=None, reset_num_timesteps=False)
+    assert "learning_rate has come to 0 after 64 steps" in caplog.text
+    caplog.clear()
+    model = made("PPO")
+    for _ in range(2):
+        model.learn(32, log_interval=None)
+    assert "learning_rate" not in caplog.text

@@ -5,6 +5,7 @@ program reads from it, sets in it or saves of it is what was trained in. With `n
 processes act as well, in environments of their own.
 """
 
+import logging
 import math
 import platform
 import random
@@ -50,6 +51,8 @@ from rllib.env.vec_env.vec_normalize import VecNormalize, unwrap_vec_normalize
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import read_checkpoint
 from rllib.storage.local_path import local_path
+
+logger = logging.getLogger(__name__)
 
 # Words in the order of the constructors; further ones are given by name.
 _ORDER = {
@@ -287,6 +290,7 @@ class BaseAlgorithm:
         self._num_timesteps_at_start = 0 if reset_num_timesteps else self.num_timesteps
         if isinstance(total_timesteps, int | float) and math.isfinite(total_timesteps):  # else learn refuses it
             self._total_timesteps = self._num_timesteps_at_start + int(total_timesteps)
+        self._warn_of_ended_schedule()
         if not self.config.tensorboard_groups or self.config.log_dir is None:
             tb_log_name = None  # as there: without tensorboard_log there is no directory to name
         log_interval = _USUAL_INTERVALS.get(self.words_of, 4) if log_interval == "usual" else log_interval
@@ -331,6 +335,18 @@ class BaseAlgorithm:
             step["clipped_actions"] = np.clip(actions, space.low, space.high) if is_box else actions
             step["env"] = venv
         return steps
+
+    def _warn_of_ended_schedule(self) -> None:
+        """Warns where a further `learn` would change nothing, since the learning rate has come to 0."""
+        steps = self.metrics.timesteps
+        schedule = self.config.get_schedule("lr") if "lr" in self.config.settings else None
+        if schedule is not None and schedule(steps) == 0 < schedule(0):
+            logger.warning(
+                "learning_rate has come to 0 after %s steps, and this learn would change nothing: schedules go on "
+                "where the learn before has ended. Give the first learn all steps, or make the model anew with another "
+                "learning_rate.",
+                f"{steps:,}",
+            )
 
     @property
     def steps_of_round(self) -> int:

@@ -130,9 +130,10 @@ class Tables(BaseCallback):
             if name in values:
                 values[name] = -values[name]
         if model.words_of == "PPO":
-            values["train/clip_range"] = statistics.get("cur_clip_param", _number(model.config.clip_param))
-            if model.config.vf_clip_param is not None:
-                values["train/clip_range_vf"] = _number(model.config.vf_clip_param)
+            before = result["timesteps_total"] - result["num_env_steps_sampled_this_iter"]  # when schedules were read
+            for word, name in (("clip_range", "clip_param"), ("clip_range_vf", "vf_clip_param")):
+                if (schedule := model.config.get_schedule(name)) is not None:
+                    values[f"train/{word}"] = schedule(before)
         values["train/n_updates"] = model.n_updates
         if (std := model.deviation) is not None:
             values["train/std"] = std

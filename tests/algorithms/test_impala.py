@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import A2CConfig, tune
+from rllib import A2CConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.appo import APPO, APPOConfig
 from rllib.algorithms.base.algorithm import Algorithm
@@ -137,23 +137,6 @@ def test_appo_target_stands_still_while_the_ring_is_learned_from():
         np.testing.assert_array_equal(algo.trainee.target.weights, start)
         algo.train()
         np.testing.assert_array_equal(algo.trainee.target.weights, algo.policy.weights)
-
-
-def test_appo_has_rays_circular_buffer_as_its_ring():
-    """N batches of K uses each; the target moves every N * K updates times its frequency, as in Ray."""
-    given = {"circular_buffer_num_batches": 3, "circular_buffer_iterations_per_batch": 2}
-    with build(APPOConfig, **given, target_network_update_freq=2) as algo:
-        assert algo.config.minibatch_buffer_size == algo.config.circular_buffer_num_batches == 3
-        assert algo.trainee.learner.targets["policy"].every == 12
-    # A domain of Tune takes the same way, and a batch may be used once.
-    config = APPOConfig().training(circular_buffer_num_batches=tune.randint(2, 6))
-    assert repr(config.minibatch_buffer_size) == repr(tune.randint(2, 6))
-    with build(APPOConfig, circular_buffer_num_batches=2) as algo:
-        train(algo, 2)
-    # Ray's files have its defaults beside those of the former names, which count.
-    assert not APPOConfig().update_from_dict({"circular_buffer_num_batches": 4, "minibatch_buffer_size": 1}).changes()
-    with pytest.raises(TypeError, match="given twice"):
-        APPOConfig().update_from_dict({"circular_buffer_num_batches": 16, "minibatch_buffer_size": 1})
 
 
 def test_appo_does_not_run_away_on_a_ring_of_old_batches():

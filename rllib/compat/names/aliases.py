@@ -34,11 +34,6 @@ RAY_2_10 = {
     # IMPALA's and APPO's.
     "num_aggregator_actors_per_learner": "num_aggregation_workers",
     "max_requests_in_flight_per_env_runner": "max_requests_in_flight_per_sampler_worker",
-    # APPO's. The buffer of the new API stack holds N batches, each used K times, in any order; the ring goes round. The
-    # target network moves every N * K updates times its frequency in both. DQN's and SAC's name of the last is theirs.
-    "circular_buffer_num_batches": "minibatch_buffer_size",
-    "circular_buffer_iterations_per_batch": "num_sgd_iter",
-    "target_network_update_freq": "target_update_frequency",
 }
 
 # Hooks that are given as functions: the setting callback_functions has them by name. The last is Ray 0.8's.
@@ -528,7 +523,14 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         ("max_requests_in_flight_per_learner", "max_requests_in_flight_per_aggregator_actor"),
         Unavailable((2, 3, 10, 100), "a learner and an aggregator have one batch at a time"),
     ),
-    "use_circular_buffer": Unavailable((True, False), "use circular_buffer_num_batches=1 for no buffer"),
+    "use_circular_buffer": Unavailable((True, False), "batches are replayed by replay_proportion"),
+    **{
+        name: Unavailable(defaults, "there is no circular buffer; use replay_proportion and replay_buffer_num_slots")
+        for name, defaults in (
+            ("circular_buffer_num_batches", (4, 8)),
+            ("circular_buffer_iterations_per_batch", (2, 20)),
+        )
+    },
     "target_worker_clipping": Unavailable((2.0,), "ratios are clipped by clip_param alone"),
     "simple_queue_size": Unavailable((32,), "use learner_queue_size"),
     "torch_ddp_kwargs": Unavailable(({}, None), "gradients are summed by learner_collective"),
@@ -631,22 +633,21 @@ _DEFAULTS_OF_RAY: Mapping[str, tuple] = {
     "max_requests_in_flight_per_env_runner": (1,),
     "max_requests_in_flight_per_replay_worker": (float("inf"),),
     "smooth_target_policy": ([True], (True,)),
+    "target_network_update_freq": (2,),  # of APPO, in train batches
     "train_batch_size_per_learner": (None,),
 }
 
 
-# Its defaults by names of other eras, which its files have in addition to the present ones.
-_DEFAULTS_BY_OTHER_NAMES: Mapping[str, tuple] = {
-    **dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), (3e-4,)),
-    "circular_buffer_num_batches": (4, 8),
-    "circular_buffer_iterations_per_batch": (2, 20),
-}
+# Its defaults of earlier names, which its files have in addition to the present ones.
+_DEFAULTS_BY_EARLIER_NAMES: Mapping[str, float] = dict.fromkeys(
+    ("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), 3e-4
+)
 
 
 def gives_way(name: str, value) -> bool:
     """Whether a value, by this name, counts only where the setting has no other one by another name."""
-    if name in _DEFAULTS_BY_OTHER_NAMES:
-        return isinstance(value, int | float) and value in _DEFAULTS_BY_OTHER_NAMES[name]
+    if name in _DEFAULTS_BY_EARLIER_NAMES:
+        return value == _DEFAULTS_BY_EARLIER_NAMES[name]
     return isinstance(value, dict) and not value  # tables and arrays have an == of their own
 
 

@@ -152,7 +152,7 @@ def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_
 def test_config_shows_and_finds_other_names_of_a_setting(rllib_command):
     result = rllib_command("config", "PPO", "num_epochs")
     assert result.exit_code == 0
-    assert "num_sgd_iter: int = 30" in result.output and "(also: num_epochs" in result.output
+    assert "num_sgd_iter: int = 30" in result.output and "(also: num_epochs)" in result.output
     assert "lr:" not in result.output
 
 

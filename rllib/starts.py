@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 import psutil
 
-from rllib.processes import num_cores
 from rllib.progress import in_notebook
 from rllib.remote.url import shown
 from rllib.runs.entries import encode
@@ -66,6 +65,8 @@ def read_starts(directory: Path) -> list[dict[str, Any]]:
 
 def described() -> dict[str, Any]:
     """The command of this process without logins, the machine, versions, and the git commit of the directory."""
+    from rllib.processes import num_cores  # the runtime, which settings alone do not need
+
     return {
         "command": command_line(sys.argv),
         "directory": os.getcwd(),

@@ -52,6 +52,7 @@ TOUR = (
     "rllib dataset info steps.npz",
     "rllib plot results/first results/second -o curves.png",
     "rllib compare results/first results/second --measure improvement",
+    "rllib report results/first results/second -o report.html",
     "rllib export results/first --format torch -o first.pt2",
     "rllib export results/first --format onnx -o first.onnx",
     "rllib tune PPO CartPole-v1 train_batch_size=500 num_rollout_workers=0 --search lr=log:1e-4:1e-2 --trials 2 "

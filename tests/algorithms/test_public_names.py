@@ -16,7 +16,7 @@ FOR_USERS = """
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
     goal recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train
-    get_module learner_group
+    get_module add_module remove_module learner_group
 """
 # docs/project/extend.md says what each is for.
 FOR_AUTHORS = """
@@ -27,7 +27,7 @@ FOR_AUTHORS = """
     trains_several takes_tensors images_skip_layers learns_from_own_actions config_of policy_spaces
     policy_overrides policy_number by_trainee begin_training end_training streamed_rows trainee_class trainee trainees
     make_features features numbers postprocess_of auxiliary_losses auxiliary_weights agents_may_wait marks_waiting
-    spans_directory
+    spans_directory taught_environment
 """
 
 

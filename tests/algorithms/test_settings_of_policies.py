@@ -21,6 +21,7 @@ OF_RUN = {
     "learner_class": "the run logs what such learners log",
     "recompute_advantages": "batches have the rows for it, or have none",
     "cost_limit": "costs are of one agent",
+    "teacher": "it is asked for one agent",
     "sample_async": "workers sample for all policies",
     **dict.fromkeys(
         (

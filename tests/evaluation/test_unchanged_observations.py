@@ -59,8 +59,12 @@ OF_ADAPTERS = {
 OF_AGENTS = {"ids": {"agent_id_in_observation": True}, "critic": {"centralized_critic": True}}
 
 
+# Its teacher is refused there by a rule of its own (test_a_teacher_needs_environments_that_are_stepped).
+OF_TEACHERS = {"TeacherKeys"}
+
+
 def test_all_adapters_are_looked_at():
-    assert {kind.__name__ for kind in ADAPTERS if kind.adds_to_steps} == OF_ADAPTERS.keys()
+    assert {kind.__name__ for kind in ADAPTERS if kind.adds_to_steps} == OF_ADAPTERS.keys() | OF_TEACHERS
 
 
 @pytest.mark.parametrize("door", ["loop", "client"])
@@ -86,6 +90,14 @@ def test_they_are_refused_and_the_remedy_trains(door, several, settings):
 def test_a_function_that_makes_a_loop_is_refused_as_well():
     config = config_of("loop", False).environment(lambda config: One(config), ignore_observation_keys=["y"])
     with pytest.raises(ValueError, match="is for environments that the library steps"):
+        config.build()
+
+
+@pytest.mark.parametrize("door", ["loop", "client"])
+def test_a_teacher_needs_environments_that_are_stepped(door):
+    config = config_of(door, False).environment(teacher_observation_keys=["y"])
+    config.training(teacher=lambda observations: np.zeros(len(observations), np.int64), teacher_coeff=1.0)
+    with pytest.raises(SettingsError, match="the library steps"):
         config.build()
 
 

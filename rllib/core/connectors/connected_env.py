@@ -10,6 +10,7 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from rllib.config.conflicts import Unfit
 from rllib.core.columns import Columns
 from rllib.core.connectors.connector import (
     ConnectorEpisode,
@@ -81,10 +82,12 @@ class ConnectedFactory(WrappingFactory):
     def _connected_agents(self, env: Any, pieces: list[list[ConnectorV2]]) -> Any:
         for piece in itertools.chain(*pieces):
             if not isinstance(piece, _FOR_SEVERAL_AGENTS):
-                raise ValueError(
+                raise Unfit(
                     f"the connector {type(piece).__name__} is for environments with one agent, but {self.name} has "
-                    "several. Derive it from MultiAgentObservationPreprocessor, which gets the observations of all "
-                    "agents, or change them in the environment (docs/guide/multi_agent.md)."
+                    "several.",
+                    "Derive it from MultiAgentObservationPreprocessor, which gets the observations of all agents, or "
+                    "change them in the environment (docs/guide/multi_agent.md).",
+                    {"env_to_module_connector": None, "module_to_env_connector": None},
                 )
         kinds = [isinstance(piece, MultiAgentObservationPreprocessor) for piece in pieces[0]]
         if kinds != sorted(kinds, reverse=True):

@@ -65,14 +65,12 @@ def read_starts(directory: Path) -> list[dict[str, Any]]:
 
 def described() -> dict[str, Any]:
     """The command of this process without logins, the machine, versions, and the git commit of the directory."""
-    from rllib.processes import num_cores  # the runtime, which settings alone do not need
-
     return {
         "command": command_line(sys.argv),
         "directory": os.getcwd(),
         "system": platform.platform(),
         "cpu": _processor(),
-        "cores": num_cores(),
+        "cores": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": _gpus(),
         "versions": {"python": platform.python_version(), **_versions()},

@@ -1,4 +1,4 @@
-"""A program for Ray that nobody has changed, under `python -m rllib.as_ray` and with Ray 2.60 itself.
+"""An unchanged program for Ray, under `python -m rllib.as_ray` and with Ray 2.60 itself.
 
 benchmarks/peers/ray_program.py trains PPO on CartPole-v1; the figure is the environment steps a second that it prints.
 Both sides run in processes of their own, in turn.

@@ -1,4 +1,4 @@
-"""A program for Stable-Baselines3 that nobody has changed, under `python -m rllib.as_sb3` and with 2.9.2 itself.
+"""An unchanged program for Stable-Baselines3, under `python -m rllib.as_sb3` and with 2.9.2 itself.
 
 benchmarks/peers/sb3_program.py trains PPO with 8 environments of CartPole-v1, DQN on CartPole-v1, or SAC on
 Pendulum-v1; the figure is the environment steps a second that it prints. Both sides run in processes of their own, in

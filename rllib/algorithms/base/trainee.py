@@ -37,7 +37,7 @@ from rllib.sample_batch import WAITED, SampleBatch
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.algorithm import Algorithm
-    from rllib.algorithms.families.teacher import Teacher
+    from rllib.evaluation.teacher import TeacherSettings
 
 LEARNER_FILE = "learner.safetensors"
 TEACHER_FILE = "teacher.safetensors"
@@ -66,6 +66,18 @@ class Refusing(Saved, Protocol):
     """One whose arrays depend on settings, and that can say so before anything is changed."""
 
     def refuse_state(self, state: Mapping[str, np.ndarray]) -> None: ...
+
+
+class LearnedFrom(Refusing, Protocol):
+    """What a policy learns from besides its rewards; families/teacher.py has the one that there is."""
+
+    settings: "TeacherSettings"
+
+    def with_term(self, loss: Loss | LossOverModules) -> Loss | LossOverModules: ...
+
+    def loss_settings(self) -> dict[str, float]: ...
+
+    def stats(self) -> dict[str, float]: ...
 
 
 class Trainee:
@@ -105,7 +117,7 @@ class Trainee:
         self.env_steps_of_batch: int | None = None
         self._parts = contextlib.ExitStack()
         self._schedule = functools.cache(self.config.get_schedule)
-        self.teacher: Teacher | None = self.config.make_teacher(self)
+        self.teacher: LearnedFrom | None = self.config.make_teacher(self)
         self.learner = self.make_learner()
         self.saved: dict[str, Saved] = {LEARNER_FILE: self.learner}
         if self.teacher is not None:

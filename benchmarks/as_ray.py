@@ -5,18 +5,10 @@ Both sides run in processes of their own, in turn.
 """
 
 import argparse
-import os
-import sys
 
-from measure import PEERS, ROOT, alternate, machine, peer_side, printed, rows, table
+from measure import PEERS, alternate, machine, peer_side, rows, table, unchanged
 
 PROGRAM = PEERS / "ray_program.py"
-
-
-def under_as_ray(*arguments: object) -> float:
-    """Environment steps a second of the program with this checkout."""
-    argv = [sys.executable, "-m", "rllib.as_ray", str(PROGRAM), *map(str, arguments)]
-    return printed(argv, {**os.environ, "PYTHONPATH": str(ROOT)}, 600)["env_steps_per_s"]
 
 
 def main() -> None:
@@ -31,7 +23,9 @@ def main() -> None:
     for workers in options.workers:
         arguments = ("--workers", workers, "--iterations", options.iterations)
         ray = None if options.no_peers else peer_side("env_steps_per_s", "ray", "ray_program", *arguments)
-        rounds = alternate(options.rounds, warm_up=0, ours=lambda given=arguments: under_as_ray(*given), ray=ray)
+        rounds = alternate(
+            options.rounds, warm_up=0, ours=lambda given=arguments: unchanged("rllib.as_ray", PROGRAM, *given), ray=ray
+        )
         found += rows(rounds, f"the same program, {workers} workers", "steps/s", {"ray": ("Ray 2.60", ">= 10 peer")})
     table(found)
 

@@ -6,10 +6,8 @@ turn.
 """
 
 import argparse
-import os
-import sys
 
-from measure import PEERS, ROOT, alternate, machine, peer_side, printed, rows, table
+from measure import PEERS, alternate, machine, peer_side, rows, table, unchanged
 
 PROGRAM = PEERS / "sb3_program.py"
 # Model -> what it is called in the table, and steps that count.
@@ -18,12 +16,6 @@ MODELS = {
     "dqn": ("DQN, CartPole-v1", 20_000),
     "sac": ("SAC, Pendulum-v1", 4_000),
 }
-
-
-def under_as_sb3(*arguments: object) -> float:
-    """Environment steps a second of the program with this checkout."""
-    argv = [sys.executable, "-m", "rllib.as_sb3", str(PROGRAM), *map(str, arguments)]
-    return printed(argv, {**os.environ, "PYTHONPATH": str(ROOT)}, 600)["env_steps_per_s"]
 
 
 def main() -> None:
@@ -39,7 +31,9 @@ def main() -> None:
         what, steps = MODELS[model]
         arguments = ("--model", model, "--timesteps", int(steps * options.share))
         sb3 = None if options.no_peers else peer_side("env_steps_per_s", "sb3", "sb3_program", *arguments)
-        rounds = alternate(options.rounds, warm_up=0, ours=lambda given=arguments: under_as_sb3(*given), sb3=sb3)
+        rounds = alternate(
+            options.rounds, warm_up=0, ours=lambda given=arguments: unchanged("rllib.as_sb3", PROGRAM, *given), sb3=sb3
+        )
         found += rows(rounds, f"the same program: {what}", "steps/s", {"sb3": ("SB3 2.9.2", "")})
     table(found)
 

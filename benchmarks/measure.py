@@ -253,6 +253,12 @@ def ours(script: str, *arguments: object, timeout_s: float = 600) -> dict:
     return printed(argv, dict(os.environ), timeout_s)
 
 
+def unchanged(hook: str, program: Path, *arguments: object) -> float:
+    """Environment steps a second that another library's program prints under `python -m HOOK`, with this checkout."""
+    argv = [sys.executable, "-m", hook, str(program), *map(str, arguments)]
+    return printed(argv, {**os.environ, "PYTHONPATH": str(ROOT)}, 600)["env_steps_per_s"]
+
+
 def printed(argv: list[str], environment: dict[str, str], timeout_s: float) -> dict:
     """Run a program; the object of the last JSON line that it prints.
 

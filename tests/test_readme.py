@@ -228,7 +228,7 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch, r
         assert found, f"there is no rllib {' '.join(words[:2])}"
     options = {option for parameter in found.params for option in parameter.opts}
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
-    if is_mention(words):
+    if is_mention((verb, *arguments)):
         return
     # A page may have the reader write a file: its name is the first line.
     named = [block for kind in ("python", "py") for block in blocks(page, kind) if re.match(r"# \S+\.py\n", block)]

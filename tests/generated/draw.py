@@ -2,8 +2,9 @@
 
     {"seed": 7, "algorithm": "PPO", "world": {"kind": "single", ...}, "settings": {"lr": 0.001, ...}}
 
-and where there are several agents, mostly "changes" of its policies. Some have a fault in their recorded data, other
-settings at a restore ("restored with"), or another checkpoint "in its place".
+and where there are several agents, mostly "changes" of its policies, with settings "of the new" one. Some have a fault
+in their recorded data, other settings at a restore ("restored with"), or another checkpoint "in its place"; some name
+their algorithm as a shell does ("typed"), and give restores their present mapping ("mapped").
 
 Settings come from their declarations (`Config.settings`): any that is new is drawn by its type and its range.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algorithm_config
 from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.config.sections import Setting
 from rllib.models.model_settings import MODEL_DEFAULTS
@@ -48,6 +49,8 @@ FREQUENT = {
 }  # fmt: skip
 # Drawn often where several agents act.
 OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")
+# What a policy's network may not go with.
+OF_NETWORKS = ("exploration_config", "noisy", "num_atoms", "n_step")
 # The largest integers that are drawn, but for tables: more would cost time alone.
 MOST = 20
 # Algorithms by the actions that they can take; all others take any.
@@ -177,6 +180,15 @@ def _with_more(rng: random.Random, run: Draw, config) -> Draw:
         }
     if rng.random() < 0.15:
         run = {**run, "in its place": rng.choice(restores.OTHERS)}
+    if rng.random() < 0.1:
+        run = {**run, "typed": rng.choice(["rllib", ALGORITHMS[run["algorithm"]]]) + f":{run['algorithm']}"}
+    if rng.random() < 0.1:
+        run = {**run, "settings": {**run["settings"], "callbacks_class": rng.choice(values.NESTED)}}
+    if run.get("changes"):
+        if rng.random() < 0.4:
+            run = {**run, "of the new": _own_settings(rng, config, world, rng.choice([(), OF_NETWORKS]))}
+        if rng.random() < 0.4:
+            run = {**run, "mapped": rng.choice(["policy_mapping_fn", "policies_to_train", "both"])}
     return run
 
 
@@ -291,9 +303,10 @@ def value_in(rng: random.Random, name: str, config, world: Mapping[str, Any]):
     return value_of(rng, setting)
 
 
-def _own_settings(rng: random.Random, config, world: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which a policy differs from its run."""
+def _own_settings(rng: random.Random, config, world: Mapping[str, Any], among: tuple = ()) -> dict[str, Any]:
+    """Settings in which a policy differs from its run; `among`: those to choose from where it has any, or all."""
     names = sorted(name for name, each in config.settings.items() if each.of_policy and is_drawn(each))
+    names = [name for name in among if name in names] or names
     return {
         name: value_in(rng, name, config, world) for name in rng.sample(names, min(len(names), rng.choice([1, 2, 3])))
     }

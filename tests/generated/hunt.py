@@ -165,7 +165,7 @@ _LAST = (
 
 def _smaller(draw: Draw) -> Iterator[Draw]:
     settings, world, changes = draw["settings"], draw["world"], draw.get("changes", ())
-    for name in ("changes", "restored with", "in its place"):
+    for name in ("changes", "restored with", "in its place", "typed", "of the new", "mapped"):
         if draw.get(name):
             yield {key: value for key, value in draw.items() if key != name}
     if "restored with" in draw:

@@ -1,9 +1,11 @@
 """Refusals of settings, and what to try after one."""
 
+import contextlib
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from rllib.algorithms.base.registry import register_typed_algorithm
 from rllib.config.conflicts import Unfit
 from tests.generated.comparisons import HOME
 from tests.generated.draw import Draw
@@ -24,6 +26,30 @@ def is_refusal(error: Exception, stage: str) -> bool:
     return frames[-1].filename.startswith(HOME[0]) and (frames[-1].line or "").lstrip().startswith(
         ("raise ", 'f"', '"')
     )
+
+
+def wrong_advice(error: Exception, algorithm: str) -> str | None:
+    """What is wrong with a refusal's advice: it names as one to take instead the algorithm that is refused."""
+    advice = [mistake.advice for mistake in mistakes_of(error) if f"such as {algorithm}" in mistake.advice]
+    return f"{advice[0]} is told of {algorithm}" if advice else None
+
+
+def wrong_owner(error: Exception, policy_id: str, own: Mapping[str, Any]) -> str | None:
+    """What is wrong with the refusal of a policy's own settings: it does not say whose they are."""
+    named = {name for mistake in mistakes_of(error) for name in mistake.names} & own.keys()
+    if not named or repr(policy_id) in str(error):
+        return None
+    return f"{error} does not name {policy_id!r}, whose are {sorted(named)}"
+
+
+def taken_slips(typed: str) -> list[str]:
+    """Words like `typed`, "module:Class", of what is no algorithm, or only a base of some, that are not refused."""
+    words, taken = [f"{typed.partition(':')[0]}:{name}" for name in ("Algorithm", "DefaultCallbacks", "Absent")], []
+    for word in words:
+        with contextlib.suppress(ValueError):
+            register_typed_algorithm(word)
+            taken.append(word)
+    return taken
 
 
 # Never left out: without them a run is another one, or takes minutes.

@@ -20,7 +20,7 @@ from tests.generated.__main__ import Tally
 from tests.generated.draw import draw, drawable, needs_processes, value_in
 from tests.generated.hunt import Runner, shrunk
 from tests.generated.trial import left_to_world
-from tests.generated.values import NOT_DRAWN
+from tests.generated.values import NESTED, NOT_DRAWN
 from tests.runtime.runtime_support import shared_memory_files, wait_until
 
 # Numbers of draws: most are of runs in one process, since others take ten times as long.
@@ -73,6 +73,13 @@ def test_fixed_draws_are_restored_otherwise_read_faults_and_find_foreign_checkpo
     assert {each["restored with"]["by"] for each in found if "restored with" in each} == set(restores.WAYS)
     assert sum(bool(each["world"].get("data", {}).get("fault")) for each in found) > 3
     assert len({each["in its place"] for each in found if "in its place" in each}) > 3
+
+
+def test_fixed_draws_are_typed_have_nested_callbacks_and_give_restores_their_mapping():
+    found = draws()
+    assert sum("typed" in each for each in found) > 3
+    assert sum(each["settings"].get("callbacks_class") in NESTED for each in found) > 3
+    assert sum("mapped" in each for each in found) > 1 and sum("of the new" in each for each in found) > 1
 
 
 def test_draws_are_json_and_repeat():
@@ -147,15 +154,26 @@ def test_a_failing_draw_is_made_smaller():
     assert small["changes"] == ["removed"]
 
 
-def test_policies_change_in_a_drawn_run(runner):
+@pytest.mark.parametrize("mapped", [{}, {"mapped": "policy_mapping_fn"}, {"mapped": "both"}], ids=str)
+def test_policies_change_in_a_drawn_run(mapped, runner):
     """One that is copied, frozen and removed; the run goes on from a checkpoint meanwhile."""
     world = {"kind": "agents", "observation": "numbers", "action": "choice", "length": 5, "agents": 2, "style": "all"}
     settings = {"train_batch_size": 20, "num_rollout_workers": 0, "min_time_s_per_iteration": 0, "seed": 0}
     drawn = {"seed": 0, "algorithm": "PG", "world": world, "settings": settings}
     changes = ["copied", "new frozen", "restored", "all learn", "first frozen", "removed", "added"]
-    outcome = runner.run({**drawn, "changes": changes})
+    outcome = runner.run({**drawn, "changes": changes, **mapped})
     assert outcome["trained"] and not outcome["faults"], described(outcome)
     assert outcome["changes"] == len(changes) and not outcome["refused_changes"]
+
+
+def test_settings_of_a_new_policy_that_are_refused_are_told_as_its_own(runner):
+    world = {"kind": "agents", "observation": "numbers", "action": "choice", "length": 5, "agents": 2, "style": "all"}
+    settings = {**SHORT, **STORED, "model": {"use_lstm": True, "lstm_cell_size": 6, "max_seq_len": 4}}
+    drawn = {"seed": 0, "algorithm": "R2D2", "world": world, "settings": settings, "changes": ["added"]}
+    outcome = runner.run({**drawn, "of the new": {"noisy": True}})
+    assert outcome["trained"] and not outcome["faults"], described(outcome)
+    ((_, message),) = outcome["refused_changes"]
+    assert "cannot train a policy with a memory" in message
 
 
 SHORT = {

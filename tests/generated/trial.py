@@ -26,14 +26,23 @@ import psutil
 import runtime
 from rllib import Algorithm, load_policy
 from rllib.algorithms.base.from_checkpoint import read_state
-from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config, register_typed_algorithm
 from rllib.client import PolicyClient
 from tests.generated import recorded, restores, worlds
 from tests.generated.comparisons import different, equal, not_finite, place_of, weights_of
 from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
-from tests.generated.refusals import is_refusal, mistakes_of, names_in, plain, without_named
+from tests.generated.refusals import (
+    is_refusal,
+    mistakes_of,
+    names_in,
+    plain,
+    taken_slips,
+    without_named,
+    wrong_advice,
+    wrong_owner,
+)
 from tests.generated.teachers import with_teacher
-from tests.generated.values import resolved
+from tests.generated.values import count_of_notes, resolved
 
 ITERATIONS = 2
 # Id of a policy that comes later.
@@ -114,7 +123,9 @@ class Outcome:
 def configured(draw: Draw, place: Path):
     """The config of a draw, with its remedies; `place` is a directory for its files."""
     world = draw["world"]
-    config = get_algorithm_config(draw["algorithm"])
+    word = draw.get("typed", draw["algorithm"])
+    register_typed_algorithm(word)
+    config = get_algorithm_config(word)
     if isinstance(config, type):
         config = config()
     door = worlds.DOORS[world["kind"]]
@@ -188,6 +199,8 @@ class Trial:
         with contextlib.ExitStack() as stack:
             messages = stack.enter_context(_messages(_expected(self.draw)))
             try:
+                if taken := taken_slips(self.draw.get("typed", "rllib")):
+                    self.note("typed", f"{taken} are no algorithms, and were taken for some")
                 algorithm = self._built(stack)
                 if algorithm is not None:
                     self._live(algorithm, stack)
@@ -246,6 +259,8 @@ class Trial:
             refusals: those so far, to which this one is added.
         """
         message, mistakes = str(error), mistakes_of(error)
+        if problem := wrong_advice(error, self.draw["algorithm"]):
+            self.note("advice", problem)
         if any(mistake.no_setting_ends_it for mistake in mistakes):
             refusals.append((message, {}))  # it is complete: it says that no setting helps
             return None
@@ -304,7 +319,7 @@ class Trial:
         self.stage = "save"
         ended = worlds.all_are_over()
         path = algorithm.save(self.place / "checkpoint")
-        restored = self._restored(path, weights, stack)
+        restored = self._restored(algorithm, path, weights, stack)
         if "restored with" in self.draw and self.world["kind"] != "client":
             with self.doing("restored with other settings"):
                 self._restored_with(algorithm, path)
@@ -330,6 +345,8 @@ class Trial:
         result = algorithm.train()
         self._iterations += 1
         self._check_result(result, self._iterations)
+        if result.get("noted", 0) != (wanted := count_of_notes(algorithm.config.callbacks_class)):
+            self.note("callbacks", f"{result.get('noted', 0)} of {wanted} were called")
         return result
 
     def _changed(self, algorithm: Algorithm, result, stack) -> tuple[Algorithm, Mapping[str, Any]]:
@@ -366,7 +383,10 @@ class Trial:
             if comes:  # all agents but the first one act by it
                 mapping = dict.fromkeys(first_mapping, NEW) | {"agent_0": first_mapping["agent_0"]}
                 copied = algorithm.policies[there[0]] if change == "copied" else None
-                algorithm.add_policy(NEW, policy=copied, policy_mapping_fn=mapping, policies_to_train=[*trained, NEW])
+                own = None if copied else self._own_of_new()
+                algorithm.add_policy(
+                    NEW, policy=copied, config=own, policy_mapping_fn=mapping, policies_to_train=[*trained, NEW]
+                )
             elif change == "removed":
                 algorithm.remove_policy(NEW, policy_mapping_fn=first_mapping)
             elif change == "all learn":
@@ -377,24 +397,41 @@ class Trial:
             if not is_refusal(error, "build"):
                 raise
             self.outcome.refused_changes.append((change, str(error)))
+            if change == "added" and (problem := wrong_owner(error, NEW, self._own_of_new())):
+                self.note("whose settings", problem)
             if list(algorithm.policies) != there or sorted(algorithm.agents.settings.trained) != trained:
                 self.note("refused change", f"the policies are {list(algorithm.policies)} after it instead of {there}")
         return True
 
+    def _own_of_new(self) -> dict[str, Any]:
+        """Settings in which the policy that is added differs from the run."""
+        return _in_place(resolved(with_teacher(self.draw.get("of the new", {}), self.world, self.place)), self.place)
+
     def _replaced(self, algorithm: Algorithm, stack) -> Algorithm:
         """The run as it goes on from a checkpoint, after it was stopped."""
-        weights, path = weights_of(algorithm), algorithm.save(self.place / "before")
+        weights, path, given = weights_of(algorithm), algorithm.save(self.place / "before"), self._mapping(algorithm)
         algorithm.stop()
         with worlds.others():
-            return self._from_checkpoint(path, weights, stack)
+            return self._from_checkpoint(path, weights, given, stack)
 
-    def _restored(self, path, weights, stack) -> Algorithm | None:
+    def _restored(self, algorithm: Algorithm, path, weights, stack) -> Algorithm | None:
         with self.doing("restore"):
-            return self._from_checkpoint(path, weights, stack)
+            return self._from_checkpoint(path, weights, self._mapping(algorithm), stack)
         return None
 
-    def _from_checkpoint(self, path, weights, stack) -> Algorithm:
-        restored = Algorithm.from_checkpoint(path, load_user_code=True)
+    def _mapping(self, algorithm: Algorithm) -> dict[str, Any]:
+        """Arguments of from_checkpoint that say again who acts by what, and what learns, where the draw gives them."""
+        if "mapped" not in self.draw or algorithm.agents is None:
+            return {}
+        player, agents = algorithm.make_player(), [f"agent_{i}" for i in range(self.world["agents"])]
+        given = {
+            "policy_mapping_fn": {agent: player.policy_for(agent) for agent in agents},
+            "policies_to_train": sorted(algorithm.agents.settings.trained),
+        }
+        return given if self.draw["mapped"] == "both" else {self.draw["mapped"]: given[self.draw["mapped"]]}
+
+    def _from_checkpoint(self, path, weights, given: Mapping[str, Any], stack) -> Algorithm:
+        restored = Algorithm.from_checkpoint(path, load_user_code=True, **given)
         stack.callback(restored.stop)
         if names := different(weights, weights_of(restored)):
             self.note("weights", f"{names} differ after a restore")

@@ -9,6 +9,7 @@ from typing import Any
 
 from rllib import DefaultCallbacks
 from rllib.config.sections import Setting
+from rllib.evaluation.callbacks import make_multi_callbacks
 from rllib.exploration.explorers import Exploration
 from rllib.models.dense.initializers import INITIALIZERS
 from tests.generated.worlds import CONTINUOUS, HAS_IMAGE
@@ -17,16 +18,27 @@ from tests.generated.worlds import CONTINUOUS, HAS_IMAGE
 
 
 class Notes(DefaultCallbacks):
-    """Reads what hooks are shown, and logs numbers of its own."""
+    """Reads what hooks are shown, and logs numbers of its own; results count the objects that were called."""
 
-    def on_episode_end(self, *, episode, metrics_logger=None, **kwargs):
+    def on_episode_end(self, *, episode, metrics_logger, **kwargs):
         episode.custom_metrics["length"] = episode.length
+        metrics_logger.log_value("noted_length", episode.length)
 
     def on_postprocess_trajectory(self, *, postprocessed_batch, **kwargs):
         assert postprocessed_batch.count > 0
 
     def on_train_result(self, *, algorithm, result, **kwargs):
-        result["noted"] = result["training_iteration"]
+        result["noted"] = result.get("noted", 0) + 1
+
+
+Several = make_multi_callbacks([Notes, make_multi_callbacks([[Notes], Notes])])
+
+
+def count_of_notes(callbacks) -> int:
+    """Number of objects of Notes in a value of callbacks_class."""
+    if isinstance(callbacks, list | tuple):
+        return sum(map(count_of_notes, callbacks))
+    return {Notes: 1, Several: 3}.get(callbacks, 0)
 
 
 def next_task(result, env, context):
@@ -74,8 +86,9 @@ def estimates(*names: str) -> dict:
 
 
 NAMED: dict[str, Any] = {
-    "Notes": Notes, "next_task": next_task, "small_outputs": small_outputs, "falls": falls, "flatten": flatten,
-    "with_previous": with_previous, "with_small_outputs": with_small_outputs, "on_episode_end": on_episode_end,
+    "Notes": Notes, "Several": Several, "next_task": next_task, "small_outputs": small_outputs, "falls": falls,
+    "flatten": flatten, "with_previous": with_previous, "with_small_outputs": with_small_outputs,
+    "on_episode_end": on_episode_end,
 }  # fmt: skip
 
 
@@ -94,6 +107,9 @@ def named(name: str) -> dict[str, str]:
 
 # ------------------------------------------------------------------ settings with tables of values
 
+# Callbacks within callbacks, by lists and by classes of several.
+NESTED = ([[named("Notes")], named("Notes")], named("Several"), [named("Several"), [named("Notes")]])
+
 # Setting -> values to choose among.
 TABLES: dict[str, tuple] = {
     "env_wrappers": (
@@ -107,7 +123,7 @@ TABLES: dict[str, tuple] = {
     "env_to_module_connector": (named("flatten"), named("with_previous")),
     "auxiliary_losses": ({"small": {"loss": named("small_outputs"), "weight": 0.5, "stats": ["mean"]}},),
     "custom_loss": (named("with_small_outputs"),),
-    "callbacks_class": (named("Notes"), [named("Notes"), named("Notes")]),
+    "callbacks_class": (named("Notes"), [named("Notes"), named("Notes")], *NESTED),
     "callback_functions": ({"on_episode_end": named("on_episode_end")},),
     "centralized_critic": (True,),
     "policies_to_train": (["first"], ["first", "second"], []),

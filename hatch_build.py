@@ -1,4 +1,7 @@
-"""Makes the stubs of the package, rllib-stubs/, whenever it is built or installed (see tools/stubs.py)."""
+"""Makes the stubs of the package, rllib-stubs/, whenever it is built or installed (see tools/stubs.py).
+
+A wheel has the tuned examples inside of the package, since folders beside it belong to everybody.
+"""
 
 import subprocess
 import sys
@@ -15,3 +18,5 @@ class StubsHook(BuildHookInterface):
             # As a module of the current folder: where an editable install names this folder in a .pth file, pip takes
             # it out of PYTHONPATH for the build.
             subprocess.run([sys.executable, "-m", "tools.stubs"], check=True, cwd=root)
+        if self.target_name == "wheel" and version != "editable":
+            build_data["force_include"]["tuned_examples"] = "rllib/tuned_examples"

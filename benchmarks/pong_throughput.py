@@ -3,8 +3,8 @@
 IMPALA has 8 environments in one worker, and makes one gradient step on each batch. The peer is Stable-Baselines3's PPO
 on the same game with the same network and number of environments, in its settings for Atari (128 steps, 4 epochs,
 minibatches of 256); our PPO does the same work, with its environments spread over two workers and each minibatch over
-two learners. An environment step is four frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there
-(`benchmarks/peers/setup sb3`). Where EnvPool is there (`pip install 'rllib[envpool]'` here, `benchmarks/peers/setup
+two learners. An environment step is four frames. Needs ale-py here (`pip install '.[atari]'`) and there
+(`benchmarks/peers/setup sb3`). Where EnvPool is there (`pip install '.[envpool]'` here, `benchmarks/peers/setup
 envpool` there), our PPO and SB3's also play its Pong, whose environments step at once in its threads. What a
 process may use is left to each library: the peer's torch takes all cores, as it does by default.
 """

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import psutil
 
+import rllib
 from rllib.progress import in_notebook
 from rllib.remote.url import shown
 from rllib.runs.entries import encode
@@ -29,7 +30,7 @@ from rllib.storage.foreign_files import read_inside
 logger = logging.getLogger(__name__)
 
 STARTS = "starts.json"
-_LIBRARIES = ("rllib", "torch", "numpy", "gymnasium", "ale-py", "mujoco", "pettingzoo", "envpool")
+_LIBRARIES = ("torch", "numpy", "gymnasium", "ale-py", "mujoco", "pettingzoo", "envpool")
 # Options and settings of a command whose value is a login.
 _LOGIN = re.compile(r"(?i)([\w.-]*(?:api_?key|token|password|passwd|secret|credential)[\w.-]*)[\"']?\s*(=|:|$)")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -134,7 +135,7 @@ def _commit_of_branch(git: Path, name: str) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"rllib": rllib.__version__}
     for name in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)

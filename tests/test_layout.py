@@ -18,6 +18,7 @@ FLOORS = [
     ["runtime"],
     [
         "rllib.did_you_mean",
+        "rllib.extras",
         "rllib.lazy_names",
         "rllib.errors",
         "rllib.moved",

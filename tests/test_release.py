@@ -32,7 +32,7 @@ def test_wheel_and_sdist_hold_what_they_should(built):
     assert release.sdist_problems(sdist, FILES) == []
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    examples = ("rllib-stubs/algorithms/ppo.pyi", "tuned_examples/ppo/cartpole.yaml")
+    examples = ("rllib-stubs/algorithms/ppo.pyi", "rllib/tuned_examples/ppo/cartpole.yaml")
     for name in ("rllib/py.typed", "rllib-stubs/py.typed", "runtime/py.typed", *examples):
         assert name in names
 

@@ -1,8 +1,9 @@
 """Builds what is published, checks it, and tags it. Nothing is uploaded unless `upload` is typed.
 
     python tools/release.py build    wheel and sdist in dist/, and a look at what they hold
-    python tools/release.py check    build; then each, with its dependencies, in an empty environment, as a user has it;
-                                     of the wheel with its extras every verb of the command
+    python tools/release.py owner    whose the distribution's name is on the index
+    python tools/release.py check    owner and build; then each, with its dependencies, in an empty environment, as
+                                     users have it; of the wheel with its extras every verb of the command
     python tools/release.py tag      check, of a clean tree with a new version that CHANGELOG.md has; then a git tag
     python tools/release.py upload   the files in dist/, of the commit that is tagged, to the index (needs twine)
 
@@ -28,12 +29,14 @@ from pathlib import Path
 
 import stubs
 
+from rllib.extras import DISTRIBUTION
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PACKAGES = ("rllib", "runtime", "tuned_examples")
 # A wheel that is larger has something in it that does not belong there: data, pictures, a build. It holds Python, its
-# stubs and YAML alone, some 900 files.
-MOST_BYTES = 5 << 19
+# stubs and YAML alone, some 1,100 files.
+MOST_BYTES = 3 << 20
 # README's main job in short, and the other things that a new user does first.
 SETTINGS = ["lr=1e-3", "num_rollout_workers=2", "train_batch_size=1000", "num_sgd_iter=2"]
 JOB = ["rllib", "train", "PPO", "CartPole-v1", *SETTINGS, "--stop", "iterations=2"]
@@ -118,6 +121,46 @@ def build(where: Path, root: Path = ROOT) -> tuple[Path, Path]:
     return where / wheel, where / sdist
 
 
+# ---- the name
+
+
+def owner_problem(summary: str) -> str | None:
+    """What is wrong with the distribution's name: an index has something else of this name.
+
+    Args:
+        summary: of this library; a distribution with another one is somebody else's.
+
+    Raises:
+        Problem: if there is no index to ask.
+    """
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    with tempfile.TemporaryDirectory() as place:
+        download = [*pip, "download", "--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", place]
+        found = subprocess.run([*download, DISTRIBUTION], capture_output=True, text=True)
+        wheels = list(Path(place).glob("*.whl"))
+        if not wheels and "No matching distribution" in found.stderr and _index_answers(pip):
+            return None
+        if not wheels:
+            raise Problem(f"whose the name {DISTRIBUTION} is could not be asked:\n{found.stderr.strip()[-500:]}")
+        with zipfile.ZipFile(wheels[0]) as archive:
+            info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            owner = email.parser.Parser().parsestr(archive.read(info).decode())["Summary"]
+    return None if owner == summary else f"the name {DISTRIBUTION} is somebody else's: {owner!r}. Choose another one."
+
+
+def _index_answers(pip: list[str]) -> bool:
+    """Whether an index has a package that is on every one: where none can be reached, none has anything."""
+    return not subprocess.run([*pip, "index", "versions", "pip"], capture_output=True).returncode
+
+
+def owner() -> None:
+    """`owner`."""
+    summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
+    if problem := owner_problem(summary):
+        raise Problem(problem)
+    print(f"the name {DISTRIBUTION} is free, or ours")
+
+
 # ---- what the files hold
 
 
@@ -136,9 +179,11 @@ def wheel_problems(wheel: Path, files: list[str]) -> list[str]:
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(archive.read(info).decode())
         entry_points = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
-    problems = [f"{name} is missing" for name in files if name not in names]
+    # Folders beside the packages would belong to everybody who installs something.
+    expected = {re.sub("^tuned_examples/", "rllib/tuned_examples/", name) for name in files}
+    problems = [f"{name} is missing" for name in sorted(expected - names)]
     own = {name for name in names if ".dist-info/" not in name}
-    problems += [f"{name} does not belong there" for name in sorted(own - set(files))]
+    problems += [f"{name} does not belong there" for name in sorted(own - expected)]
     if wheel.stat().st_size > MOST_BYTES:
         problems.append(f"it has {wheel.stat().st_size / 2**20:.1f} MB, more than {MOST_BYTES / 2**20:g}")
     problems += [f"{marker} is missing" for marker in ("rllib/py.typed", "runtime/py.typed") if marker not in names]
@@ -333,6 +378,7 @@ def build_and_look() -> tuple[Path, Path]:
 
 def check() -> None:
     """`check`."""
+    owner()
     for file in build_and_look():
         with tempfile.TemporaryDirectory() as place:
             python, user = environment(Path(place) / "env"), Path(place) / "user"
@@ -367,7 +413,7 @@ def upload() -> None:
     here, tagged = _commit("HEAD"), _commit(f"v{number}^{{commit}}")
     if not tagged or here != tagged:
         raise Problem(f"v{number} is not the tag of this commit. Use: python tools/release.py tag")
-    files = sorted(map(str, DIST.glob(f"rllib-{number}*")))
+    files = sorted(map(str, DIST.glob(f"{DISTRIBUTION.replace('-', '_')}-{number}*")))
     if len(files) != 2:
         raise Problem(f"dist/ must hold wheel and sdist of {number}, but has {files}. Use: tools/release.py build")
     subprocess.run([sys.executable, "-m", "twine", "upload", *files], check=True)
@@ -380,7 +426,7 @@ def _commit(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = {"build": build_and_look, "check": check, "tag": tag, "upload": upload}
+    commands = {"build": build_and_look, "owner": owner, "check": check, "tag": tag, "upload": upload}
     parser.add_argument("command", choices=commands)
     try:
         commands[parser.parse_args().command]()

@@ -9,8 +9,11 @@ import rllib
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.values import read_file
 
-# Both the source tree and an installed package have the examples next to the library.
-TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
+# The source tree has the examples next to the library, an installed package in it.
+_PACKAGE = Path(rllib.__file__).parent
+TUNED_EXAMPLES = next(
+    (path for path in (_PACKAGE / "tuned_examples", _PACKAGE.parent / "tuned_examples") if path.is_dir()), _PACKAGE
+)
 # Folders of searches, and of settings for the recorded steps that they name.
 _NOT_FOR_AN_ENVIRONMENT = ("tune", "offline")
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from rllib.did_you_mean import did_you_mean
 from rllib.errors import StorageError
+from rllib.extras import install_hint
 from rllib.remote.order import is_passing
 from rllib.remote.url import protocol_of, shown
 from rllib.storage.foreign_files import open_inside
@@ -209,7 +210,7 @@ class RemoteFolder:
 def _opened(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the folder's path in it."""
     if importlib.util.find_spec("fsspec") is None:
-        raise ImportError(f"{shown(url)} needs fsspec: pip install 'rllib[storage]'")
+        raise ImportError(f"{shown(url)} needs fsspec: {install_hint('storage')}")
     import fsspec
 
     protocol = protocol_of(url)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rllib.errors import StorageError
+from rllib.extras import install_hint
 from rllib.remote.url import shown
 from rllib.storage.checkpoint import MANIFEST
 
@@ -70,7 +71,7 @@ def library() -> Any:
         ImportError: if it is not installed; says what to install.
     """
     if importlib.util.find_spec("huggingface_hub") is None:
-        raise ImportError("the Hugging Face Hub needs huggingface_hub: pip install 'rllib[hub]'")
+        raise ImportError(f"the Hugging Face Hub needs huggingface_hub: {install_hint('hub')}")
     return importlib.import_module("huggingface_hub")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rllib import __version__
+from rllib.extras import DISTRIBUTION
 from rllib.storage.foreign_files import printable
 
 # Names that the Hub knows: it plays the video on the page of the repository.
@@ -96,7 +97,7 @@ def card(published: Published) -> str:
         "```",
         "",
         "```sh",
-        "pip install 'rllib[hub]'",
+        f"pip install '{DISTRIBUTION}[hub]'",
         f"rllib evaluate hf://{published.repository}",
         "```",
         "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rllib.extras import install_hint
 from rllib.runs.entries import is_number
 from rllib.runs.naming import names_of_keys
 from rllib.runs.safe_files import write_whole
@@ -213,7 +214,7 @@ def rendered(figures: Figures, kind: str) -> bytes:
     try:
         from matplotlib import rc_context
     except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'rllib[plot]'") from None
+        raise ImportError(f"plots need matplotlib: {install_hint('plot')}") from None
     figure, names = _drawn(figures)
     drawn = io.BytesIO()
     if kind == "png":

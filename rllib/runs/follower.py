@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from rllib.extras import install_hint
 from rllib.runs.drawing import RETURN, CurveLogger
 from rllib.runs.events import TensorBoardLogger
 from rllib.runs.files import read_goals, read_params, results_in
 from rllib.storage.growing_lines import GrowingLines
 
 _POLL_INTERVAL_S = 0.5
-_NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"
+_NO_MATPLOTLIB = f"curve.png needs matplotlib: {install_hint('plot')}"
 _NO_TENSORBOARD = "TensorBoard events need tensorboardX: pip install tensorboardX"
 # Time for the last files when the run has ended; the run itself waits as long (sidecar.py).
 LONGEST_END_S = 60.0

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
+from rllib.extras import install_hint
 from rllib.runs.entries import finite_numbers, settings_by_path
 
 # Largest numbers of entries in one request to MLflow, and of characters of a setting.
@@ -259,7 +260,7 @@ TRACKERS: dict[str, type[TrackedRun]] = {
 def check_package(name: str) -> None:
     """Raises an ImportError that says what to install, if the package of this tracker is missing."""
     if importlib.util.find_spec(TRACKERS[name].package) is None:
-        raise ImportError(f"logging to {name} needs its package: pip install 'rllib[{name}]'")
+        raise ImportError(f"logging to {name} needs its package: {install_hint(name)}")
 
 
 def _texts(params: Mapping):

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from rllib.extras import install_hint
 from rllib.storage.local_path import local_path
 
 # The 256 colours of a GIF are chosen frame by frame: a common choice would need all frames at once.
@@ -61,7 +62,7 @@ class VideoFile:
         try:
             import imageio_ffmpeg
         except ImportError as error:
-            raise ImportError("videos need imageio-ffmpeg: pip install 'rllib[video]'") from error
+            raise ImportError(f"videos need imageio-ffmpeg: {install_hint('video')}") from error
         self._fps, self._write_frames, self._writer = fps, imageio_ffmpeg.write_frames, None
 
     def add(self, frame: np.ndarray) -> None:

@@ -25,6 +25,7 @@ from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.extras import install_hint
 from rllib.models.observations.flat_spaces import values_of_leaves
 from rllib.models.observations.masks import parts_of_mask
 from rllib.policy import WEIGHTS, Policy
@@ -221,8 +222,7 @@ class Onnx:
         missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
         if missing:
             raise ImportError(
-                f"format='onnx' needs the extra onnx, but there is no {', '.join(missing)}. "
-                "Use pip install 'rllib[onnx]'."
+                f"format='onnx' needs the extra onnx, but there is no {', '.join(missing)}. Use {install_hint('onnx')}."
             )
         inputs, outputs = ([port.name for port in ports] for ports in (module.inputs, module.outputs))
         with warnings.catch_warnings(), _quiet("torch.onnx"):

@@ -10,7 +10,7 @@ from tests.cli.test_play import Drawn, frames_of
 from tests.cli.test_play_agents import Drawn as DrawnGame
 from tests.envs import CountingEnv
 
-pytest.importorskip("imageio_ffmpeg", reason="needs the extra `video`: pip install 'rllib[video]'")
+pytest.importorskip("imageio_ffmpeg", reason="needs the extra `video`")
 GIF = b"GIF89a"
 
 
@@ -82,7 +82,7 @@ def test_videos_need_evaluations(tmp_path):
 
 def test_a_missing_package_is_named_by_build(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ImportError, match=r"pip install 'rllib\[video\]'"):
+    with pytest.raises(ImportError, match=r"pip install .*\[video\]'"):
         config(tmp_path).build()
 
 

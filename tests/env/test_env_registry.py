@@ -130,9 +130,9 @@ def test_register_env_is_on_the_front_door():
         ("CartPole-v9", "Did you mean 'CartPole-v1'"),
         ("AntBulletEnv-v0", 'use MuJoCo\'s "Ant-v5"'),
         ("RoboschoolHalfCheetah-v1", 'use MuJoCo\'s "HalfCheetah-v5"'),
-        ("FetchReach-v1", '"gymnasium_robotics:FetchReach-v1" here, or a newer version, with pip install \'rllib[rob'),
+        ("FetchReach-v1", '"gymnasium_robotics:FetchReach-v1" here, or a newer version, with pip install'),
         ("MiniGrid-Empty-5x5-v0", '"minigrid:MiniGrid-Empty-5x5-v0"'),
-        ("dm_control/cartpole-balance-v0", "pip install 'rllib[dm-control]'"),
+        ("dm_control/cartpole-balance-v0", "[dm-control]'"),
         ("bsuite/catch-v0", 'No imported package registers ids of bsuite/: write "module:bsuite/catch-v0"'),
         ("OpenSpiel/chess-v0", "No imported package registers ids of OpenSpiel/"),
         ("MinAtar/Breakout-v1", "No imported package registers ids of MinAtar/"),
@@ -147,7 +147,7 @@ def test_register_env_is_on_the_front_door():
         ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
         ("json:Env-v0", "the module 'json' has no environment class 'Env-v0', and registers no such id"),
         ("tests.envs:CountingEnvs", "Did you mean 'CountingEnv'"),
-        ("shimmy.no_such_module:Env-v0", "Use pip install 'rllib[dm-control]'"),
+        ("shimmy.no_such_module:Env-v0", "[dm-control]'."),
         ("quite different", "no environment 'quite different'. Your own: pass the class itself"),
         ("", "no environment ''"),
     ],
@@ -191,7 +191,7 @@ def test_ids_of_atari_that_exist_are_found(name):
 @pytest.mark.parametrize(
     ("entry_point", "remedy"),
     [
-        ("gymnasium.envs.box2d.lunar_lander:LunarLander", r"Use pip install 'rllib\[box2d\]'\."),
+        ("gymnasium.envs.box2d.lunar_lander:LunarLander", r"Use pip install .*\[box2d\]'\."),
         ("somebody.elses:Env", "pip install wheels"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_logger_that_raises_does_not_stop_the_others(tmp_path, capsys):
 
 @pytest.mark.sidecar
 def test_on_a_full_disk_the_process_ends_and_says_what_is_missing(tmp_path):
-    pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+    pytest.importorskip("matplotlib", reason="needs the extra `plot`")
     sidecar = SidecarLogger(tmp_path)
     write(tmp_path, range(1, 80))  # more than the queue of a writer's thread would hold
     with disk_of(3000):

@@ -14,7 +14,7 @@ def test_ray_is_not_installed(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(ImportError, match=r"ray>=2\.40, which is not installed: pip install 'rllib\[ray\]'"):
+    with pytest.raises(ImportError, match=r"ray>=2\.40, which is not installed: pip install 'ray>=2\.40'"):
         runtime.init("ray")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import runtime
 from rllib import tune
+from rllib.extras import install_hint
 from rllib.runs.drawing import CurveLogger
 from rllib.runs.entries import flatten
 from rllib.runs.files import CsvLogger, JsonLogger, write_params
@@ -133,7 +134,7 @@ print(json.dumps(found))
 
 
 def test_a_result_without_episodes_is_a_gap_of_the_curve(tmp_path):
-    pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+    pytest.importorskip("matplotlib", reason="needs the extra `plot`")
     pictures = []
     for name, results in (("gap", (2, 3, 4, 5)), ("none", (2, 3, 5))):
         (tmp_path / name).mkdir()
@@ -151,7 +152,7 @@ def test_sidecar_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "packages" / "matplotlib.py").write_text("raise ImportError('not here')")
     monkeypatch.syspath_prepend(tmp_path / "packages")
     sidecar = log_three_results(tmp_path)
-    assert sidecar.notices == ["curve.png needs matplotlib: pip install 'rllib[plot]'"]
+    assert sidecar.notices == [f"curve.png needs matplotlib: {install_hint('plot')}"]
     assert not (tmp_path / "curve.png").exists()
     assert list(tmp_path.glob("events.out.tfevents*"))
 

@@ -18,7 +18,7 @@ from rllib.tune.reporting.groups import groups_of
 from rllib.tune.reporting.plots import parallel, plot
 from rllib.tune.reporting.runs import Run, read_runs, runs_of_seeds, varying
 
-pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+pytest.importorskip("matplotlib", reason="needs the extra `plot`")
 
 
 HEADER = {"type": "experiment", "format": 1}

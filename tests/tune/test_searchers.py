@@ -30,9 +30,9 @@ def _play(searcher, count, score=lambda config: -((config["x"] - 1) ** 2) - conf
 
 
 def _optuna(name="tpe", **kwargs):
-    pytest.importorskip("optuna", reason="needs the extra `tune`: pip install 'rllib[tune]'")
+    pytest.importorskip("optuna", reason="needs the extra `tune`")
     for module in {"gp": ["scipy", "torch"], "qmc": ["scipy"], "cmaes": ["cmaes"]}.get(name, []):
-        pytest.importorskip(module, reason="needs the extra `tune`: pip install 'rllib[tune]'")
+        pytest.importorskip(module, reason="needs the extra `tune`")
     return create_searcher(name, seed=0, **kwargs)
 
 

@@ -12,6 +12,7 @@ import click
 
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.values import LocalPath
+from rllib.extras import install_hint
 
 
 @click.command("dashboard", short_help="Look at runs in the browser.")
@@ -63,7 +64,7 @@ def _server(directory: Path, host: str, port: int, token: str | None):
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "anyio", "httptools"):
             raise
-        raise Mistake("the dashboard needs starlette, uvicorn and httptools: pip install 'rllib[dashboard]'") from None
+        raise Mistake(f"the dashboard needs starlette, uvicorn and httptools: {install_hint('dashboard')}") from None
     try:
         return Server(directory, host, port, token)
     except socket.gaierror as error:

@@ -15,6 +15,7 @@ from rllib.cli.failures import Mistake, message_of, reported
 from rllib.cli.leftovers import removed_if_unused
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath, Number, parse_assignments
+from rllib.extras import install_hint
 from rllib.remote.url import is_url
 from rllib.serving.learning.progress import holds_first_alone, prepare_directory
 from rllib.serving.learning.settings import LearningSettings
@@ -70,7 +71,7 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
     """
     with reported(verbose):
         if not all(map(importlib.util.find_spec, ("uvicorn", "httptools"))):
-            raise Mistake("serving needs uvicorn and httptools: pip install 'rllib[serve]'")
+            raise Mistake(f"serving needs uvicorn and httptools: {install_hint('serve')}")
         if token is None and not is_loopback(host):
             raise Mistake(
                 f"--host {host} can be reached from other machines, so a token is needed: set {TOKEN_VARIABLE}, or "

@@ -21,6 +21,7 @@ from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID, AgentSpac
 from rllib.env.multi_agent.checks import BrokenRule, CheckedAgents
 from rllib.env.spaces.supported import check_spaces
 from rllib.env.streams.legacy import takes_seed
+from rllib.extras import install_hint
 
 _INTERFACES = {
     "dict": "MultiAgentEnv",
@@ -159,7 +160,7 @@ def pettingzoo_check(subject: Subject) -> Iterator[Found]:
             "note",
             "PettingZoo is not installed, so its own tests were left out",
             "PettingZoo's tests pass.",
-            "pip install 'rllib[multiagent]'.",
+            f"{install_hint('multiagent')}.",
         )
         return
     cycles = min(subject.steps, 200)

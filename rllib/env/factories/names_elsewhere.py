@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection
 
+from rllib.extras import install_hint
+
 _ID = re.compile(r"(?:(?P<namespace>[\w-]+)/)?(?P<name>[\w:.-]+?)-v(?P<version>\d+)")
 # Atari's variants: frames between two actions ("Deterministic": 4; "NoFrameskip": 1; none: drawn from 2 to 4), memory
 # instead of a picture.
@@ -31,7 +33,7 @@ def id_today(env_id: str, known: Collection[str]) -> str | None:
     """
     for beginning, (module, extra) in _ELSEWHERE.items():
         if env_id.startswith(beginning):
-            return f"Its id is \"{module}:{env_id}\" here, or a newer version, with pip install 'rllib[{extra}]'."
+            return f'Its id is "{module}:{env_id}" here, or a newer version, with {install_hint(extra)}.'
     if _OLD_GYM.fullmatch(env_id):
         return "Environments of the old gym API are adapted here: pass a function that makes one, such as by gym.make."
     parts = _ID.fullmatch(env_id)

@@ -31,6 +31,7 @@ from gymnasium.vector import VectorEnv
 from rllib.did_you_mean import did_you_mean, nearest
 from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
 from rllib.errors import EnvironmentPackageError
+from rllib.extras import install_hint
 from rllib.notices import log_once
 from rllib.registered import ENVIRONMENTS
 from rllib.storage.checkpoint import UserCode
@@ -155,7 +156,7 @@ class GymnasiumFactory(EnvFactory):
         """The extra that brings the package, or what gymnasium says where there is none."""
         module = self.spec.entry_point if isinstance(self.spec.entry_point, str) else ""
         extras = [_EXTRAS[part] for part in re.split(r"[.:]", module) if part in _EXTRAS]
-        return f"Use pip install 'rllib[{extras[0]}]'." if extras else str(error)
+        return f"Use {install_hint(extras[0])}." if extras else str(error)
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class EnvPoolFactory(EnvFactory):
         try:
             from rllib.env.factories.envpool_envs import EnvPoolVector
         except ImportError as error:
-            remedy = "pip install 'rllib[envpool]'"
+            remedy = install_hint("envpool")
             raise ValueError(f"environment {self.name!r} needs EnvPool: {remedy} ({error})") from error
         return EnvPoolVector(self.env_id, context.num_envs, **context)
 
@@ -226,7 +227,7 @@ class PettingZooFactory(EnvFactory):
             from rllib.env.factories.pettingzoo_names import make_pettingzoo
         except ImportError as error:
             raise EnvironmentPackageError(
-                f"environment {self.name!r} needs PettingZoo: pip install 'rllib[multiagent]' ({error})"
+                f"environment {self.name!r} needs PettingZoo: {install_hint('multiagent')} ({error})"
             ) from error
         return make_pettingzoo(self.env_name, dict(context))
 
@@ -506,7 +507,7 @@ def _register_atari(env_id: str) -> None:
         if env_id.startswith("ALE/") or re.search("(NoFrameskip|Deterministic)-v", env_id):
             raise ValueError(
                 f"environment {env_id!r} is a game of the Arcade Learning Environment, which is not installed. "
-                "Use pip install 'rllib[atari]'."
+                f"Use {install_hint('atari')}."
             ) from None
 
 
@@ -525,9 +526,7 @@ def _import_module(module_name: str, name: str):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
         remedy = (
-            example_advice(name)
-            or (f"Use pip install 'rllib[{extra}]'." if extra else None)
-            or _where_it_lies(module_name)
+            example_advice(name) or (f"Use {install_hint(extra)}." if extra else None) or _where_it_lies(module_name)
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"

@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.extras import install_hint
 
 # The reward for an illegal action, instead of which a random legal one is played.
 ILLEGAL_REWARD = -0.1
@@ -110,7 +111,7 @@ def _load(name: str):
         import pyspiel
     except ImportError as error:
         raise ValueError(
-            f"the game {name!r} needs OpenSpiel, which is not installed. Use pip install 'rllib[openspiel]'."
+            f"the game {name!r} needs OpenSpiel, which is not installed. Use {install_hint('openspiel')}."
         ) from error
     try:
         return pyspiel.load_game(name)

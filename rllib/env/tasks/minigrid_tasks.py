@@ -2,6 +2,8 @@
 
 import gymnasium
 
+from rllib.extras import install_hint
+
 
 class FlatMiniGrid(gymnasium.Wrapper):
     """A task whose observations are those of MiniGrid's FlatObsWrapper, which RL Baselines3 Zoo's settings are for.
@@ -17,7 +19,7 @@ class FlatMiniGrid(gymnasium.Wrapper):
         try:
             from minigrid.wrappers import FlatObsWrapper
         except ImportError as error:
-            raise ValueError('FlatMiniGrid needs minigrid. Use pip install "rllib[minigrid]".') from error
+            raise ValueError(f"FlatMiniGrid needs minigrid. Use {install_hint('minigrid')}.") from error
         if "id" not in config:
             raise ValueError('FlatMiniGrid needs a task. Use env_config={"id": "MiniGrid-DoorKey-5x5-v0"}.')
         super().__init__(FlatObsWrapper(gymnasium.make(config["id"])))

@@ -3,6 +3,8 @@
 import importlib
 from types import ModuleType
 
+from rllib.extras import install_hint
+
 
 def package(name: str, purpose: str) -> ModuleType:
     """The package, or a module of it.
@@ -18,6 +20,4 @@ def package(name: str, purpose: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         top = name.partition(".")[0]
-        raise ImportError(
-            f"{purpose} needs {top} ({error}): pip install {top}, or pip install 'rllib[offline]'"
-        ) from None
+        raise ImportError(f"{purpose} needs {top} ({error}): pip install {top}, or {install_hint('offline')}") from None

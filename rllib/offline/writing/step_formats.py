@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rllib.did_you_mean import did_you_mean
+from rllib.extras import install_hint
 from rllib.offline.formats.packages import package
 from rllib.offline.writing.column_files import write_hdf5, write_npz, write_parquet
 from rllib.offline.writing.minari_sets import PREFIX, write_minari
@@ -52,7 +53,7 @@ def checked_format(name: str, formats: Collection[str] = FORMATS) -> str:
     if name not in formats:
         raise ValueError(f"there is no format {name!r}.{did_you_mean(name, formats)} There are {', '.join(formats)}.")
     if not is_installed(name):
-        raise ValueError(f"the format {name!r} needs {_MODULES[name].partition('.')[0]}: pip install 'rllib[offline]'")
+        raise ValueError(f"the format {name!r} needs {_MODULES[name].partition('.')[0]}: {install_hint('offline')}")
     return name
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from rllib.compat.names import absent
 from rllib.did_you_mean import did_you_mean, explains
 from rllib.errors import NoBestTrialError
+from rllib.extras import install_hint
 from rllib.progress import counted
 from rllib.result import as_result
 from rllib.runs.entries import flatten, is_number, lookup, settings_by_path
@@ -493,5 +494,5 @@ def _pandas():
     try:
         import pandas
     except ImportError:
-        raise ImportError("data frames need pandas: pip install pandas, or 'rllib[tune]'") from None
+        raise ImportError(f"data frames need pandas: pip install pandas, or {install_hint('tune')}") from None
     return pandas

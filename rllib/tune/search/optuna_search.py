@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rllib.extras import install_hint
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check_count
 from rllib.tune.objectives import Metric, Mode, is_several, pairs
@@ -372,12 +373,12 @@ def _import_optuna(sampler):
     try:
         import optuna
     except ImportError:
-        raise ImportError("OptunaSearch needs optuna: pip install 'rllib[tune]'") from None
+        raise ImportError(f"OptunaSearch needs optuna: {install_hint('tune')}") from None
     for module in _NEEDS.get(sampler, ()) if isinstance(sampler, str) else ():
         try:
             __import__(module)
         except ImportError:
-            raise ImportError(f"The sampler {sampler!r} needs {module}: pip install 'rllib[tune]'") from None
+            raise ImportError(f"The sampler {sampler!r} needs {module}: {install_hint('tune')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

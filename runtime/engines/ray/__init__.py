@@ -35,10 +35,11 @@ def check_installed() -> None:
     Raises:
         ImportError: it is not installed, or too old.
     """
-    needed = f"engine='ray' needs ray>={OLDEST[0]}.{OLDEST[1]}"
+    wanted = f"ray>={OLDEST[0]}.{OLDEST[1]}"
+    needed = f"engine='ray' needs {wanted}"
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        raise ImportError(f"{needed}, which is not installed: pip install 'rllib[ray]'") from None
+        raise ImportError(f"{needed}, which is not installed: pip install '{wanted}'") from None
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
-        raise ImportError(f"{needed}, and {version} is installed: pip install 'rllib[ray]'")
+        raise ImportError(f"{needed}, and {version} is installed: pip install '{wanted}'")

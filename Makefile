@@ -2,6 +2,7 @@
 #   make train      installs what training needs, trains PPO on CartPole until it is solved, and says where the results are
 #   make test       installs what the tests need, too; lint and the quick tests, at most four at a time; it ends with what was
 #                   skipped, and why
+#   make check      before a commit, in a minute: lint, layout, mypy, and the tests of what git says has changed
 #   make venv       what make test installs alone, so that parts of the tests can run
 #   make faults     all tests of the runtime, with the longer ones, damage at random for all that reads files or requests, kills
 #                   and cuts at each point of runs and requests, scripted episodes at random by all triples of doors, settings
@@ -32,7 +33,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput pqn_throughput multi_agent_throughput \
 	tensor_environments environment_processes external scale serving as_ray
 
-.PHONY: train test venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
+.PHONY: train test check venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/trains
@@ -43,6 +44,14 @@ test: $(VENV)/installed
 	@$(BIN)/python tools/stubs.py
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
 		-m "not learning and not slow and not ray and not peers"
+
+# Before a commit, in less than a minute: what most changes break. make test runs all of the quick tests.
+check: $(VENV)/installed
+	@$(BIN)/ruff check .
+	@$(BIN)/python tools/stubs.py
+	@$(BIN)/python -m pytest tests/stubs/test_type_checkers.py -k mypy
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 -m "not learning and not slow and not ray and not peers" \
+		tests/test_layout.py $$($(BIN)/python tools/changed_tests.py)
 
 venv: $(VENV)/installed
 

@@ -239,7 +239,7 @@ class Acting:
 
     def compute_actions(
         self,
-        observations: Sequence | Mapping,
+        observations: Sequence | Mapping | np.ndarray,
         state: Sequence | Mapping | None = None,
         *,
         explore: bool | None = None,

@@ -44,7 +44,7 @@ class Gradient:
     policy_version: int
 
 
-class RolloutWorker(SamplingWorker):
+class RolloutWorker(SamplingWorker[SampleBatch]):
     """N environments, a policy, and the loop between them.
 
     Args:

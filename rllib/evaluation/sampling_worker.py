@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rllib.env.episodes import Episode
 from rllib.env.traffic import Traffic
@@ -14,6 +14,9 @@ from rllib.evaluation.worker import Worker
 from rllib.policy import Snapshots
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rllib.spans import span
+
+# What one fragment's rows are: a SampleBatch, or with several agents a MultiAgentBatch.
+RowsT = TypeVar("RowsT", SampleBatch, MultiAgentBatch)
 
 
 @dataclass
@@ -60,7 +63,7 @@ class SampleReport:
     logged: list | None = None
 
 
-class SamplingWorker(Worker):
+class SamplingWorker(Worker, Generic[RowsT]):
     """A worker whose environments continue from sample to sample.
 
     `sample` calls `_collect` (the steps), `_finish` (what is computed of all of them at once) and `_make_rows`.
@@ -107,7 +110,7 @@ class SamplingWorker(Worker):
     def _begin_life(self, incarnation: int) -> None:
         """Seeds everything random but the environments for another incarnation."""
 
-    def sample(self) -> tuple[SampleBatch | MultiAgentBatch, SampleReport]:
+    def sample(self) -> tuple[RowsT, SampleReport]:
         """One fragment of every environment, as rows, and its report.
 
         Returns:
@@ -135,7 +138,7 @@ class SamplingWorker(Worker):
         """Computes for the whole fragment at once, and reports its episodes."""
 
     @abstractmethod
-    def _make_rows(self, fragment: Any, report: SampleReport) -> SampleBatch | MultiAgentBatch:
+    def _make_rows(self, fragment: Any, report: SampleReport) -> RowsT:
         """The rows of a finished fragment; counts its transitions in the report."""
 
     def _pop_deltas(self, report: SampleReport) -> None:

@@ -29,7 +29,7 @@ from rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rllib.spans import stopwatch
 
 
-class MultiAgentWorker(SamplingWorker):
+class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
     """N environments with several agents, the policies, and the loop between them.
 
     Arguments as for RolloutWorker; the settings have `agents`.

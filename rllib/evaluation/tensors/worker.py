@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 VALID, FINALS = "valid", "final_obs"  # columns of a fragment that no batch has
 
 
-class TensorRolloutWorker(SamplingWorker):
+class TensorRolloutWorker(SamplingWorker[SampleBatch]):
     """The only worker of a run whose environments return tensors; it is in the learner's process.
 
     Args:

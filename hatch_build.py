@@ -1,13 +1,17 @@
-"""Makes the stubs of the package, rllib-stubs/, whenever it is built or installed (see tools/stubs.py).
+"""What a build does beside copying files, whenever the package is built or installed.
 
-A wheel has the tuned examples inside of the package, since folders beside it belong to everybody.
+- The stubs of the package, rllib-stubs/, are made (tools/stubs.py).
+- A wheel has the tuned examples inside of the package, since folders beside it belong to everybody.
+- The description is README.md with links to the repository, since an index shows it alone.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class StubsHook(BuildHookInterface):
@@ -20,3 +24,14 @@ class StubsHook(BuildHookInterface):
             subprocess.run([sys.executable, "-m", "tools.stubs"], check=True, cwd=root)
         if self.target_name == "wheel" and version != "editable":
             build_data["force_include"]["tuned_examples"] = "rllib/tuned_examples"
+
+
+class DescriptionHook(MetadataHookInterface):
+    def update(self, metadata):
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, metadata["urls"]["Repository"])}
+
+
+def absolute(text: str, repository: str) -> str:
+    """A page of Markdown whose links and pictures lie in the repository; those within the page and elsewhere stay."""
+    return re.sub(r"(\]\()(?!https?:|#|mailto:)", rf"\1{repository}/", text)

@@ -1,5 +1,6 @@
 """tools/release.py: the wheel holds what a user needs, works outside of the checkout, and has a tag only if it may."""
 
+import email.parser
 import re
 import subprocess
 import sysconfig
@@ -78,6 +79,21 @@ def test_metadata_that_an_index_refuses():
         assert part in problems
 
 
+def test_links_of_the_description_lead_to_the_repository(built):
+    with zipfile.ZipFile(built[0]) as archive:
+        (info,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        description = email.parser.Parser().parsestr(archive.read(info).decode()).get_payload()
+    repository = release.project()["urls"]["Repository"]
+    assert f"]({repository}/docs/pictures/panel.svg)" in description and f"]({repository}/CHANGELOG.md)" in description
+    metadata = Message()
+    metadata.set_payload("[here](#here) [a page](docs/a.md) [elsewhere](https://host.org)")
+    assert "links of the description lead nowhere on an index: docs/a.md" in release.metadata_problems(metadata)
+
+
+def test_an_address_that_is_a_placeholder_stops_a_tag():
+    assert any("no address of the repository" in problem for problem in release.tree_problems("0.0.0"))
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """A git repository with a version."""
@@ -87,7 +103,8 @@ def checkout(tmp_path):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
     (tmp_path / "rllib").mkdir()
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    urls = '[project.urls]\nRepository = "https://host.org/r"\n'
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n' + urls)
     (tmp_path / "rllib/__init__.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1.2.3 (2026-01-01)\n\n- all\n\n## 1.2.2\n")
     git("init")
@@ -111,7 +128,7 @@ def test_what_stands_in_the_way_of_a_tag(checkout):
         release.version(root)
     problems = release.tree_problems("1.2.4", root)
     assert "the tree is not clean" in problems[0] and "pyproject.toml" in problems[0]
-    assert "has no heading '## 1.2.4'" in problems[1]
+    assert "no address of the repository" in problems[1] and "has no heading '## 1.2.4'" in problems[2]
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,7 @@ def _index_answers(pip: list[str]) -> bool:
 
 def owner() -> None:
     """`owner`."""
-    summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
-    if problem := owner_problem(summary):
+    if problem := owner_problem(project()["description"]):
         raise Problem(problem)
     print(f"the name {DISTRIBUTION} is free, or ours")
 
@@ -204,6 +203,8 @@ def metadata_problems(metadata) -> list[str]:
         problems.append("README.md is not the description")
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", metadata["Version"] or ""):
         problems.append(f"the version {metadata['Version']!r} is not like 1.2.3 or 1.2.3rc1")
+    if links := re.findall(r"\]\((?!https?:|#|mailto:)([^)]*)", metadata.get_payload()):
+        problems.append(f"links of the description lead nowhere on an index: {', '.join(links[:3])}")
     if any("@" in requirement for requirement in metadata.get_all("Requires-Dist", [])):
         problems.append("a dependency is an address, which package indexes refuse")
     return problems
@@ -219,13 +220,18 @@ def sdist_problems(sdist: Path, files: list[str]) -> list[str]:
     return problems + [f"{name} does not belong there" for name in sorted(names) if name.startswith(foreign)]
 
 
+def project(root: Path = ROOT) -> dict:
+    """The table [project] of pyproject.toml."""
+    return tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+
 def version(root: Path = ROOT) -> str:
     """The version of pyproject.toml.
 
     Raises:
         Problem: if the library has another one.
     """
-    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    declared = project(root)["version"]
     found = re.search(r'__version__ = "(.+)"', (root / "rllib/__init__.py").read_text())
     if not found or found[1] != declared:
         raise Problem(f"pyproject.toml has the version {declared}, rllib/__init__.py {found and found[1]}. Use one.")
@@ -351,6 +357,9 @@ def tree_problems(number: str, root: Path = ROOT) -> list[str]:
         problems.append(f"the tree is not clean; commit or remove:\n{changed}")
     if subprocess.check_output(["git", "tag", "--list", f"v{number}"], cwd=root, text=True).strip():
         problems.append(f"v{number} is tagged already. Raise the version in pyproject.toml and rllib/__init__.py.")
+    urls = project(root).get("urls", {})
+    if not urls or any("example.org" in url for url in urls.values()):
+        problems.append("[project.urls] of pyproject.toml has no address of the repository. Say where it is published.")
     changelog = root / "CHANGELOG.md"
     if problem := changelog_problem(changelog.read_text() if changelog.exists() else "", number):
         problems.append(problem)
@@ -366,13 +375,18 @@ def build_and_look() -> tuple[Path, Path]:
     for old in DIST.glob("*"):
         old.unlink()
     wheel, sdist = build(DIST)
+    with tempfile.TemporaryDirectory() as place:
+        again = build(Path(place))
+        different = [file.name for file, other in zip((wheel, sdist), again) if file.read_bytes() != other.read_bytes()]
+        if different:
+            raise Problem(f"a second build made other bytes of {', '.join(different)}, which nobody could check then")
     problems = [f"{wheel.name}: {problem}" for problem in wheel_problems(wheel, files)]
     problems += [f"{sdist.name}: {problem}" for problem in sdist_problems(sdist, files)]
     if problems:
         raise Problem("\n".join(problems))
     for file in (wheel, sdist):
         print(f"{file.relative_to(ROOT)}  {file.stat().st_size / 2**20:.2f} MB")
-    print(f"version {number}, {len(files)} files of the packages, metadata as an index wants it")
+    print(f"version {number}, {len(files)} files of the packages, metadata as an index wants it, the same bytes twice")
     return wheel, sdist
 
 

@@ -13,7 +13,7 @@ policy does by a standard deviation that grows until it overflows.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig, IMPALATrainee
@@ -27,6 +27,14 @@ from rllib.sample_batch import OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatc
 
 class APPOConfig(IMPALAConfig):
     """Settings of APPO; the defaults are RLlib's, except those in default_differences.py."""
+
+    # Of RLlib's new API stack, whose buffer holds N batches and draws from them until each was used K times; the ring
+    # goes round. In both the target network is updated every N * K updates times its frequency.
+    own_aliases: ClassVar[dict] = {
+        "circular_buffer_num_batches": ("minibatch_buffer_size", lambda batches: batches),
+        "circular_buffer_iterations_per_batch": ("num_sgd_iter", lambda times: times),
+        "target_network_update_freq": ("target_update_frequency", lambda rings: rings),
+    }
 
     @section
     def training(

@@ -123,7 +123,12 @@ class IMPALAConfig(PolicyGradientConfig):
         conflict(
             "minibatch_buffer_size",
             "num_sgd_iter",
-            when=lambda config: config.minibatch_buffer_size > 1 and config.num_sgd_iter == 1,
+            # APPO's target network stands still while the ring is gone round, also once.
+            when=lambda config: (
+                config.minibatch_buffer_size > 1
+                and config.num_sgd_iter == 1
+                and "target_update_frequency" not in config.settings
+            ),
             why="train batches are kept to use them again, but with num_sgd_iter=1 each is used once",
             remedies=[{"num_sgd_iter": 2}, {"minibatch_buffer_size": 1}],
         ),

@@ -277,6 +277,7 @@ class ConfigObject(Settings):
             for name, value in config_dict.items()
             if self._find(name) is None
             and isinstance(name, str)
+            and name not in self.own_aliases
             and any(_is_same(value, default) for default in self.defaults_elsewhere(name))
         }
         if passed_over:

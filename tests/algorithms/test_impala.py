@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import A2CConfig
+from rllib import A2CConfig, tune
 from rllib import sample_batch as sb
 from rllib.algorithms.appo import APPO, APPOConfig
 from rllib.algorithms.base.algorithm import Algorithm
@@ -137,6 +137,27 @@ def test_appo_target_stands_still_while_the_ring_is_learned_from():
         np.testing.assert_array_equal(algo.trainee.target.weights, start)
         algo.train()
         np.testing.assert_array_equal(algo.trainee.target.weights, algo.policy.weights)
+
+
+def test_appo_has_rays_circular_buffer_as_its_ring():
+    """N batches of K uses each; the target is updated every N * K updates times its frequency, as in Ray."""
+    given = {"circular_buffer_num_batches": 4, "circular_buffer_iterations_per_batch": 2}
+    with build(APPOConfig, **given, target_network_update_freq=500) as algo:
+        assert (algo.config.minibatch_buffer_size, algo.config.num_sgd_iter) == (4, 2)
+        assert algo.trainee.learner.targets["policy"].every == 4000
+    # A domain of Tune takes the same way, and a batch may be used once.
+    config = APPOConfig().training(circular_buffer_num_batches=tune.randint(2, 6))
+    assert repr(config.minibatch_buffer_size) == repr(tune.randint(2, 6))
+    with build(APPOConfig, circular_buffer_num_batches=2) as algo:
+        train(algo, 2)
+    # 500 is DQN's default of this name, and in a dict APPO's own setting all the same.
+    assert APPOConfig().update_from_dict({"target_network_update_freq": 500}).target_update_frequency == 500
+
+
+def test_rays_defaults_of_the_circular_buffer_give_way_to_the_ring_in_its_files():
+    assert not APPOConfig().update_from_dict({"circular_buffer_num_batches": 4, "minibatch_buffer_size": 1}).changes()
+    with pytest.raises(TypeError, match="given twice"):
+        APPOConfig().update_from_dict({"circular_buffer_num_batches": 16, "minibatch_buffer_size": 1})
 
 
 def test_appo_does_not_run_away_on_a_ring_of_old_batches():

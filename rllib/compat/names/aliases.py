@@ -523,14 +523,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         ("max_requests_in_flight_per_learner", "max_requests_in_flight_per_aggregator_actor"),
         Unavailable((2, 3, 10, 100), "a learner and an aggregator have one batch at a time"),
     ),
-    "use_circular_buffer": Unavailable((True, False), "batches are replayed by replay_proportion"),
-    **{
-        name: Unavailable(defaults, "there is no circular buffer; use replay_proportion and replay_buffer_num_slots")
-        for name, defaults in (
-            ("circular_buffer_num_batches", (4, 8)),
-            ("circular_buffer_iterations_per_batch", (2, 20)),
-        )
-    },
+    "use_circular_buffer": Unavailable((True, False), "APPO's ring has circular_buffer_num_batches"),
     "target_worker_clipping": Unavailable((2.0,), "ratios are clipped by clip_param alone"),
     "simple_queue_size": Unavailable((32,), "use learner_queue_size"),
     "torch_ddp_kwargs": Unavailable(({}, None), "gradients are summed by learner_collective"),
@@ -633,21 +626,22 @@ _DEFAULTS_OF_RAY: Mapping[str, tuple] = {
     "max_requests_in_flight_per_env_runner": (1,),
     "max_requests_in_flight_per_replay_worker": (float("inf"),),
     "smooth_target_policy": ([True], (True,)),
-    "target_network_update_freq": (2,),  # of APPO, in train batches
     "train_batch_size_per_learner": (None,),
 }
 
 
-# Its defaults of earlier names, which its files have in addition to the present ones.
-_DEFAULTS_BY_EARLIER_NAMES: Mapping[str, float] = dict.fromkeys(
-    ("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), 3e-4
-)
+# Its defaults by names of other eras, which its files have in addition to the names here.
+_DEFAULTS_BY_OTHER_NAMES: Mapping[str, tuple] = {
+    **dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), (3e-4,)),
+    "circular_buffer_num_batches": (4, 8),
+    "circular_buffer_iterations_per_batch": (2, 20),
+}
 
 
 def gives_way(name: str, value) -> bool:
     """Whether a value, by this name, counts only where the setting has no other one by another name."""
-    if name in _DEFAULTS_BY_EARLIER_NAMES:
-        return value == _DEFAULTS_BY_EARLIER_NAMES[name]
+    if name in _DEFAULTS_BY_OTHER_NAMES:
+        return isinstance(value, int | float) and value in _DEFAULTS_BY_OTHER_NAMES[name]
     return isinstance(value, dict) and not value  # tables and arrays have an == of their own
 
 
@@ -692,7 +686,6 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "use_rms_prop": ("opt_type",),
     "optimizer_class": ("opt_type",),
     "target_update_interval": ("target_network_update_freq",),
-    "target_network_update_freq": ("target_update_frequency",),
     "target_policy_noise": ("target_noise",),
     "train_freq": ("rollout_fragment_length+training_intensity", "rollout_fragment_length"),
     "gradient_steps": ("training_intensity",),

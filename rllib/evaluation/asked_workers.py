@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rllib.compat.methods.ray_rllib.env_runner import by_names
 from rllib.compat.names import absent
 from rllib.did_you_mean import explains
 
@@ -74,7 +75,7 @@ class AskedWorkers:
         return_obj_refs: bool = False,
         mark_healthy: bool = False,
     ) -> list:
-        """`foreach_worker`, by the name of Ray 2.10 and later.
+        """`foreach_worker`, by the name of Ray 2.10 and later, whose workers have the names of RLlib's EnvRunner.
 
         Args:
             func: function of a worker, or the name of a method of it.
@@ -95,7 +96,8 @@ class AskedWorkers:
             func = operator.methodcaller(func, **(kwargs or {}))
         elif kwargs:
             func = functools.partial(func, **kwargs)
-        return self.foreach_worker(func, local_worker=local_env_runner, remote_worker_ids=remote_worker_ids)
+        asked = functools.partial(by_names, func)
+        return self.foreach_worker(asked, local_worker=local_env_runner, remote_worker_ids=remote_worker_ids)
 
     def num_remote_workers(self) -> int:
         """Number of remote workers that are there."""

@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from rllib import sample_batch as sb
@@ -30,7 +31,7 @@ Part = tuple[AgentSlot, Mapping[str, np.ndarray], Any]
 
 
 class BaseEnv:
-    """The environments of a worker, with the interface of RLlib's BaseEnv."""
+    """The environments of a worker, with the interface of RLlib's BaseEnv and names of gymnasium's VectorEnv."""
 
     def __init__(self, stream: EnvironmentStream):
         self._stream = stream
@@ -47,6 +48,48 @@ class BaseEnv:
         return dict(enumerate(self.envs)) if as_dict else self.envs
 
     get_unwrapped = get_sub_environments
+
+    @property
+    def single_observation_space(self) -> Any:
+        """`observation_space`, which is that of one environment."""
+        return self.observation_space
+
+    @property
+    def single_action_space(self) -> Any:
+        """`action_space`, which is that of one environment."""
+        return self.action_space
+
+    def get_attr(self, name: str) -> tuple:
+        """The attribute of each environment, or of the one that it wraps."""
+        return tuple(getattr(self._owner_of(env, name), name) for env in self.envs)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Sets an attribute of each environment, where it or one that it wraps has it.
+
+        Args:
+            name: of the attribute.
+            values: a list or tuple with one for each environment, or one for all.
+
+        Raises:
+            ValueError: for a list of another length.
+        """
+        if not isinstance(values, list | tuple):
+            values = [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise ValueError(f"set_attr({name!r}) needs {self.num_envs} values, one an environment, not {len(values)}")
+        for env, value in zip(self.envs, values, strict=True):
+            setattr(self._owner_of(env, name), name, value)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple:
+        """Results of a method of each environment, or of the one that it wraps."""
+        return tuple(getattr(self._owner_of(env, name), name)(*args, **kwargs) for env in self.envs)
+
+    @staticmethod
+    def _owner_of(env: Any, name: str) -> Any:
+        """The outermost of an environment and those that it wraps that has an attribute; the innermost if none does."""
+        while isinstance(env, gymnasium.Wrapper) and not (name in vars(env) or hasattr(type(env), name)):
+            env = env.env
+        return env
 
     @property
     def vector_env(self) -> "BaseEnv":
@@ -102,8 +145,10 @@ class EpisodeHooks:
         if not (self.follows_episodes or created or hears(self._callbacks, "on_sub_environment_created")):
             return
         if created:
-            env, context = self._arguments["base_env"], self._context(0)
-            self._callbacks.on_environment_created(env_runner=self._worker, env=env, env_context=context)
+            from rllib.compat.methods.ray_rllib.env_runner import EnvRunnerNames
+
+            env, context, runner = self._arguments["base_env"], self._context(0), EnvRunnerNames(self._worker)
+            self._callbacks.on_environment_created(env_runner=runner, env=env, env_context=context)
         for index, env in enumerate(self._worker.stream.environments):
             self.environment_made(index, env)
         self._worker.stream.watch(observer)

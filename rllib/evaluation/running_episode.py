@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rllib.env.spaces.actions import zero_action
+from rllib.evaluation.agent_episode import AgentEpisode
 from rllib.sample_batch import DEFAULT_POLICY
 
 if TYPE_CHECKING:
@@ -337,6 +338,33 @@ class RunningEpisode:
         """Steps of the environment so far."""
         return self.length
 
+    @property
+    def t(self) -> int:
+        """Steps of the environment so far."""
+        return self.length
+
+    env_t = t
+
+    @property
+    def t_started(self) -> int:
+        """0: hooks get the whole episode, in no chunks."""
+        return 0
+
+    @property
+    def has_several_agents(self) -> bool:
+        """Whether its values are those of several agents, by agent."""
+        return self._alone is None and self._only is None
+
+    @property
+    def agent_ids(self) -> set[Hashable]:
+        """The agents that have had an observation."""
+        return set(self.slots)
+
+    @property
+    def agent_episodes(self) -> dict[Hashable, AgentEpisode]:
+        """The parts of the agents that have had an observation."""
+        return {agent: AgentEpisode(self, agent) for agent in self.slots}
+
     def agent_steps(self) -> int:
         """Steps of all agents so far; of several, those whose rewards are complete."""
         return self.length if self._alone is not None else sum(slot.num_rows for slot in self.slots.values())
@@ -408,7 +436,7 @@ class RunningEpisode:
             # Nothing is filled up: a step beyond the episode is an IndexError.
             if option != "fill" and value is not None and value is not (option == "env_steps"):
                 raise TypeError(f"episode.get_{name}({option}={value!r}) is not supported. Leave {option} out.")
-        has_several = self._alone is None and self._only is None
+        has_several = self.has_several_agents
         if self._history is None and indices == -1 and not has_several:
             return newest()
         if self._history is None:

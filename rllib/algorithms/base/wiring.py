@@ -12,6 +12,7 @@ from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.base.tensor_rollouts import device_for, refuse_agents
+from rllib.compat.names import foreign_program
 from rllib.config.conflicts import Mistake
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, check_environment, examine_environment
@@ -445,7 +446,8 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         make_return_scale=config.make_return_scale,
         time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class, config.callback_functions),
-        config=config if config.callbacks_class or config.callback_functions else None,
+        # Functions of a program for RLlib that workers are asked with read it as well.
+        config=config if config.callbacks_class or config.callback_functions or foreign_program.is_running() else None,
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
         seeds_driver=config.seed is not None,

@@ -121,7 +121,12 @@ WORKER: Mapping[str, str] = {
     **_rows("use the attribute settings", "creation_args"),
     **_rows("gradients of several learners are summed by .learners(num_learners=2)", "setup_torch_data_parallel"),
     **_rows(_REPLACED, "assert_healthy"),
-    **_rows("environments are made with the worker; use the attribute stream", "make_env", "async_env", "base_env"),
+    **_rows(
+        "environments are made with the worker: change those that there are by foreach_env, or set their tasks by "
+        ".environment(env_task_fn=...) (docs/guide/environments.md)",
+        "make_env",
+    ),
+    **_rows("environments are made with the worker; use the attribute stream", "async_env", "base_env"),
     **_rows("the network is get_policy().model", "make_module", "module"),
     **_rows(_FILES, "get_checkpointable_components", "get_ctor_args_and_kwargs", "get_metadata"),
     **_rows("use get_policy().observation_space and action_space", "get_spaces"),

@@ -4,6 +4,7 @@ import copyreg
 import sys
 from typing import Any
 
+from rllib.compat.programs.instances import is_instance
 from rllib.compat.programs.lookup import TABLES, find
 
 # Packages whose code is not the program's.
@@ -60,7 +61,8 @@ class Absent:
     It may be imported, assigned, named in annotations, derived from, copied and pickled, and repr() shows it. Whatever
     needs its value raises NotServedError: calling it, reading an attribute (other than those names that are here of a
     module, which it may be, too), comparing, hashing, testing and formatting
-    it, arithmetic, and making an object of a class that derives from it. Nothing is an instance of it.
+    it, arithmetic, and making an object of a class that derives from it. Its instances are the objects here that
+    Ray has such objects for (instances.py).
 
     Args:
         path: the name with its module: "ray.rllib.env.env_runner.EnvRunner".
@@ -124,7 +126,7 @@ class Absent:
     __ror__ = __or__
 
     def __instancecheck__(self, instance) -> bool:
-        return False
+        return is_instance(self._path, instance)
 
     def __subclasscheck__(self, subclass) -> bool:
         return False

@@ -26,10 +26,12 @@ def module_of(policy: Policy) -> Any:
 
 def modules_of(policies: Mapping[str, Policy]) -> dict[str, Any]:
     """Policy id -> its module, made when it is looked up."""
-    return _Modules({policy_id: partial(module_of, policy) for policy_id, policy in policies.items()})
+    return Modules({policy_id: partial(module_of, policy) for policy_id, policy in policies.items()})
 
 
-class _Modules(dict):
+class Modules(dict):
+    """Policy id -> what makes its module, which is made when it is looked up."""
+
     def __getitem__(self, policy_id: str) -> Any:
         return super().__getitem__(policy_id)()
 

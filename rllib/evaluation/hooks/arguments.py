@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rllib.core.metrics.metrics_logger import Call, MetricsLogger
 
+
+def _env_runner(given: dict, later: "LaterArguments") -> Any:
+    """The worker by the names of RLlib's EnvRunner."""
+    from rllib.compat.methods.ray_rllib.env_runner import EnvRunnerNames
+
+    return EnvRunnerNames(given["worker"])
+
+
 _IN_WORKER: Mapping[str, Callable[[dict, "LaterArguments"], Any]] = {
-    "env_runner": lambda given, later: given["worker"],
+    "env_runner": _env_runner,
     "metrics_logger": lambda given, later: later.logger,
 }
 _OF_EPISODE = {

@@ -1,6 +1,6 @@
-"""A worker as RLlib's new API stack has it: `algo.env_runner`."""
+"""A worker as RLlib's new API stack has it: `algo.env_runner`, that of `foreach_env_runner` and of hooks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -23,25 +23,45 @@ class Environments(BaseEnv):
 
 
 class EnvRunnerNames:
-    """The worker in this process, by the names that RLlib's EnvRunner has for what a RolloutWorker has otherwise.
+    """A worker by the names that RLlib's EnvRunner has for what a RolloutWorker has otherwise.
 
     Everything else is read from the worker, and set there. It equals the worker.
 
     Args:
         worker: a worker of any kind.
-        policies: of the algorithm, with the present weights; the worker gets them when it samples.
+        policies: of the algorithm, with the present weights; the worker gets them when it samples. None: the worker's.
 
     Attributes:
         worker: see the arguments.
     """
 
-    def __init__(self, worker: Any, policies: Mapping[str, Policy]):
-        self.__dict__.update(worker=worker, _policies=policies)
+    def __init__(self, worker: Any, policies: Mapping[str, Policy] | None = None):
+        self.__dict__.update(worker=worker, _policies=worker.policies if policies is None else policies)
 
     @property
     def env(self) -> Any:
         """The environments together: `env.envs[i]`, also as `env.unwrapped.envs[i]`."""
         return Environments(self.worker.stream)
+
+    @property
+    def num_envs(self) -> int:
+        """Number of its environments."""
+        return self.worker.stream.num_envs
+
+    def sample(self, **asked: Any) -> Any:
+        """The worker's `sample`: a fragment, as rows, and its report.
+
+        Raises:
+            TypeError: for RLlib's arguments, such as num_episodes.
+        """
+        if asked:
+            given = ", ".join(f"{name}={value!r:.40}" for name, value in asked.items())
+            raise TypeError(
+                f"env_runner.sample({given}) cannot be used: a worker samples rollout_fragment_length steps of each "
+                "environment, and returns (rows, report). Use algo.evaluate() for whole episodes, or "
+                "algo.make_player() in a loop of your own."
+            )
+        return self.worker.sample()
 
     @property
     def module(self) -> Any:
@@ -65,3 +85,8 @@ class EnvRunnerNames:
 
     def __repr__(self) -> str:
         return repr(self.worker)
+
+
+def by_names(function: Callable, worker: Any) -> Any:
+    """function(the worker by the names of RLlib's EnvRunner)."""
+    return function(EnvRunnerNames(worker))

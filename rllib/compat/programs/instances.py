@@ -1,0 +1,54 @@
+"""Classes of Ray that are not here to be made, and the objects here that `isinstance` finds to be of them.
+
+A program that asks `isinstance(episode, SingleAgentEpisode)` in a hook would take the other way in silence if the
+stand-in of the class had no instances.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_EPISODES = (
+    ("rllib.evaluation.running_episode", "RunningEpisode"),
+    ("rllib.evaluation.agent_episode", "AgentEpisode"),
+    ("rllib.core.connectors.connector", "ConnectorEpisode"),
+)
+_RUNNERS = (
+    ("rllib.compat.methods.ray_rllib.env_runner", "EnvRunnerNames"),
+    ("rllib.evaluation.sampling_worker", "SamplingWorker"),
+)
+
+
+def _is_any(value: Any, places: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a value is of one of these classes; of a module that is not loaded there are no objects."""
+    return any(
+        module in sys.modules and isinstance(value, getattr(sys.modules[module], name)) for module, name in places
+    )
+
+
+def _has_several(value: Any) -> bool:
+    """Whether an episode, or the episodes that a worker runs, are those of several agents."""
+    if _is_any(value, _EPISODES):
+        return bool(getattr(value, "has_several_agents", False))
+    return value.settings.agents is not None
+
+
+# Name of a class below ray.rllib -> whether a value is what Ray has objects of this class for.
+_INSTANCES: Mapping[str, Callable[[Any], bool]] = {
+    "SingleAgentEpisode": lambda value: _is_any(value, _EPISODES) and not _has_several(value),
+    "MultiAgentEpisode": lambda value: _is_any(value, _EPISODES) and _has_several(value),
+    "EnvRunner": lambda value: _is_any(value, _RUNNERS),
+    "SingleAgentEnvRunner": lambda value: _is_any(value, _RUNNERS) and not _has_several(value),
+    "MultiAgentEnvRunner": lambda value: _is_any(value, _RUNNERS) and _has_several(value),
+    "EnvRunnerGroup": lambda value: _is_any(value, (("rllib.evaluation.worker_set", "AskedWorkers"),)),
+    "LearnerGroup": lambda value: _is_any(value, (("rllib.core.learner.group_names", "LearnerGroupNames"),)),
+    "MultiRLModule": lambda value: _is_any(value, (("rllib.core.modules.module_of_policy", "Modules"),)),
+    "TorchPolicy": lambda value: _is_any(value, (("rllib.policy", "Policy"),)),
+    "TorchPolicyV2": lambda value: _is_any(value, (("rllib.policy", "Policy"),)),
+}
+
+
+def is_instance(path: str, value: Any) -> bool:
+    """Whether a value is an object of the class of Ray with this path."""
+    asked = _INSTANCES.get(path.rpartition(".")[2]) if path.startswith("ray.rllib.") else None
+    return asked is not None and asked(value)

@@ -25,6 +25,9 @@ _LAZY = {
         _PIECES,
     ),
     **dict.fromkeys(("BuiltInCatalog", "BuiltInRLModule"), _MODULES + "built_in"),
+    **dict.fromkeys(
+        ("TorchCategorical", "TorchDiagGaussian", "TorchMultiCategorical"), _MODULES + "action_distribution"
+    ),
     "DefaultModelConfig": _MODULES + "default_model_config",
     "MetricsLogger": "rllib.core.metrics.metrics_logger",
     **dict.fromkeys(("MultiRLModuleSpec", "RLModuleSpec"), _MODULES + "module_spec"),

@@ -15,10 +15,14 @@ from rllib.core import (
     QNetAPI,
     RLModule,
     RLModuleSpec,
+    TorchCategorical,
+    TorchDiagGaussian,
+    TorchMultiCategorical,
     TorchRLModule,
     ValueFunctionAPI,
 )
 from rllib.core.modules.acting_module import ActingModule
+from rllib.core.modules.action_distribution import distribution_class, is_that_of
 from rllib.hand_written import choose
 from rllib.models.model_settings import ModelSettings
 from tests.multi_agent import MultiAgentCartPole, NameTheSignal
@@ -262,6 +266,23 @@ class Greedy(Mlp):
         return {Columns.ACTION_DIST_INPUTS: 2 + self._forward(batch)[Columns.ACTION_DIST_INPUTS]}
 
 
+class Named(Mlp):
+    """Names Ray's class of the distribution that its actions have anyway."""
+
+    distribution = TorchCategorical
+
+    def setup(self):
+        super().setup()
+        self.action_dist_cls = self.distribution
+
+    def get_inference_action_dist_cls(self):
+        return self.distribution
+
+
+class NamesAnother(Named):
+    distribution = TorchDiagGaussian
+
+
 class OwnDistribution(Mlp):
     def setup(self):
         super().setup()
@@ -282,6 +303,34 @@ class WithCatalog(NoValues):
         self.encoder = self.catalog.build_encoder()
 
 
+def test_a_module_may_name_the_distribution_that_its_actions_have_anyway():
+    with quick(small()).rl_module(rl_module_spec=RLModuleSpec(Named, model_config={"width": 4})).build() as algo:
+        algo.train()
+        module = algo.get_module()
+        logits = module.forward_inference({"obs": torch.zeros(3, 4)})["action_dist_inputs"]
+        drawn = module.get_inference_action_dist_cls().from_logits(logits)
+        assert drawn.sample().shape == drawn.entropy().shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "more"),
+    [
+        (TorchCategorical, spaces.Discrete(3), {}),
+        (TorchDiagGaussian, spaces.Box(-1, 1, (2,)), {}),
+        (TorchMultiCategorical, spaces.MultiDiscrete([2, 3]), {"input_lens": (2, 3)}),
+    ],
+)
+def test_rays_distributions_by_name_are_those_of_the_spaces(kind, space, more):
+    own = distribution_class(None, space)
+    logits = torch.arange(2.0 * own.description.num_inputs).reshape(2, -1) / 8
+    ours, named = own.from_logits(logits), kind.from_logits(logits, **more)
+    actions = named.to_deterministic().sample()
+    np.testing.assert_array_equal(actions, ours.to_deterministic().sample())
+    torch.testing.assert_close(named.logp(actions), ours.logp(actions))
+    torch.testing.assert_close(named.entropy(), ours.entropy())
+    assert is_that_of(kind, own.description) and is_that_of(own, own.description)
+
+
 @pytest.mark.parametrize(
     ("module", "says"),
     [
@@ -290,6 +339,7 @@ class WithCatalog(NoValues):
         (ReadsActions, "has obs, but no 'actions'"),
         (Greedy, "_forward_inference gives other action_dist_inputs than _forward_train"),
         (OwnDistribution, "its action_dist_cls names an action distribution of its own. Use .*custom_action_dist"),
+        (NamesAnother, "its action_dist_cls names an action distribution of its own"),
         (OwnTraining, "its get_train_action_dist_cls names an action distribution"),
         (NotTorch, "NotTorch is no torch.nn.Module, and cannot learn. Derive it from rllib.core.TorchRLModule"),
         (WithCatalog, "there are no catalogs"),

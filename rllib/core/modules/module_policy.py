@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rllib.core.columns import Columns
+from rllib.core.modules.action_distribution import is_that_of
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
 from rllib.models.dense.network_spec import NetworkSpec
@@ -204,12 +205,14 @@ _DISTRIBUTIONS = ("get_inference_action_dist_cls", "get_exploration_action_dist_
 
 
 def _check_distribution(spec: NetworkSpec) -> None:
-    """Raises a ValueError if a module names an action distribution of its own, which nothing would read."""
+    """Raises a ValueError if a module names another action distribution than the policy's, which nothing would read."""
     probe = Probe(spec)
     kind = type(probe.module)
-    own = [name for name in _DISTRIBUTIONS if getattr(kind, name).__module__ != "rllib.core.modules.rl_module"]
-    if getattr(probe.module, "action_dist_cls", None) is not None:
-        own.insert(0, "action_dist_cls")
+    named = {"action_dist_cls": getattr(probe.module, "action_dist_cls", None)}
+    for name in _DISTRIBUTIONS:
+        if getattr(kind, name).__module__ != "rllib.core.modules.rl_module":
+            named[name] = getattr(probe.module, name)()
+    own = [name for name, each in named.items() if each is not None and not is_that_of(each, spec.distribution)]
     if own:
         raise probe.problem(
             f"its {own[0]} names an action distribution of its own. Use model={{'custom_action_dist': MyDistribution}}"

@@ -120,6 +120,13 @@ def test_result_grid(analysis):
     assert (best.metrics["loss"], best.config["a"], best.error) == (2.0, 2, None)
     assert list(best.metrics_dataframe["loss"]) == LOSSES[2]
     assert [metrics["loss"] for _, metrics in best.best_checkpoints] == LOSSES[2]
+    for mode, loss in (("min", min(LOSSES[2])), ("max", max(LOSSES[2]))):
+        checkpoint = best.get_best_checkpoint("loss", mode)
+        assert next(metrics for each, metrics in best.best_checkpoints if each == checkpoint)["loss"] == loss
+    with pytest.raises(RuntimeError, match="has a number 'nothing'"):
+        best.get_best_checkpoint("nothing", "max")
+    with pytest.raises(ValueError, match="mode='last'"):
+        best.get_best_checkpoint("loss", "last")
     assert list(grid.get_dataframe()["config/a"]) == [1, 2, 3]
     assert list(grid.get_dataframe(filter_metric="loss", filter_mode="min")["loss"]) == [1.0, 2.0, 8.0]
     assert (len(grid), grid.num_errors, grid.num_terminated, grid.errors) == (3, 0, 3, [])

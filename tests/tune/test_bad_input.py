@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rllib import Algorithm, tune
+from rllib import PPO, Algorithm, PPOConfig, tune
 from rllib.errors import TuneError
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
@@ -111,6 +111,35 @@ def test_trials_that_would_repeat_one_another_are_told(caplog, settings, is_told
 def test_settings_that_a_search_draws_are_not_judged_before(config):
     config = {"env": "CartPole-v1", "num_workers": 0, **config}
     check_spec(ExperimentSpec(trainable="PPO", config=config), resolve_trainable("PPO"))
+
+
+class OwnConfig(PPOConfig):
+    def __init__(self, algo_class=None):
+        super().__init__(algo_class=algo_class or OwnPPO)
+        self.own_setting = 3
+
+
+class OwnPPO(PPO):
+    @classmethod
+    def get_default_config(cls):
+        return OwnConfig(algo_class=cls)
+
+
+def test_settings_are_those_of_the_default_config_of_an_algorithm():
+    """Also where a class of a program gives it by get_default_config, as RLlib's do."""
+    config = OwnConfig().environment("CartPole-v1").training(own_setting=7).to_dict()
+    check_spec(ExperimentSpec(trainable=OwnPPO, config=config), resolve_trainable(OwnPPO))
+    with pytest.raises(TypeError, match="own_settin"):
+        wrong = {"env": "CartPole-v1", "own_settin": 7}
+        check_spec(ExperimentSpec(trainable=OwnPPO, config=wrong), resolve_trainable(OwnPPO))
+
+
+@pytest.mark.parametrize("name", ["lambda", "lambda_"])
+def test_a_scheduler_keeps_a_setting_within_its_bounds(name):
+    scheduler = PopulationBasedTraining(metric="loss", mode="min", hyperparam_mutations={name: lambda: 0.95})
+    config = {"env": "CartPole-v1", name: 0.95}
+    check_spec(ExperimentSpec(trainable="PPO", config=config, scheduler=scheduler), resolve_trainable("PPO"))
+    assert scheduler._bounds == {name: [0, 1]}
 
 
 @pytest.mark.parametrize("space, message", [

@@ -160,6 +160,17 @@ def test_a_whole_number_becomes_another_only_where_whole_numbers_are_drawn(draw,
     assert simulator.exploits and {json.loads(line)[5]["lr"] for line in lines_of(simulator)} <= values
 
 
+def test_a_factor_stays_within_the_bounds_of_a_setting():
+    """RLlib's own program for PBT multiplies a lambda of 0.95 by 1.2, which here no trial could be made of."""
+    scheduler = _pbt(hyperparam_mutations={"lr": lambda: 0.95, "q": lambda: 1.0}, resample_probability=0)
+    scheduler.keep_within({"lr": (0.9, 1.0), "q": (None, None)})
+    configs = [{"lr": 0.95, "q": 1.0 + q} for q in range(4)]
+    simulator = Simulator(scheduler, configs, curve=lambda config, t: t + config["q"])
+    simulator.run(rounds=20)
+    taken = [json.loads(line)[5] for line in lines_of(simulator)]
+    assert {config["lr"] for config in taken} == {0.9, 1.0}
+
+
 def lines_of(simulator):
     return simulator.files["pbt_global.txt"].splitlines()
 

@@ -1,6 +1,7 @@
 """Results of an experiment, also from its directory alone: ExperimentAnalysis (tune.run), ResultGrid (Tuner.fit)."""
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -381,6 +382,25 @@ class TrialResult:
     def metrics_dataframe(self):
         """All results of the trial, as a pandas data frame."""
         return _frame_of(self.path)
+
+    def get_best_checkpoint(self, metric: str, mode: Mode) -> Checkpoint:
+        """The checkpoint whose metrics are the best.
+
+        Args:
+            metric: result key, or an "a/b" path.
+            mode: "max" or "min".
+
+        Raises:
+            RuntimeError: if no checkpoint has a number under this key.
+            ValueError: for another mode.
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode={mode!r} must be 'max' or 'min'")
+        values = [(as_result(metrics).get(metric), checkpoint) for checkpoint, metrics in self.best_checkpoints]
+        found = [each for each in values if isinstance(each[0], int | float) and not math.isnan(each[0])]
+        if not found:
+            raise RuntimeError(f"no checkpoint of {self.path} has a number {metric!r} in its metrics")
+        return (max if mode == "max" else min)(found, key=operator.itemgetter(0))[1]
 
 
 # Ray's name.

@@ -1,6 +1,7 @@
 """Checks an ExperimentSpec and builds the experiment's runner from it."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -350,10 +351,18 @@ def _changed_by(scheduler, space: Mapping[str, Any]) -> tuple[Mapping[str, Any],
     return scheduler.changes(space), scheduler.changing_argument
 
 
+def _bounds(config: ConfigObject, name: str) -> tuple[float | None, float | None]:
+    """The least and the largest number that a setting, by any of its names, may have; None: without a bound."""
+    setting = config.settings.get(next(iter(config.places({name: None}))))
+    if setting is None or setting.range is None:
+        return None, None
+    return tuple(bound if math.isfinite(bound) else None for bound in (setting.range.low, setting.range.high))
+
+
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
     """Refuses settings that are invalid in every trial, and keys that no result will have."""
     trainable.check_settings(space)
-    config = trainable.algorithm_class.config_class()
+    config = trainable.algorithm_class.get_default_config()
     drawn = {name: value for name, value in space.items() if holds_domains(value)}
     config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
     undecided = _decided(config, drawn)
@@ -362,6 +371,8 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
         changing = _decided(config, changed)
     except TypeError as error:
         raise surrounded(error, f"{what}: ") from None
+    if changed:
+        spec.scheduler.keep_within({name: _bounds(config, name) for name in changed})
     if drawn or changed:
         given = set(config.overrides(**{name: config[name] for name in space if name in config}))
         first = {name: decides - given for name, decides in changing.items()}  # which the scheduler draws

@@ -85,6 +85,9 @@ class TrialScheduler:
         """Values that it may give to trials of a search space, as a search space."""
         return {}
 
+    def keep_within(self, bounds: Mapping[str, tuple[float | None, float | None]]) -> None:
+        """Says between which numbers settings of the trainable lie; None: without a bound."""
+
     def on_trial_add(self, runner: Runner, trial) -> None:
         """A trial has joined the experiment."""
 

@@ -118,9 +118,13 @@ class PopulationBasedTraining(TrialScheduler):
         self._num_draws = self._num_perturbations = 0
         self._next_sync = max(perturbation_interval, burn_in_period)
         self._members: dict[str, _Member] = {}
+        self._bounds: dict[str, list[float | None]] = {}
 
     def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
         return _as_space(self._mutations)
+
+    def keep_within(self, bounds: Mapping[str, tuple[float | None, float | None]]) -> None:
+        self._bounds = {name: list(pair) for name, pair in bounds.items()}
 
     def on_trial_add(self, runner, trial) -> None:
         """Draws first values of hyperparameters that the search space has left out."""
@@ -185,7 +189,7 @@ class PopulationBasedTraining(TrialScheduler):
 
     def _explored(self, trial, source, runner, rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
         """The source's configuration, changed; and path -> change, in words."""
-        return _explore(source.config, self._mutations, self._resample, self._factors, rng)
+        return _explore(source.config, self._mutations, self._resample, self._factors, rng, self._bounds)
 
     # ------------------------------------------------------------------ selection
 
@@ -373,12 +377,20 @@ def _filled(config: Mapping, mutations: Mapping, rng: random.Random) -> dict[str
 
 
 def _explore(
-    config: Mapping, mutations: Mapping, resample: float, factors: Sequence[float], rng: random.Random
+    config: Mapping,
+    mutations: Mapping,
+    resample: float,
+    factors: Sequence[float],
+    rng: random.Random,
+    bounds: Mapping[str, Sequence[float | None]] = {},
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A changed copy of the configuration.
 
     Each hyperparameter is drawn again with probability `resample`. Otherwise numbers are multiplied by one of the
     factors (within the bounds of their domain; whole numbers stay whole), and of lists the value next to it is taken.
+
+    Args:
+        bounds: setting -> the least and the largest number that a factor may make of it; None: without a bound.
 
     Returns:
         the configuration, and path -> change, in words.
@@ -396,7 +408,11 @@ def _explore(
             new[key], how_changed[key] = _resampled(how, rng), "drawn anew"
         else:
             factor = rng.choice(list(factors))
-            new[key], how_changed[key] = _times(config[key], factor, how), f"* {factor:g}"
+            low, high = bounds.get(key, (None, None))
+            changed = _times(config[key], factor, how)
+            changed = changed if low is None else max(changed, low)
+            new[key] = changed if high is None else min(changed, high)
+            how_changed[key] = f"* {factor:g}"
     return new, how_changed
 
 

@@ -164,6 +164,16 @@ _WITHOUT = {
 
 
 @explains(_WITHOUT)
+def array_of(values: list) -> np.ndarray:
+    """A list of a program as a column; rows of different forms are objects."""
+    try:
+        return np.array(values)
+    except ValueError:
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
+
+
 class SampleBatch(dict[str, np.ndarray]):
     """A dict of column name -> array whose first dimensions are equal; its length is the number of rows.
 
@@ -174,7 +184,8 @@ class SampleBatch(dict[str, np.ndarray]):
     The rows of policies with a memory are grouped in sequences; such a batch has the columns PER_SEQUENCE as well.
 
     Args:
-        columns: mapping of name to array, all of the same length; columns in PER_SEQUENCE have one row per sequence.
+        columns: mapping of name to array, or list, all of the same length; those in PER_SEQUENCE have one row per
+            sequence.
         policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
         num_steps: T where the rows are [T * N], step by step, of N environments in lockstep; None: in another order.
 
@@ -196,6 +207,8 @@ class SampleBatch(dict[str, np.ndarray]):
         super().__init__(columns)
         self.policy_version = policy_version
         self.num_steps = num_steps
+        for name in [name for name, column in self.items() if type(column) is list]:
+            self[name] = array_of(self[name])
         lengths = {name: len(column) for name, column in self.items()}
         if len({length for name, length in lengths.items() if name not in PER_SEQUENCE}) > 1:
             raise ValueError(f"the columns of a SampleBatch must have equal lengths, but got {lengths}")

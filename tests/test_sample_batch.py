@@ -19,6 +19,15 @@ def test_unequal_columns_are_refused_with_their_lengths():
         SampleBatch({sb.OBS: np.zeros(3), sb.ACTIONS: np.zeros(2)})
 
 
+def test_lists_become_columns():
+    """As in RLlib; those of dicts, or of arrays of different lengths, are objects."""
+    batch = SampleBatch(
+        {"eps_id": [1, 1, 2], "terminateds": [0, 1, 1], "infos": [{}, {"a": 1}, {}], "x": [[1], [], [2]]}
+    )
+    assert [part.count for part in batch.split_by_episode()] == [2, 1]
+    assert batch["terminateds"].sum() == 2 and batch["infos"][1] == {"a": 1} and batch["x"].dtype == object
+
+
 def test_length_steps_and_bytes_are_those_of_rllib():
     batch = numbered(0, 5)
     assert len(batch) == batch.count == batch.env_steps() == batch.agent_steps() == 5

@@ -17,10 +17,11 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.did_you_mean import did_you_mean
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
+from rllib.offline.open_writers import close_below
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import AFTER_GAP, Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
-from rllib.storage.local_path import SCRIPT_DIRECTORY, expanded
+from rllib.storage.local_path import SCRIPT_DIRECTORY, expanded, local_path
 
 # Endings of packed files: what is in them is read in place, nothing is written next to them.
 _PACKED = (".zip", ".gz")
@@ -192,6 +193,7 @@ def files_of(path: str | os.PathLike) -> list[Path]:
     if "://" in path:
         raise ValueError(f"{path!r} is not on this machine. Download it first, and give the path of the files.")
     if os.path.isdir(path):
+        close_below(local_path(path))
         known = sorted(
             (
                 each

@@ -324,6 +324,17 @@ def visible(directory) -> list[str]:
     return sorted(name for name in os.listdir(directory) if not name.startswith("."))
 
 
+def test_a_process_reads_what_its_open_writers_have_written(tmp_path):
+    """RLlib's writers have each batch in the file when it is written, so its programs read without closing any."""
+    writer, elsewhere = JsonWriter(tmp_path / "here"), JsonWriter(tmp_path / "elsewhere")
+    for count in (1, 2):
+        batch = {"obs": np.ones((4, 2)), "new_obs": np.ones((4, 2)), "actions": np.zeros(4), "rewards": np.ones(4)}
+        for each in (writer, elsewhere):
+            each.write(SampleBatch({**batch, "eps_id": np.full(4, count), "t": np.arange(4)}))
+        assert len(Dataset.from_path(tmp_path / "here")) == 4 * count
+    assert not list((tmp_path / "elsewhere").glob("*.json"))
+
+
 def test_a_program_that_ends_without_closing_its_writer_loses_nothing(tmp_path):
     code = (
         "import sys, numpy as np\n"

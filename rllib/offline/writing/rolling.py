@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rllib.offline.open_writers import writers
 from rllib.offline.writing.open_files import StepFile, draft_of
 from rllib.offline.writing.step_formats import JSON, open_steps
 from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
@@ -33,8 +34,9 @@ def new_run_id() -> str:
 class RollingWriter:
     """Writes batches of steps into files of a directory, each of limited size and age.
 
-    A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls as
-    well, also by SIGTERM, unless the program handles that signal. Files of earlier runs stay.
+    A file is there when it is whole: when the next one begins, when this process reads the directory, or with `close`,
+    which the end of the program calls as well, also by SIGTERM, unless the program handles that signal. Files of
+    earlier runs stay.
 
     Args:
         directory: of the files; it is made.
@@ -46,6 +48,9 @@ class RollingWriter:
         max_rows_per_file: steps after which it begins; None: any number.
         max_file_seconds: age of a file with which it begins: a process that is killed loses the open file.
         packed: columns that JSON packs.
+
+    Attributes:
+        directory: of the files, absolute.
 
     Raises:
         OSError: if there cannot be such a directory.
@@ -64,8 +69,8 @@ class RollingWriter:
         max_file_seconds: float = MAX_FILE_SECONDS,
         packed: Collection[str] = PACKED,
     ):
-        self._directory = local_path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self.directory = local_path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
         self._format, self._metadata, self._packed = format_, metadata, packed
         self._max_bytes, self._max_rows, self._max_s = max_file_size, max_rows_per_file, max_file_seconds
         self._began = 0.0  # when the open file began (s)
@@ -106,19 +111,15 @@ class RollingWriter:
         The lines of a killed worker stay in its draft.
         """
         while True:
-            path = self._directory / f"{self._prefix}_{self._number}.{self._format}"
+            path = self.directory / f"{self._prefix}_{self._number}.{self._format}"
             self._number += 1
             if not (path.exists() or draft_of(path).exists()):
                 return path
 
 
-# Writers whose files SIGTERM closes.
-_writers: weakref.WeakSet = weakref.WeakSet()
-
-
 def _close_when_terminated(writer: RollingWriter) -> None:
     """Lets SIGTERM close the writer's file before it ends the process, where nothing else handles the signal."""
-    _writers.add(writer)
+    writers.add(writer)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, functools.partial(_close_and_die, os.getpid()))
@@ -127,7 +128,7 @@ def _close_when_terminated(writer: RollingWriter) -> None:
 def _close_and_die(process: int, number: int, frame) -> None:
     signal.signal(number, signal.SIG_DFL)
     try:
-        for writer in list(_writers) if os.getpid() == process else ():  # a fork has the handler, but not the files
+        for writer in list(writers) if os.getpid() == process else ():  # a fork has the handler, but not the files
             writer.close()
     finally:
         os.kill(os.getpid(), number)

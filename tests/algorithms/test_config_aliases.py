@@ -144,6 +144,17 @@ def test_an_old_name_whose_value_changed_sets_the_new_value(old, value, canonica
     assert old not in PPOConfig()
 
 
+@pytest.mark.parametrize("mode", gym.VectorizeMode)
+def test_a_mode_of_gymnasium_is_its_name(mode):
+    config = PPOConfig().environment("CartPole-v1").env_runners(gym_env_vectorize_mode=mode)
+    assert config.gym_env_vectorize_mode == mode.value
+    assert config.settings["gym_env_vectorize_mode"].mistake(config.gym_env_vectorize_mode) is None
+
+
+def test_the_switches_of_stacks_may_be_given_by_position():
+    assert PPOConfig().api_stack(False, False).to_dict() == PPOConfig().to_dict()
+
+
 def test_every_name_with_a_changed_value_is_among_these():
     assert aliases.VALUE_CHANGES.keys() == {
         "use_pytorch",

@@ -105,6 +105,7 @@ def test_what_has_no_effect_in_evaluation_is_taken():
 def test_a_duration_in_timesteps_is_rounded_up_to_whole_episodes():
     with config(evaluation_duration=23, evaluation_duration_unit="timesteps").build() as algo:
         evaluation = algo.evaluate()
+        assert evaluation["env_runners"]["num_env_steps_sampled"] == 30
         assert evaluation["timesteps_this_iter"] == 30, "12 and 11 steps, so three episodes of five in each of two"
         assert algo.evaluate(num_episodes=1)["episodes_this_iter"] == 1
 

@@ -297,9 +297,16 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         """Accepts RLlib's migration switches, which have no effect here."""
         return self._assign("experimental", switches)
 
-    def api_stack(self, **switches) -> Self:
+    def api_stack(
+        self,
+        enable_rl_module_and_learner: bool | None = None,
+        enable_env_runner_and_connector_v2: bool | None = None,
+        **switches,
+    ) -> Self:
         """Accepts RLlib's migration switches, which have no effect here."""
-        return self._assign("api_stack", switches)
+        switches["enable_rl_module_and_learner"] = enable_rl_module_and_learner
+        switches["enable_env_runner_and_connector_v2"] = enable_env_runner_and_connector_v2
+        return self._assign("api_stack", {name: value for name, value in switches.items() if value is not None})
 
     @classmethod
     def defaults_elsewhere(cls, name: str) -> list:

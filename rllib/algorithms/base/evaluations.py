@@ -234,6 +234,7 @@ class Evaluations:
             result["episodes_this_iter"] = len(episodes)
             result.update(estimates)
             result["timesteps_this_iter"] = sum(result["hist_stats"]["episode_lengths"])
+            result["num_env_steps_sampled_this_iter"] = result["timesteps_this_iter"]
             result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
             if logged := [episode.logged for episode in episodes if episode.logged]:
                 result[LOGGED] = {ENV_RUNNERS: _reduced(logged)}

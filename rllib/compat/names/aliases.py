@@ -5,6 +5,7 @@ name) says what the name is here.
 """
 
 import dataclasses
+import enum
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -370,6 +371,7 @@ IGNORED: Mapping[str, str] = {
     "policy_states_are_swappable": "a policy's weights are copied in any case",
     "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
+    "num_cpus": "a run claims the CPUs of its workers and learners, num_cpus_per_worker and the like",
 }
 
 # Of these, every value is met: there is nothing to switch, or nothing that the switch belongs to.
@@ -398,6 +400,7 @@ _DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
     **dict.fromkeys(("worker_restore_timeout_s", "env_runner_restore_timeout_s"), (1800,)),
     **dict.fromkeys(("metrics_episode_collection_timeout_s", "metrics_episode_collection_timeout"), (60, 180)),
     "collect_metrics_timeout": (60, 180),
+    "num_cpus": (0, 1),
     "merge_env_runner_states": ("training_only", True),
     "torch_compile_learner_dynamo_backend": ("inductor", "aot_eager"),
     "torch_compile_worker_dynamo_backend": ("onnxrt", "aot_eager"),
@@ -778,6 +781,8 @@ def value_today(name: str, value):
     if isinstance(value, dict):
         today = _estimator_today if name == "off_policy_estimation_methods" else activation_today
         return {key: today(item) for key, item in value.items()}
+    if name == "gym_env_vectorize_mode" and isinstance(value, enum.Enum):  # gymnasium.VectorizeMode
+        return value.value
     today = VALUES_TODAY.get((name, value)) if isinstance(value, str | int) else None
     if today is None:
         return value

@@ -1,9 +1,10 @@
 """Helpers of `ray.rllib.utils` on numpy arrays, and on nested structures of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 SMALL_NUMBER = 1e-6  # keeps a divisor away from 0
 LARGE_INTEGER = 100_000_000
@@ -100,3 +101,54 @@ def unbatch(batches_struct: Any) -> list:
     if isinstance(batches_struct, tuple):
         return list(zip(*map(unbatch, batches_struct)))
     return list(batches_struct)
+
+
+# ---------------------------------------------------------------------- actions
+
+
+def _of_boxes(change: Callable[[np.ndarray, spaces.Box], np.ndarray], action: Any, space: Any) -> Any:
+    """The action with change(part, its space) in the places of its parts in a Box; all others are unchanged.
+
+    Args:
+        space: a space, or nested dicts and tuples of spaces.
+    """
+    if isinstance(space, (Mapping, spaces.Dict)):
+        return {key: _of_boxes(change, action[key], space[key]) for key in action}
+    if isinstance(space, (list, tuple, spaces.Tuple)):
+        return tuple(_of_boxes(change, part, space[index]) for index, part in enumerate(action))
+    return change(np.asarray(action), space) if isinstance(space, spaces.Box) else action
+
+
+def clip_action(action: Any, action_space: Any) -> Any:
+    """The action within the bounds of its Box, or of those in its structure of spaces."""
+    return _of_boxes(lambda part, space: np.clip(part, space.low, space.high), action, action_space)
+
+
+def unsquash_action(action: Any, action_space_struct: Any) -> Any:
+    """Parts in -1 ... 1 as those of their bounded Box, whose low is -1 and high 1; others unchanged."""
+
+    def unsquashed(part: np.ndarray, space: spaces.Box) -> np.ndarray:
+        if not (space.is_bounded() and np.issubdtype(space.dtype, np.floating)):
+            return part
+        return np.clip(space.low + (part + 1.0) * (space.high - space.low) / 2.0, space.low, space.high)
+
+    return _of_boxes(unsquashed, action, action_space_struct)
+
+
+def normalize_action(action: Any, action_space_struct: Any) -> Any:
+    """The inverse of `unsquash_action`."""
+
+    def normalized(part: np.ndarray, space: spaces.Box) -> np.ndarray:
+        if not (space.is_bounded() and np.issubdtype(space.dtype, np.floating)):
+            return part
+        return (part - space.low) * 2.0 / (space.high - space.low) - 1.0
+
+    return _of_boxes(normalized, action, action_space_struct)
+
+
+def flatten_to_single_ndarray(input_: Any) -> np.ndarray:
+    """The leaves of a structure, one behind the other in an array of one axis; an array as it is."""
+    if not isinstance(input_, (Mapping, list, tuple)):
+        return np.asarray(input_)
+    parts = input_.values() if isinstance(input_, Mapping) else input_
+    return np.concatenate([np.reshape(flatten_to_single_ndarray(part), -1) for part in parts])

@@ -274,7 +274,9 @@ FOUND: dict[str, dict[str, str]] = {
     },
     "ray.rllib.utils.pre_checks.env": {"rllib": "check_env"},
     "ray.rllib.utils.serialization": {_ARRAYS: "convert_numpy_to_python_primitives"},
-    "ray.rllib.utils.spaces.space_utils": {_ARRAYS: "batch unbatch"},
+    "ray.rllib.utils.spaces.space_utils": {
+        _ARRAYS: "batch clip_action flatten_to_single_ndarray normalize_action unbatch unsquash_action"
+    },
     "ray.rllib.utils.test_utils": {
         "rllib.compat.programs.comparison": "check",
         _EXAMPLES: "add_rllib_example_script_args check_learning_achieved run_rllib_example_script_experiment "
@@ -311,7 +313,7 @@ WHERE_BUILT: dict[str, dict[str, str]] = {
     "ray.rllib.utils.metrics.metrics_logger": {"rllib.core": "MetricsLogger"},
     "ray.air.result": {"rllib.tune": "Result"},
     "ray.rllib.env.apis.task_settable_env": {"rllib.env": "TaskSettableEnv"},
-    "ray.rllib.models.preprocessors": {"rllib.models.observations": "Preprocessor"},
+    "ray.rllib.models.preprocessors": {"rllib.models.observations": "Preprocessor get_preprocessor"},
     "ray.rllib.utils.filter": {"rllib.models.observations": "MeanStdFilter NoFilter"},
     "ray.train": {"rllib.tune": "Result SyncConfig"},
     "ray.tune.stopper": {"rllib.tune": "NoopStopper"},
@@ -342,6 +344,9 @@ _CONNECTORS = "observations are changed by env_wrappers and observation_filter (
 _RUNNERS = (
     "environments of your own kind are MultiAgentEnv, ExternalEnv or gymnasium's VectorEnv (docs/guide/environments.md)"
 )
+_WORKERS = (
+    "an algorithm makes its workers: algo.env_runner, or RolloutWorker.from_config(config) (docs/guide/own_code.md)"
+)
 _EXAMPLE_FILES = (
     "it is an example of Ray: copy its file beside the program; rllib.as_ray reads it from an installed Ray, or from "
     "the sources that RLLIB_RAY_SOURCES names"
@@ -371,12 +376,13 @@ MISSING: dict[str, str] = {
     "ray.rllib.core.rl_module": _UNIFORM_MODEL,
     "ray.rllib.core.distribution": "use model={'custom_action_dist': ...} (docs/guide/networks.md)",
     "ray.rllib.env.base_env": _RUNNERS,
-    "ray.rllib.env.env_runner": _RUNNERS,
+    "ray.rllib.env.env_runner": _WORKERS,
     "ray.rllib.env.env_runner_group": _RUNNERS,
     "ray.rllib.env.external.rllink": "clients speak by rllib.client.PolicyClient (docs/guide/external.md)",
     "ray.rllib.env.multi_agent_episode": "callbacks get an episode with these values (docs/guide/own_code.md)",
     "ray.rllib.env.single_agent_episode": "callbacks get an episode with these values (docs/guide/own_code.md)",
-    "ray.rllib.env.single_agent_env_runner": _RUNNERS,
+    "ray.rllib.env.single_agent_env_runner": _WORKERS,
+    "ray.rllib.env.multi_agent_env_runner": _WORKERS,
     "ray.rllib.env.vector_env": _RUNNERS,
     "ray.rllib.env.wrappers.dm_control_wrapper": "give the environment as 'dm_control/cartpole-balance-v0'",
     "ray.rllib.env.wrappers.recsim": "there is no wrapper for RecSim; write a gymnasium.Env around it",

@@ -39,3 +39,8 @@ class Preprocessor:
         if self.observation_space is self._space:
             return np.asarray(observation)
         return spaces.flatten(self._space, observation).astype(np.float32)
+
+
+def get_preprocessor(space: spaces.Space, include_multi_binary: bool = False) -> type[Preprocessor]:
+    """The class of the preprocessors of a space, called with it; there is one."""
+    return Preprocessor

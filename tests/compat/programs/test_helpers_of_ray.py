@@ -14,6 +14,7 @@ from rllib.compat.programs import annotations, arrays, atari, example_scripts, l
 from rllib.compat.programs.comparison import check
 from rllib.compat.programs.policy import Policy
 from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
+from rllib.models.observations import get_preprocessor
 
 
 @annotations.PublicAPI(stability="beta")
@@ -54,6 +55,26 @@ def test_arrays():
     batched = arrays.batch(rows)
     assert batched["a"][0].shape == (2, 2)
     np.testing.assert_array_equal(arrays.unbatch(batched)[1]["a"][1], [1])
+
+
+BOUNDED = spaces.Box(np.float32([-2, 0]), np.float32([2, 10]))
+STRUCTURE = spaces.Dict({"a": BOUNDED, "b": spaces.Tuple((spaces.Discrete(3), spaces.Box(-np.inf, np.inf, (1,))))})
+
+
+def test_actions_in_the_units_of_their_space():
+    action = {"a": np.array([0.5, -1.0]), "b": (2, np.array([7.0]))}
+    for space in (STRUCTURE, {"a": BOUNDED, "b": tuple(STRUCTURE["b"])}):
+        there = arrays.unsquash_action(action, space)
+        np.testing.assert_allclose(there["a"], [1.0, 0.0])
+        assert there["b"][0] == 2 and there["b"][1] == 7.0
+        np.testing.assert_allclose(arrays.normalize_action(there, space)["a"], action["a"])
+    np.testing.assert_array_equal(arrays.clip_action(np.array([3.0, -1.0]), BOUNDED), [2.0, 0.0])
+    np.testing.assert_array_equal(arrays.flatten_to_single_ndarray(action), [0.5, -1.0, 2, 7.0])
+
+
+def test_a_space_has_a_preprocessor():
+    prepared = get_preprocessor(spaces.Discrete(3))(spaces.Discrete(3))
+    np.testing.assert_array_equal(prepared.transform(1), [0, 1, 0])
 
 
 def test_layers():

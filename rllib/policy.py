@@ -533,7 +533,7 @@ class Policy:
             raise TypeError("compute_actions() needs observations")
         if explore is None:
             explore = self._explores
-        state = None if state_batches is None or not len(state_batches) else self._joined_state(state_batches)
+        state = None if state_batches is None or not len(state_batches) else self.joined_state(state_batches)
         fetches: dict[str, np.ndarray] = {}
         actions = self.choose(observations, explore, rng, filtered=filtered, state=state, fetches=fetches)
         return actions, self.state_parts(state), fetches
@@ -656,8 +656,12 @@ class Policy:
             return [*parts, *map(np.zeros_like, parts)]
         return parts
 
-    def _joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """States [N, state_size] from arrays [N, *shape]."""
+    def joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """States [N, state_size] from arrays [N, *shape], in the order of `get_initial_state`.
+
+        Raises:
+            ValueError: for arrays of other shapes.
+        """
         shapes, parts = self.spec.state_shapes, self.with_value_state(parts)
         if [np.shape(part)[1:] for part in parts] != list(shapes):
             expected = ", ".join(f"[N, {', '.join(map(str, shape))}]" for shape in shapes)

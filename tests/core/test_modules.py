@@ -156,6 +156,60 @@ def test_exploration_acts_and_training_learns_by_their_own_passes():
         assert called == {"exploration", "train"}
 
 
+MEMORIES = {
+    "lstm": {"use_lstm": True, "lstm_cell_size": 4},
+    "lstm of policy and value": {"use_lstm": True, "lstm_cell_size": 4, "vf_share_layers": True},
+    "attention": {
+        "use_attention": True,
+        "attention_dim": 8,
+        "attention_head_dim": 8,
+        "attention_memory_inference": 3,
+        "attention_memory_training": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_built_in_network_with_a_memory_computes_by_its_states(kind):
+    """Step by step, and sequences at once, what the policy acts by."""
+    with quick(small()).rl_module(model_config={"fcnet_hiddens": [4], **MEMORIES[kind]}).build() as algo:
+        module, policy = algo.get_module(), algo.get_policy()
+        policy.set_weights(np.random.default_rng(0).normal(size=policy.weights.shape).astype(np.float32))
+        observations = torch.randn(2, 3, 4)
+        begins = {key: torch.as_tensor(part)[None].repeat_interleave(2, 0) for key, part in
+                  module.get_initial_state().items()}  # fmt: skip
+        state, parts, logits = begins, [np.asarray(part) for part in begins.values()], []
+        for t in range(3):
+            batch = {"obs": observations[:, t], "state_in": state}
+            found = module.forward_inference(batch)
+            _, parts, fetches = policy.compute_actions(observations[:, t].numpy(), parts, explore=False)
+            np.testing.assert_allclose(found["action_dist_inputs"], fetches["action_dist_inputs"], atol=1e-5)
+            np.testing.assert_allclose(module.compute_values(batch), fetches["vf_preds"], atol=1e-5)
+            state = found["state_out"]
+            logits.append(found["action_dist_inputs"])
+        whole = module.forward_inference({"obs": observations, "state_in": begins})
+        torch.testing.assert_close(whole["action_dist_inputs"], torch.stack(logits, 1))
+        for key, part in whole["state_out"].items():
+            torch.testing.assert_close(part, state[key])
+        with pytest.raises(KeyError, match="state_in"):
+            module.forward_inference({"obs": observations})
+        with pytest.raises(ValueError, match="the state must be a list"):
+            module.forward_inference({"obs": observations, "state_in": {0: torch.zeros(2, 1)}})
+
+
+def test_a_built_in_network_is_a_module_with_tensors_to_save(tmp_path):
+    with quick(small()).rl_module(model_config={"fcnet_hiddens": [4]}).build() as algo:
+        module = algo.get_module().eval()
+        assert isinstance(module, RLModule) and isinstance(module, TorchRLModule)
+        torch.save(module.state_dict(), tmp_path / "weights.pt")
+        kept = algo.get_policy().weights.copy()
+        algo.get_policy().set_weights(kept + 1)
+        module.load_state_dict(torch.load(tmp_path / "weights.pt"))
+        np.testing.assert_array_equal(algo.get_policy().weights, kept)
+        with pytest.raises(AttributeError, match="state_dict"):
+            module.parameters()
+
+
 def test_a_module_without_a_class_is_a_built_in_network():
     config = small().rl_module(rl_module_spec=RLModuleSpec(model_config=DefaultModelConfig(fcnet_hiddens=[7])))
     assert ModelSettings(config.model)["fcnet_hiddens"] == [7]

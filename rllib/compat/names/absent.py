@@ -150,6 +150,20 @@ WORKER_SET: Mapping[str, str] = {
     **_rows("use algo.observation_space and action_space", "get_spaces"),
 }
 
+# A built-in network by the names of RLlib's modules.
+MODULE: Mapping[str, str] = {
+    **_rows(
+        "use state_dict(), whose tensors are copies; what learns are algo.learners",
+        *("parameters", "named_parameters", "modules", "named_modules", "children"),
+    ),
+    **_rows("it computes on a CPU; updates on what .resources(num_gpus=1) says", "to", "cuda", "cpu", "device"),
+    **_rows(
+        "use get_state() and set_state(), or algo.save_to_path() and RLModule.from_checkpoint(path)",
+        *("save_to_path", "restore_from_path", "get_checkpointable_components", "get_ctor_args_and_kwargs"),
+    ),
+    **_rows("use algo.learners, which train the networks", "train", "requires_grad_", "zero_grad"),
+}
+
 CONFIG: Mapping[str, str] = {
     **_rows("use to_dict(); a checkpoint holds it as config.json", "serialize", "from_state", "get_state"),
     **_rows("use the attribute is_multi_agent", "get_multi_agent_setup"),

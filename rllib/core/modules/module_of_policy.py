@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rllib.compat.names import absent
 from rllib.core.columns import Columns
+from rllib.did_you_mean import explains
 from rllib.policy import Policy
 
 
@@ -36,6 +38,7 @@ class Modules(dict):
         return super().__getitem__(policy_id)()
 
 
+@explains(absent.MODULE)
 class PolicyModule:
     """A built-in network with the methods of an RLModule.
 
@@ -57,28 +60,65 @@ class PolicyModule:
     def forward_inference(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
         """{"action_dist_inputs": tensor [B, K]} for {"obs": [B, ...]}, observations in the form of the space.
 
+        With a memory the batch has "state_in" as well, the "state_out" of the step before, or `get_initial_state` with
+        an axis [B] in front; observations are [B, T, ...], or [B, ...] for one step, and so are the results, without
+        gradient.
+
         Raises:
-            NotImplementedError: for a policy with a memory.
+            KeyError: for a policy with a memory, if the batch has no state.
+            ValueError: for a state of another form.
         """
         import torch
 
-        policy = self._policy
+        policy, observations = self._policy, batch[Columns.OBS]
         if policy.state_size:
-            raise NotImplementedError(
-                "forward passes of a built-in network with a memory are not available. Use "
-                "algo.compute_single_action(observation, state), or algo.make_player()."
-            )
-        rows = policy.filter(self._rows(batch[Columns.OBS]))
+            return self._forward_with_memory(observations, self._state_in(batch))
+        rows = policy.filter(self._rows(observations))
         return {Columns.ACTION_DIST_INPUTS: torch.from_numpy(policy.dist_inputs(rows))}
+
+    def _forward_with_memory(self, observations: Any, state: np.ndarray) -> dict[str, Any]:
+        """`forward_inference` from states [B, state_size]."""
+        import torch
+
+        policy, has_time = self._policy, self._has_time(observations)
+        num_steps = _first_leaf(observations).shape[1] if has_time else 1
+        once = np.ones(len(state), np.int64)
+        outputs = []
+        for t in range(num_steps):
+            rows = policy.filter(self._rows(_at_step(observations, t) if has_time else observations))
+            outputs.append(policy.dist_inputs(rows, once, state))
+            state = policy.state_after(rows[:, None], once, state)
+        dist_inputs = np.stack(outputs, axis=1) if has_time else outputs[0]
+        parts = map(torch.from_numpy, policy.state_parts(state))
+        return {Columns.ACTION_DIST_INPUTS: torch.from_numpy(dist_inputs), Columns.STATE_OUT: dict(enumerate(parts))}
+
+    def _state_in(self, batch: Mapping[str, Any]) -> np.ndarray:
+        """States [B, state_size] of a batch."""
+        if Columns.STATE_IN not in batch:
+            raise KeyError(
+                f"the network has a memory: the batch needs {Columns.STATE_IN!r}, which is the {Columns.STATE_OUT!r} of "
+                "the step before, or get_initial_state() with an axis of the batch in front"
+            )
+        return self._policy.joined_state([np.asarray(part) for part in batch[Columns.STATE_IN].values()])
+
+    def _has_time(self, observations: Any) -> bool:
+        """Whether observations have a time axis behind that of the batch."""
+        space = self.observation_space
+        while isinstance(observations, Mapping | tuple):
+            key = next(iter(observations)) if isinstance(observations, Mapping) else 0
+            observations, space = observations[key], space[key]
+        return np.ndim(observations) > len(space.shape) + 1
 
     forward_exploration = forward_train = forward_inference
     _forward_inference = _forward_exploration = _forward_train = forward_inference
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:
-        """Values, a tensor [B], of observations as for `forward_inference`."""
+        """Values, a tensor [B], of observations of one step, as for `forward_inference`."""
         import torch
 
-        return torch.from_numpy(self._policy.values(self._policy.filter(self._rows(batch[Columns.OBS]))))
+        rows = self._policy.filter(self._rows(batch[Columns.OBS]))
+        state = self._state_in(batch) if self._policy.state_size else None
+        return torch.from_numpy(self._policy.values(rows, state))
 
     def get_inference_action_dist_cls(self) -> type:
         """The class of the action distribution: `from_logits(tensor)` makes one."""
@@ -104,6 +144,20 @@ class PolicyModule:
         """Takes over what `get_state` gave."""
         self._policy.set_weights(state)
 
+    def state_dict(self) -> dict[str, Any]:
+        """`get_state` with tensors, for torch.save; they are copies."""
+        import torch
+
+        return {name: torch.from_numpy(array) for name, array in self.get_state().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.set_state({name: np.asarray(tensor) for name, tensor in state_dict.items()})
+
+    def eval(self) -> "PolicyModule":
+        """This module, which computes the same in training and acting."""
+        return self
+
     def unwrapped(self) -> "PolicyModule":
         """This module."""
         return self
@@ -123,6 +177,15 @@ def _first_leaf(observations: Any) -> Any:
     while isinstance(observations, Mapping | tuple):
         observations = next(iter(observations.values() if isinstance(observations, Mapping) else observations))
     return observations
+
+
+def _at_step(observations: Any, t: int) -> Any:
+    """Observations [B, ...] of one step, of those [B, T, ...]."""
+    if isinstance(observations, Mapping):
+        return {key: _at_step(part, t) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_at_step(part, t) for part in observations)
+    return observations[:, t]
 
 
 def _row_of(observations: Any, index: int) -> Any:

@@ -18,6 +18,7 @@ A module with a memory has `get_initial_state()`, a dict of float32 zeros withou
 """
 
 import os
+from abc import ABCMeta
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from rllib.core.modules.action_distribution import distribution_class
-from rllib.core.modules.module_of_policy import module_of, modules_of
+from rllib.core.modules.module_of_policy import PolicyModule, module_of, modules_of
 from rllib.core.modules.module_policy import ModulePolicySpec, leaves
 from rllib.did_you_mean import misspelt_override
 from rllib.models.user.user_model import UserModelSpec
@@ -40,7 +41,7 @@ _NOT_GIVEN: Any = object()
 OVERRIDDEN = ("_forward", "_forward_exploration", "_forward_inference", "_forward_train", "get_initial_state")
 
 
-class RLModule:
+class RLModule(metaclass=ABCMeta):  # noqa: B024 (for `register`)
     """A network with three forward passes. Networks that a run trains derive from TorchRLModule.
 
     A module that is no TorchRLModule returns `actions` instead: among several agents it acts, and does not learn.
@@ -214,6 +215,10 @@ class TorchRLModule(nn.Module, RLModule):
 
 
 # ---------------------------------------------------------------------- further interfaces
+
+
+# In RLlib a built-in network is a module in torch like any other.
+TorchRLModule.register(PolicyModule)
 
 
 class ValueFunctionAPI:

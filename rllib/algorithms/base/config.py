@@ -24,7 +24,13 @@ from rllib.algorithms.base.settings.exploration import KINDS, exploration_mistak
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.algorithms.base.space_rules import NewPolicy, of_network, rows_of_policies
-from rllib.compat.methods.ray_rllib.settings import filter_by_connectors, serve_by_input, take_defaults_of_class
+from rllib.compat.methods.ray_rllib.settings import (
+    OVERRIDES,
+    filter_by_connectors,
+    serve_by_input,
+    take_defaults_of_class,
+    with_overrides,
+)
 from rllib.compat.names import aliases
 from rllib.config.config_object import relation
 from rllib.config.conflicts import Mistake, Remedy, RuleRow, conflict
@@ -316,6 +322,13 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     @classmethod
     def describe_rules(cls) -> list[RuleRow]:
         return [*super().describe_rules(), *rows_of_policies(cls)]
+
+    def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:
+        if not (isinstance(given.get(OVERRIDES), Mapping) and given[OVERRIDES]):
+            return super()._resolved(given, section_name)
+        own = {name: value for name, value in given.items() if name != OVERRIDES}
+        resolved = super()._resolved(own, section_name)
+        return {**resolved, "policies": with_overrides(resolved.get("policies", self.policies), given[OVERRIDES])}
 
     # ------------------------------------------------------------------ build
 

@@ -479,7 +479,8 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     ),
     "observation_fn": Unavailable((None,), "wrap the environment, so that its observations are the changed ones"),
     "algorithm_config_overrides_per_module": Unavailable(
-        ({}, None), "give them by policy: policies={'p0': PolicySpec(config={'lr': 1e-4})}"
+        ({}, None),
+        "it is a dict of policy id -> settings, which policies={'p0': PolicySpec(config={'lr': 1e-4})} has then",
     ),
     "extra_python_environs_for_driver": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),
     "extra_python_environs_for_worker": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),

@@ -96,8 +96,8 @@ class PolicyModule:
         """States [B, state_size] of a batch."""
         if Columns.STATE_IN not in batch:
             raise KeyError(
-                f"the network has a memory: the batch needs {Columns.STATE_IN!r}, which is the {Columns.STATE_OUT!r} of "
-                "the step before, or get_initial_state() with an axis of the batch in front"
+                f"the network has a memory: the batch needs {Columns.STATE_IN!r}, the {Columns.STATE_OUT!r} of the step"
+                " before, or get_initial_state() with an axis of the batch in front"
             )
         return self._policy.joined_state([np.asarray(part) for part in batch[Columns.STATE_IN].values()])
 

@@ -1,11 +1,13 @@
 """Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.notices import shortened
+from rllib.policies import PolicySpec
 
 
 def connectors_problem(name: str, given: Any) -> str | None:
@@ -44,6 +46,37 @@ def take_defaults_of_class(config: Any) -> None:
         if getattr(spec, "model_config", None) is None and hasattr(spec, "to_model"):
             spec = dataclasses.replace(spec, model_config=model)
         config.training(rl_module_spec=spec)
+
+
+# RLlib's setting of what policies have for themselves, next to their ids.
+OVERRIDES = "algorithm_config_overrides_per_module"
+
+
+def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, PolicySpec]:
+    """`policies` with further settings of their own, by RLlib's name OVERRIDES.
+
+    Args:
+        policies: value of the setting: ids, or id -> what PolicySpec.of takes.
+        overrides: policy id -> its settings, as a dict or by `PPOConfig.overrides(lr=1e-4)`.
+
+    Raises:
+        TypeError: where no ids are given, and for a policy that is not among them.
+    """
+    if policies is None or isinstance(policies, str):
+        raise TypeError(
+            f"{OVERRIDES} needs the ids of the policies, in the same call or before: .multi_agent(policies="
+            f"{set(overrides)!r}, {OVERRIDES}=...). Settings of an only policy are those of the run."
+        )
+    specs = {
+        policy_id: PolicySpec.of(policies[policy_id] if isinstance(policies, Mapping) else None, policy_id)
+        for policy_id in policies
+    }
+    for policy_id, own in overrides.items():
+        if policy_id not in specs:
+            raise TypeError(f"{OVERRIDES} has settings for {policy_id!r}, but the policies are {', '.join(specs)}")
+        given = PolicySpec(config=own).config or {}
+        specs[policy_id] = dataclasses.replace(specs[policy_id], config={**(specs[policy_id].config or {}), **given})
+    return specs
 
 
 def serve_by_input(config: OfflineDataConfig) -> None:

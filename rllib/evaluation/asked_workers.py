@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rllib.compat.methods.ray_rllib.env_runner import by_names
 from rllib.compat.names import absent
 from rllib.did_you_mean import explains
+from rllib.evaluation.hooks.env_runner import by_names
 
 
 @explains(absent.WORKER_SET)

@@ -17,10 +17,10 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.did_you_mean import did_you_mean
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
-from rllib.offline.open_writers import close_below
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import AFTER_GAP, Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
+from rllib.offline.writing.open_writers import close_below
 from rllib.storage.local_path import SCRIPT_DIRECTORY, expanded, local_path
 
 # Endings of packed files: what is in them is read in place, nothing is written next to them.

@@ -14,7 +14,7 @@ _EPISODES = (
     ("rllib.core.connectors.connector", "ConnectorEpisode"),
 )
 _RUNNERS = (
-    ("rllib.compat.methods.ray_rllib.env_runner", "EnvRunnerNames"),
+    ("rllib.evaluation.hooks.env_runner", "EnvRunnerNames"),
     ("rllib.evaluation.sampling_worker", "SamplingWorker"),
 )
 

@@ -11,19 +11,14 @@ from functools import cached_property
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from rllib.evaluation.hooks.env_runner import EnvRunnerNames
+
 if TYPE_CHECKING:
     from rllib.core.metrics.metrics_logger import Call, MetricsLogger
 
 
-def _env_runner(given: dict, later: "LaterArguments") -> Any:
-    """The worker by the names of RLlib's EnvRunner."""
-    from rllib.compat.methods.ray_rllib.env_runner import EnvRunnerNames
-
-    return EnvRunnerNames(given["worker"])
-
-
 _IN_WORKER: Mapping[str, Callable[[dict, "LaterArguments"], Any]] = {
-    "env_runner": _env_runner,
+    "env_runner": lambda given, later: EnvRunnerNames(given["worker"]),
     "metrics_logger": lambda given, later: later.logger,
 }
 _OF_EPISODE = {

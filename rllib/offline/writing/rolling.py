@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rllib.offline.open_writers import writers
 from rllib.offline.writing.open_files import StepFile, draft_of
+from rllib.offline.writing.open_writers import writers
 from rllib.offline.writing.step_formats import JSON, open_steps
 from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
 from rllib.storage.local_path import local_path

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rllib.acting.inference import under_plain_names
-from rllib.compat.methods.ray_rllib.env_runner import EnvRunnerNames
+from rllib.evaluation.hooks.env_runner import EnvRunnerNames
 from rllib.notices import log_unused_arguments, shortened
 from rllib.policy import Policy
 from rllib.result import Result

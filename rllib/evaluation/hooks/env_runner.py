@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-from rllib.evaluation.episode_hooks import BaseEnv
+from rllib.evaluation.hooks.base_env import BaseEnv
 from rllib.policy import Policy
 
 

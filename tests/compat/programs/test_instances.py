@@ -20,7 +20,8 @@ CLASSES = {
 
 def build(has_several: bool, **settings):
     config = PPOConfig().rollouts(num_rollout_workers=0, rollout_fragment_length="auto", **settings)
-    config.training(train_batch_size=60, sgd_minibatch_size=60, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+    config.training(train_batch_size=200, sgd_minibatch_size=200, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+    config.debugging(seed=0)
     if has_several:
         config.environment(MultiAgentCartPole, env_config={"num_agents": 2})
         config.multi_agent(policies={"p0", "p1"}, policy_mapping_fn=lambda agent, *args, **kwargs: f"p{agent}")

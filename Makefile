@@ -3,6 +3,8 @@
 #   make test       installs what the tests need, too; lint and the quick tests, at most four at a time; it ends with what was
 #                   skipped, and why
 #   make check      before a commit, in a minute: lint, layout, mypy, and the tests of what git says has changed
+#   make oldest, newest    the quick tests with the oldest and the newest dependencies that the ranges admit
+#   make one-process       what runs where the runtime does not: a training in this process, losses, networks, replays
 #   make venv       what make test installs alone, so that parts of the tests can run
 #   make faults     all tests of the runtime, with the longer ones, damage at random for all that reads files or requests, kills
 #                   and cuts at each point of runs and requests, scripted episodes at random by all triples of doors, settings
@@ -33,7 +35,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput pqn_throughput multi_agent_throughput \
 	tensor_environments environment_processes external scale serving as_ray
 
-.PHONY: train test check venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
+.PHONY: train test check oldest newest one-process venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/trains
@@ -52,6 +54,23 @@ check: $(VENV)/installed
 	@$(BIN)/python -m pytest tests/stubs/test_type_checkers.py -k mypy
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 -m "not learning and not slow and not ray and not peers" \
 		tests/test_layout.py $$($(BIN)/python tools/changed_tests.py)
+
+# In environments of their own, without constraints.txt, which has what is tested every day.
+oldest newest: %: .venv-%/installed
+	@.venv-$@/bin/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
+		-m "not learning and not slow and not ray and not peers"
+
+.venv-oldest/installed .venv-newest/installed: .venv-%/installed: pyproject.toml tools/bounds.py
+	@$(PYTHON) -m venv .venv-$*
+	@.venv-$*/bin/python tools/bounds.py $* > .venv-$*/bounds.txt
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-$*/bounds.txt -e '.[test]'
+	@touch $@
+
+# What needs no process beside this one, and so runs where the runtime does not (macOS, Windows).
+one-process: $(VENV)/trains
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6'
+	@$(BIN)/rllib train PPO CartPole-v1 num_rollout_workers=0 --stop iterations=3 --results-dir build/one-process
+	@$(BIN)/python -m pytest tests/losses tests/models tests/replay tests/test_schedules.py -m "not learning and not slow"
 
 venv: $(VENV)/installed
 
@@ -153,5 +172,5 @@ release-extras: $(VENV)/installed
 	@$(BIN)/python tools/release_extras.py $(ONLY)
 
 clean:
-	rm -rf $(VENV) .venv-extras .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-extras .venv-oldest .venv-newest .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
 	find rllib runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

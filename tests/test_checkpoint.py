@@ -404,8 +404,11 @@ def test_a_damaged_or_foreign_checkpoint_is_one_clear_error(tmp_path, harm, mess
 
 
 def test_a_missing_checkpoint_is_told(tmp_path):
-    with pytest.raises(ValueError, match=r"there is no checkpoint .*nowhere. Give the directory that algo.save"):
+    with pytest.raises(ValueError, match=r"there is no checkpoint .*nowhere. Give the directory of a checkpoint"):
         read_checkpoint(tmp_path / "nowhere")
+    write_checkpoint(tmp_path / "releases/v1", a_tree())
+    with pytest.raises(ValueError, match=r"there is no checkpoint .*relaeses/v1. Did you mean .*releases/v1\?"):
+        read_checkpoint(tmp_path / "relaeses/v1")
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="a checkpoint is a directory"):
         read_checkpoint(tmp_path / "file")

@@ -27,6 +27,7 @@ from typing import Any
 import cloudpickle
 
 from rllib import __version__
+from rllib.did_you_mean import similar_path
 from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.encoding import UserCode, decode, encode, import_path
 from rllib.storage.file_locks import sync_directory
@@ -429,7 +430,8 @@ def _missing(path: Path) -> str:
     set_aside = sorted(path.parent.glob(f".{path.name}.old-*")) if path.parent.is_dir() else []
     if set_aside:
         return f"there is no checkpoint {path}, but one that was being replaced: rename {set_aside[-1]} to {path}."
-    return f"there is no checkpoint {path}. Give the directory that algo.save() returned."
+    hint = similar_path(path) or " Give the directory of a checkpoint, such as algo.save() returns."
+    return f"there is no checkpoint {path}.{hint}"
 
 
 def _checkpoints_within(path: Path) -> str:

@@ -44,7 +44,7 @@ def slot_options(command: Callable) -> Callable:
     for option in (
         click.option("--against", multiple=True, metavar="[AGENT=]CHECKPOINT[:ID]", help="With several agents: another "
                      "checkpoint, or one of its policies, or random actions (random), plays AGENT; without AGENT, all "
-                     "agents but the first."),
+                     "agents but the first, or the first if --policy names all others."),
         click.option("--policy", "policies", multiple=True, metavar="AGENT=ID",
                      help="With several agents: the policy by which AGENT acts."),
     ):  # fmt: skip
@@ -119,11 +119,16 @@ class SlotAlgorithms:
         return (name, rest) if is_agent else (None, text)
 
     def _left(self, slots: dict[str, Any], text: str) -> list[str]:
-        left = [name for name in list(self._agents)[1:] if name not in slots]
+        free = [name for name in self._agents if name not in slots]
+        left = [name for name in free if name not in list(self._agents)[:1]] or (free if self._has_own(slots) else [])
         if not left:
             missing = "no agent is left for it" if self._agents else "the environment does not say which agents it has"
             raise Mistake(f"--against {text}: {missing}. Name one, --against AGENT={text}.")
         return left
+
+    def _has_own(self, slots: Mapping[str, Any]) -> bool:
+        """Whether --policy has given an agent to the checkpoint's own policies."""
+        return None in slots.values()
 
     def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent | _AtRandom":
         if text == RANDOM and not local_path(text).exists() and self._algorithm.agents is not None:

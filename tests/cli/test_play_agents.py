@@ -85,6 +85,8 @@ def test_another_checkpoint_takes_the_other_slot(play):
 def test_random_actions_are_an_opponent(play):
     result = play(*GAME, "--episodes", "3", "--against", "random")
     assert result.exit_code == 0 and "  player_2  random  " in result.output, result.output
+    result = play(*GAME, "--episodes", "1", "--policy", "player_2=best", "--against", "random")
+    assert "  player_2  best  " in result.output and "  player_1  random  " in result.output, result.output
     result = play(*GAME, "--episodes", "1", "--policy", "player_1=best", "--against", "random")
     assert "  player_1  best  " in result.output and "  player_2  random  " in result.output
 

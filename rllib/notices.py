@@ -50,3 +50,19 @@ def shortened(value, length: int = 80) -> str:
     """repr for messages, cut where it would bury the rest."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def why_raised(trace: str, length: int = 300) -> str:
+    """What a traceback ends with, in one line: the exception with its notes, which would hide it if shown alone.
+
+    Args:
+        trace: text of a traceback, as traceback.format_exc() gives it.
+        length: of the line at most; a longer part of it is cut, so that those behind it are seen.
+    """
+    lines = trace.strip().splitlines()
+    frames = [index for index, line in enumerate(lines) if line.startswith("  ")]
+    # A message whose lines are indented, too, hides its beginning: the rest is shown.
+    said = [line.strip() for line in lines[frames[-1] + 1 if frames else -1 :] if line.strip()] or lines[-1:]
+    said = [*said[:1], *said[1:][-2:]]  # a message of many lines
+    most = length // max(len(said), 1)
+    return "; ".join(line if len(line) <= most else f"{line[: most - 3]}..." for line in said)

@@ -28,6 +28,7 @@ from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import ResultFile, read_last, read_object
 from rllib.dashboard.series import Sparkline
+from rllib.notices import why_raised
 from rllib.progress import mean_rate
 from rllib.runs.entries import is_number, lookup
 from rllib.runs.files import UNREADABLE
@@ -272,8 +273,7 @@ class Run:
         if status == TERMINATED:
             return "finished", self.trial.stopped_by or "it was done"
         if status == ERROR:
-            last = (self.trial.error or "").strip().splitlines()
-            return "failed", last[-1] if last else "it raised"
+            return "failed", why_raised(self.trial.error or "") or "it raised"
         if live is None:
             return "unknown", f"{status}, and locks cannot be read here"
         if not live:

@@ -11,6 +11,7 @@ from rllib.dashboard import details
 from rllib.dashboard.index import Index
 from rllib.dashboard.result_file import read_object
 from rllib.errors import DamagedFileError
+from rllib.notices import why_raised
 from rllib.runs.entries import is_number, lookup
 from rllib.runs.files import UNREADABLE
 from rllib.starts import read_starts
@@ -47,7 +48,7 @@ class Facts:
         checkpoints: name, iteration, size and time of each, the newest first.
         best: content of best.json; {} without it.
         evaluation: the newest; None if there was none.
-        error: last line of error.txt; "" if it has not failed.
+        error: the exception in error.txt; "" if it has not failed.
         problems: sentences about damaged files.
     """
 
@@ -127,7 +128,7 @@ def _facts(run: Run, known: Any) -> Facts:
     if facts.checkpoints:
         facts.versions = _versions(run.place / facts.checkpoints[0]["name"])
     if facts.status == "failed":
-        facts.error = _last_line(run.place, "error.txt") or facts.reason
+        facts.error = _why_raised(run.place) or facts.reason
     return facts
 
 
@@ -156,10 +157,9 @@ def _object(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _last_line(place: Path, name: str) -> str:
+def _why_raised(place: Path) -> str:
     try:
-        text, _ = details.tail(place / name)
+        text, _ = details.tail(place / "error.txt")
     except (OSError, DamagedFileError):
         return ""
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
+    return why_raised(text)

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError, NotFiniteError
+from rllib.notices import log_once
 from rllib.runs.entries import LEFT_OUT, encode, flatten, is_number, settings_by_path
 from rllib.runs.safe_files import AppendedFile, write_whole
 from rllib.storage.checkpoint import newest_checkpoint
@@ -62,7 +63,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, *UNREADABLE) as error:
-        logger.warning("%s cannot be read (%s); left out", path, error)
+        log_once(f"{path}: {error}", f"{path} cannot be read ({error}); left out", logging.WARNING)
         return {}
 
 

@@ -254,3 +254,33 @@ def test_text_is_escaped_and_markup_is_not():
     assert h("b", {"title": '"<'}, "<", h("i", None, "&"), None, [1, Html("<u>")]) == (
         '<b title="&quot;&lt;">&lt;<i>&amp;</i>1<u></b>'
     )
+
+
+def test_a_failed_run_has_its_exception_with_the_notes(report, tmp_path):
+    write(tmp_path / "run", [1])
+    trace = 'Traceback (most recent call last):\n  File "boom.py", line 7, in step\n    raise RuntimeError(\n'
+    said = f"RuntimeError: the motor burnt {'x' * 3000}\nenvironment 0 raised in step()\n"
+    (tmp_path / "run" / "seed_0" / "error.txt").write_text(trace + said)
+    (failed,) = [text for text in report("run").texts if "has failed" in text]
+    assert "RuntimeError: the motor burnt" in failed and failed.endswith("; environment 0 raised in step()")
+    assert len(failed) < 400
+
+
+def test_damaged_settings_are_said_once_and_without_none(rllib_command, report, tmp_path, caplog):
+    write(tmp_path / "one", [1])
+    write(tmp_path / "other", [2])
+    (tmp_path / "other" / "seed_0" / "params.json").write_text("{")
+    text = report("one", "other").text
+    assert "one/seed_0 has CartPole-v1" in text or "one has CartPole-v1" in text
+    assert "other has no environment in its params.json" in text
+    assert len([each for each in caplog.records if "params.json cannot be read" in each.getMessage()]) == 1
+
+
+def test_runs_that_share_no_steps_are_compared_by_their_last_values(rllib_command, tmp_path):
+    write(tmp_path / "short", [1], length=1, lr=1)
+    write(tmp_path / "late", [1], lr=2)
+    place = tmp_path / "late" / "seed_0" / "result.json"
+    place.write_text("".join(place.read_text().splitlines(keepends=True)[2:]))
+    failed = rllib_command("compare", "short", "late")
+    assert failed.exit_code == 2 and "rllib compare --by last" in failed.output, failed.output
+    assert rllib_command("compare", "short", "late", "--by", "last").exit_code == 0

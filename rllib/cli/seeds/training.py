@@ -17,6 +17,7 @@ from rllib.cli.seeds.tables import LiveSeeds, SeedLines
 from rllib.cli.spec import RunSpec, merged_keys
 from rllib.cli.user_code import flag_for
 from rllib.cli.values import iteration_goal
+from rllib.notices import why_raised
 from rllib.progress import counted
 from rllib.runs.files import PROFILE
 from rllib.runs.measures import interval, iqm
@@ -162,7 +163,7 @@ def _show(folder: SeedFolder, trials: Sequence[Trial], flag: str) -> None:
     """Prints which seeds have failed, the commands that follow, and the return over the seeds."""
     for trial in trials:
         if trial.status == ERROR:
-            *_, why = trial.error.strip().splitlines()
+            why = why_raised(trial.error)
             directory = folder.run(trial.config["seed"])
             click.echo(f"failed      seed {trial.config['seed']}: {as_typed(why)} ({directory / 'error.txt'})")
     place = shlex.quote(str(folder.path))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rllib.notices import log_unused_arguments
+from rllib.notices import log_unused_arguments, why_raised
 from rllib.progress import in_notebook
 from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
@@ -224,10 +224,10 @@ class TuneReporterBase(ProgressReporter):
         return f"{_short_name(trial)} with {reached}" + (f" and {chosen}" if chosen else "")
 
     def errors(self, trials: Sequence[Trial], most: int | None = None) -> list[str]:
-        """A line for each failure: name, last line of the traceback, error.txt."""
+        """A line for each failure: name, exception, error.txt."""
         most = min(self._max_errors, most or self._max_errors)
         failed = [trial for trial in trials if trial.status == ERROR]
-        lines = [f"- {trial.name}: {trial.error.strip().splitlines()[-1]} ({trial.error_file})" for trial in failed]
+        lines = [f"- {trial.name}: {why_raised(trial.error)} ({trial.error_file})" for trial in failed]
         more = [f"... {len(failed) - most} more failed"] if len(failed) > most else []
         return ["Failed trials:", *lines[:most], *more] if failed else []
 
@@ -390,7 +390,7 @@ class TrialEndLines(Callback):
         self._print(trial, trial.stopped_by or "done")
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
-        self._print(trial, trial.error.strip().splitlines()[-1])
+        self._print(trial, why_raised(trial.error))
 
     @staticmethod
     def _print(trial: Trial, why: str) -> None:

@@ -125,7 +125,7 @@ def score_methods(
         if start > end:
             raise ValueError(
                 f"{latest} has its first {metric} at {x}={start:,.10g}, after {shortest} has ended at {end:,.10g}. "
-                "Train that one longer, or score by the last values."
+                "Train that one longer, or compare the last values: rllib compare --by last."
             )
         if at < start:
             raise ValueError(
@@ -243,10 +243,15 @@ def _tasks(methods: Sequence[Method]) -> list[str]:
         if set(method.runs) != set(tasks):
             one, two = names_of_places([first.all_runs, method.all_runs])
             raise ValueError(
-                f"methods are compared on the same tasks, but {one} has {', '.join(tasks)} and {two} has "
-                f"{', '.join(sorted(method.runs))}. Leave out the runs of the other tasks."
+                f"methods are compared on the same tasks, but {one} has {_listed(tasks)} and {two} has "
+                f"{_listed(sorted(method.runs))}. Leave out the runs of the other tasks."
             )
     return tasks
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    # A damaged or missing params.json names no environment, nor does a run that learns from recorded data.
+    return ", ".join(task if task not in ("", "None") else "no environment in its params.json" for task in tasks)
 
 
 def _score(places: np.ndarray, values: np.ndarray, by: str, start: float, at: float) -> float:

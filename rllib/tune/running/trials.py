@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rllib.notices import why_raised
 from rllib.progress import counted
 from rllib.result import Result
 from rllib.tune.checks import NotANumberError, check_key
@@ -637,7 +638,7 @@ class Trials:
             logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
                            trial.num_failures, allowed if allowed >= 0 else "any number of",
                            trial.checkpoint.name if trial.checkpoint else "the beginning",
-                           text.splitlines()[-1])  # fmt: skip
+                           why_raised(text))  # fmt: skip
             self._do(instructions.RollBack(trial))
             return
         self._fail(trial, exception, text)

@@ -142,3 +142,9 @@ def test_a_dataset_command_takes_the_columns(rllib_command, tmp_path, log):
         assert result.exit_code == 2 and "write --columns rewards=reward" in result.output, result.output
         result = rllib_command("dataset", command, log, "--columns", "obs=position,sped")
         assert "--columns names the columns 'sped'" in result.output and "Did you mean speed?" in result.output
+
+
+@pytest.mark.parametrize("algorithm", ["CQL", "TD3BC", "ReBRAC"])
+def test_choices_are_for_algorithms_that_learn_from_data(rllib_command, log, algorithm):
+    result = rllib_command("train", algorithm, "--input", log, *COLUMNS, *QUICK)
+    assert result.exit_code == 2 and "Use IQL, AWAC, MARWIL, BC, or DQN with" in result.output, result.output

@@ -34,6 +34,9 @@ _CRITIC_SETTINGS = (
 # Settings of a memory that are the same for actor and critics, so that they are not in the settings of one of them.
 _OF_BOTH = (*OF_MEMORIES, "max_seq_len")
 
+# What to use instead of an algorithm that needs recorded data, and bounded actions in it.
+_FOR_RECORDED_CHOICES = "IQL, AWAC, MARWIL, BC, or DQN with .training(conservative_weight=1.0), for Discrete actions"
+
 
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
     """Settings of actor, critics and their targets."""
@@ -422,7 +425,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             return Mistake(
                 f"{self.algorithm_name} is for continuous actions, a Box of floats, but {place} has {space}.",
                 ("env",),
-                advice=f"Use {self.for_other_actions}.",
+                advice=f"Use {_FOR_RECORDED_CHOICES if self.needs_data else self.for_other_actions}.",
             )
         if not space.is_bounded():
             bounded = bounded_within(space)

@@ -31,7 +31,6 @@ class CQLConfig(SACConfig):
     needs_data: ClassVar[bool] = True
     reads_images: ClassVar[bool] = False
     takes_choices: ClassVar[bool] = False
-    for_other_actions: ClassVar[str] = "DQN with .training(conservative_weight=1.0) for Discrete actions"
     refuses: ClassVar[dict[str, str]] = {
         "num_atoms": "CQL's penalty is of expected returns; atoms are for SAC's critics",
         "target_critics_sampled": "CQL has targets of its own; SAC's take the least value",

@@ -40,6 +40,8 @@ _logger = logging.getLogger("rllib")
 
 PROTOCOL = 1
 _JSON, _MSGPACK = "application/json", "application/msgpack"
+# A server that cannot be reached for this long is logged; a server that is restarted is back sooner.
+_SILENT_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 # Between two requests that are answered with 503 (seconds).
 _LEAST_PAUSE_S = 0.5
@@ -453,7 +455,7 @@ class PolicyClient:
 
         With `is_sent` it was sent already, or could not be.
         """
-        began, pause = time.monotonic(), _FIRST_PAUSE_S
+        began, pause, is_logged = time.monotonic(), _FIRST_PAUSE_S, False
         while True:
             asked = time.monotonic()
             try:
@@ -475,6 +477,13 @@ class PolicyClient:
                     raise ConnectionError(
                         f"the policy server at {self._address} could not be reached for {self._retry_s:.0f} s: {why}"
                     ) from error
+                if not is_logged and time.monotonic() - began > _SILENT_S:
+                    is_logged = True
+                    _logger.warning(
+                        "PolicyClient: the policy server at %s cannot be reached (%s); trying for %.0f s. "
+                        "Does it run, and is the address right?",
+                        self._address, error, self._retry_s,
+                    )  # fmt: skip
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
@@ -494,7 +503,7 @@ class PolicyClient:
                 raise ValueError(message)
             # The server lives, and has held the request as long as it may; a proxy may answer at once.
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
-            began, pause = time.monotonic(), _FIRST_PAUSE_S
+            began, pause, is_logged = time.monotonic(), _FIRST_PAUSE_S, False
 
 
 class _ServedPolicy:

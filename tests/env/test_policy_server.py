@@ -795,6 +795,16 @@ def test_a_client_gives_up_in_the_end(transport):
         PolicyClient(url, retry_s=0.3).start_episode()
 
 
+def test_a_client_that_waits_for_a_server_logs_it_once(transport, monkeypatch, caplog):
+    with Served(transport=transport) as server:
+        url = server.env.url
+    monkeypatch.setattr("rllib.client._SILENT_S", 0.05)
+    with pytest.raises(ConnectionError):
+        PolicyClient(url, retry_s=0.6).start_episode()
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "rllib"]
+    assert "cannot be reached" in said and url.rpartition("/")[2] in said and "Does it run" in said
+
+
 def test_a_client_that_speaks_http_to_zeromq_says_so():
     with Served(transport="tcp") as server:
         client = PolicyClient(server.env.url.replace("tcp://", "http://"), retry_s=0)

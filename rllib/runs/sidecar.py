@@ -6,6 +6,7 @@ It follows result.json (follower.py), so the run never waits for it. The process
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -28,15 +29,16 @@ class Sidecar:
         arguments: of its command line.
         what: name of its files, for notices.
         locked: a file that the process keeps locked until it ends, even if it outlives this one; or None.
+        remedy: end of the notice that they were not finished in time.
 
     Attributes:
         notices: messages of the process about files that could not be written.
     """
 
-    def __init__(self, module: str, arguments: list[str], what: str, locked: Path | None = None):
+    def __init__(self, module: str, arguments: list[str], what: str, locked: Path | None = None, remedy: str = ""):
         self.notices: list[str] = []
         self._command = [sys.executable, "-P", "-m", module, *arguments]
-        self._what, self._locked = what, locked
+        self._what, self._locked, self._remedy = what, locked, remedy
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -82,7 +84,7 @@ class Sidecar:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            self.notices.append(f"{self._what} were not finished after {_CLOSE_S:g} s")
+            self.notices.append(f"{self._what} were not finished after {_CLOSE_S:g} s{self._remedy}")
         self._process = None
 
 
@@ -96,7 +98,8 @@ class SidecarLogger(Sidecar):
 
     def __init__(self, directory: Path, title: str = ""):
         arguments, what = [str(directory), title], "TensorBoard events and curve"
-        super().__init__("rllib.runs.follower", arguments, what, directory / _FOLLOWED)
+        remedy = f": the machine is busy. Draw the curve later: rllib plot {shlex.quote(str(directory))}"
+        super().__init__("rllib.runs.follower", arguments, what, directory / _FOLLOWED, remedy)
 
     def on_result(self, result: Mapping) -> None:
         self.start()

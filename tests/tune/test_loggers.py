@@ -103,6 +103,13 @@ def log_three_results(directory):
 
 
 @pytest.mark.sidecar
+def test_a_sidecar_without_time_says_what_draws_the_curve(tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.runs.sidecar._CLOSE_S", 0.0)
+    (notice,) = log_three_results(tmp_path).notices
+    assert "not finished" in notice and f"rllib plot {tmp_path}" in notice
+
+
+@pytest.mark.sidecar
 def test_sidecar_writes_curve_and_events_without_torch_in_any_process(tmp_path):
     before = set(sys.modules)
     sidecar = log_three_results(tmp_path)

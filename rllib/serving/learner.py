@@ -47,7 +47,7 @@ def main(control: int, *channels: int) -> int:
     sys.setswitchinterval(_SWITCH_S)
     try:
         learner = Learner(task, [socket.socket(fileno=each) for each in channels], channel)
-    except (ValueError, RLlibError) as error:
+    except (ValueError, FileNotFoundError, RLlibError) as error:  # of the user: recorded data that was moved, too
         send_report(channel, Report(error=str(error)))
         return 1
     except Exception as error:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from serving_support import CARTPOLE, OBSERVATION, ROOT, Server, ask, until
 
 from rllib import DQNConfig
 from rllib.runs.files import read_results
+from rllib.serving import learner as learner_process
 
 BODY = {"observation": OBSERVATION}
 
@@ -275,3 +277,20 @@ def test_the_requests_of_the_page_are_answered(shared_server):
         assert answer.status == 200 and answer.json().keys() == json.loads(shown.removeprefix("# ")).keys()
         action_id = answer.json().get("action_id")
     assert lines[4].endswith("/stats") and shared_server.ask("GET", "/stats").status == 200
+
+
+def test_a_moved_log_is_one_message_without_a_traceback(monkeypatch):
+    def moved(*_):
+        raise FileNotFoundError("there is no 'log.csv'. Give their place: --set input_=PATH.")
+
+    monkeypatch.setattr(learner_process, "Learner", moved)
+    monkeypatch.setattr(learner_process, "_await_end", lambda channel: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    monkeypatch.setattr(learner_process.msgspec.json, "decode", lambda *_, **__: None)
+    sent = []
+    monkeypatch.setattr(learner_process, "send_report", lambda channel, report: sent.append(report.error))
+    here, there = socket.socketpair()
+    with here:
+        here.send(b"{}\n")
+        assert learner_process.main(there.detach()) == 1
+    assert sent == ["there is no 'log.csv'. Give their place: --set input_=PATH."]

@@ -78,7 +78,8 @@ class RecordedSteps:
             raise ValueError(
                 f"neither {sb.ACTION_LOGP} nor {sb.ACTION_PROB}, the probabilities with which the actions were drawn, "
                 f"is in {self.source}; there are {', '.join(self.names)}. Name the column that has them, "
-                f"input_read_schema={{{sb.ACTION_LOGP!r}: COLUMN}}, or use the direct method, which needs none."
+                f"input_read_schema={{{sb.ACTION_LOGP!r}: COLUMN}}, or use the direct "
+                "method alone, which needs none: rllib evaluate --estimators dm."
             )
         ((name, column),) = self.behavior.items()
         if name == sb.ACTION_LOGP:

@@ -29,6 +29,12 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 _MOST_LISTED = 20
 
 
+def not_taken_up(error: CheckpointError) -> str:
+    """The message about a newer checkpoint that cannot be used."""
+    text = str(error)
+    return f"{text if text.endswith(('.', '?')) else f'{text}.'} The policy in use stays."
+
+
 class App:
     """Answers HTTP requests with actions of the policies that are served.
 
@@ -139,7 +145,7 @@ class App:
         try:
             changed = await self.take_up_newer(again=True)
         except CheckpointError as error:
-            raise BadRequest(409, f"{error} The policy in use stays.") from None
+            raise BadRequest(409, not_taken_up(error)) from None
         self._counts.add("reload_requests")
         return 200, _json({"changed": changed, **self._version()}), _IN_JSON
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from rllib.serving.app import App
+from rllib.serving.app import App, not_taken_up
 from rllib.serving.counts import Counts
 from rllib.serving.learner_channel import LearnerChannel
 from rllib.serving.model import Model
@@ -111,7 +111,7 @@ async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
             try:
                 await app.take_up_newer()
             except CheckpointError as error:
-                logger.warning("%s The policy in use stays.", error)
+                logger.warning("%s", not_taken_up(error))
         await app.take_up_candidate()
 
 

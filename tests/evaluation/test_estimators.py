@@ -413,7 +413,7 @@ def changed(name, row, value):
 
 
 REFUSED = {
-    "no probabilities": (without("action_prob"), "neither action_logp nor action_prob.*are actions.*direct method alone.*--estimators dm"),
+    "no probabilities": (without("action_prob"), "neither action_logp nor action_prob.*are actions.*--estimators dm"),
     "impossible": (changed("action_prob", 2, 0.0), r"row 2: action_prob=0 must be above 0.*1 of 5 rows"),
     "above one": (changed("action_prob", 1, 1.5), "row 1: action_prob=1.5 is of a probability above 1"),
     "not a number": (changed("action_prob", 4, np.nan), "row 4: action_prob=nan"),

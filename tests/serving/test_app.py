@@ -624,4 +624,7 @@ class TestSeveralPolicies:
 
         changed, refused, versions = served(checkpoint.parent, scenario)
         assert changed["changed"] and changed["policy_version"] == 7 and versions == [7, 7]
-        assert refused.status == 409 and "has no policy 'second'; it has first" in refused.json()["error"]
+        assert (
+            refused.status == 409
+            and "has no policy 'second'; it has first. The policy in use" in refused.json()["error"]
+        )

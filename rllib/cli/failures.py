@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ EXIT_SIGNAL = 128  # plus the signal's number, as shells do
 
 _LIBRARY = Path(__file__).parents[1]
 _LIBRARY_FOLDERS = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
+# Code that is not the user's: Python's own modules, those built into it, and installed packages.
+_OTHERS_FOLDERS = (*_LIBRARY_FOLDERS, sysconfig.get_path("stdlib"), "<frozen")
+_PACKAGES = {"site-packages", "dist-packages"}
 # A frame of a traceback with its lines of code, which are indented further.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line \d+.*\n(?:    .*\n)*', re.MULTILINE)
 
@@ -134,10 +138,10 @@ def reported(verbose: bool) -> Iterator[None]:
 def _show(error: Exception, verbose: bool) -> None:
     if verbose:
         traceback.print_exc()
-    elif getattr(error, "__notes__", None):
-        shown = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
+    elif (frames := _users_frames(error.__traceback__)) or getattr(error, "__notes__", None):
+        shown = traceback.TracebackException(type(error), error, frames)
         # The traceback that comes from another process ends with the notes.
-        shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
+        shown.__notes__ = [note for note in shown.__notes__ or () if str(note) not in str(error)]
         click.echo(printable(_FRAME.sub(_unless_of_library, "".join(shown.format()))).rstrip(), err=True)
     else:
         click.echo(printable(as_typed(f"Error: {type(error).__name__}: {message_of(error)}")), err=True)
@@ -300,6 +304,10 @@ def _unless_of_library(frame: re.Match) -> str:
 
 def _users_frames(frames):
     """Traceback from the user's first frame on; None if there is none."""
-    while frames and frames.tb_frame.f_code.co_filename.startswith(_LIBRARY_FOLDERS):
+    while frames and not _is_users(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     return frames
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith(_OTHERS_FOLDERS) and _PACKAGES.isdisjoint(Path(file).parts)

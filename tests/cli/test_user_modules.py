@@ -149,6 +149,24 @@ def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_
     assert failed.stderr.count('  File "') == 1 and "my_module.py" in failed.stderr
 
 
+@pytest.mark.parametrize(
+    "file, line",
+    [
+        ("import json\n{}['lr']\n", 2),  # while it is imported
+        ("from rllib import A2CConfig\n\n\ndef loss(*given):\n    return given[9]\n\n\nconfig = A2CConfig().environment('CartPole-v1')"
+         ".rollouts(num_rollout_workers=0).training(train_batch_size=20, custom_loss=loss)\n", 5),
+        ("import torch\nfrom rllib import A2CConfig\n\n\ndef loss(*given):\n    return torch.stack([])\n\n\n"
+         "config = A2CConfig().environment('CartPole-v1').rollouts(num_rollout_workers=0)"
+         ".training(train_batch_size=20, custom_loss=loss)\n", 6),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_users_code_in_this_process_names_its_line(rllib_command, own_modules, tmp_path, file, line):
+    (tmp_path / "mistaken_study.py").write_text(file)
+    failed = rllib_command("train", "-f", "mistaken_study.py", "--stop", "iterations=1")
+    assert failed.exit_code == 1
+    assert failed.output.count('  File "') == 1 and f'mistaken_study.py", line {line}' in failed.output, failed.output
+
+
 def test_config_shows_and_finds_other_names_of_a_setting(rllib_command):
     result = rllib_command("config", "PPO", "num_epochs")
     assert result.exit_code == 0

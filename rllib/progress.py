@@ -193,9 +193,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def mean_rate(steps: float | None, seconds: float | None) -> float | None:
-    """Environment steps per second over a whole run, evaluations included; None if it is not known yet."""
-    return steps / seconds if steps and seconds else None
+def mean_rate(result: Mapping) -> float | None:
+    """Environment steps per second since the run was started or last resumed, evaluations included.
+
+    An imported model has steps of another library, whose time is unknown: its totals give no rate. They are taken for
+    results of other programs, which have them alone. None if the rate is not known yet.
+    """
+    ours = ("timesteps_since_restore", "time_since_restore")
+    steps, seconds = map(result.get, ours if ours[0] in result else ("timesteps_total", "time_total_s"))
+    known = all(isinstance(each, int | float) and math.isfinite(each) and each > 0 for each in (steps, seconds))
+    return steps / seconds if known else None
 
 
 def elapsed(seconds: float) -> str:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from rllib import PPOConfig
-from rllib.progress import TerminalProgress, counted, result_table
+from rllib.progress import TerminalProgress, counted, mean_rate, result_table
 from rllib.result import Result
 from tests.envs import CountingEnv
 
@@ -114,6 +114,12 @@ def test_the_bar_moves_within_an_iteration(monkeypatch, capsys):
     assert threading.current_thread() in asked and len(set(asked)) == 2
     assert not any(thread.is_alive() for thread in set(asked) - {threading.current_thread()})
     assert re.search(r"\b([5-9]|\d\d)/100 steps", capsys.readouterr().out)
+
+
+def test_the_rate_leaves_out_steps_that_another_library_took():
+    steps, seconds = {"timesteps_total": 20_480, "timesteps_since_restore": 256}, {"time_since_restore": 0.5}
+    assert mean_rate({**steps, **seconds}) == 512 and mean_rate({}) is None
+    assert mean_rate({"timesteps_total": 200, "time_total_s": 1.0}) == 200
 
 
 def test_one_is_no_plural():

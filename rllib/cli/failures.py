@@ -18,6 +18,7 @@ import click
 
 from rllib.cli.leftovers import removed_if_unused
 from rllib.config.conflicts import Remedy, SettingsError
+from rllib.did_you_mean import nearest
 from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1
@@ -70,6 +71,20 @@ class Mistake(click.ClickException):
     """A request of the user that cannot be fulfilled; the message says what can be done."""
 
     exit_code = EXIT_MISTAKE
+
+
+class TakesSettings(click.Command):
+    """A command that takes settings as KEY=VALUE, and says so where one is given as an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").partition("=")[0].replace("-", "_")
+            error.possibilities = [each for each in error.possibilities or () if nearest(name, [each.lstrip("-")])]
+            if not error.possibilities:
+                error.message = f"{error.message.rstrip('.')}. Settings have no dashes: {name}=VALUE."
+            raise
 
 
 @contextmanager

@@ -279,7 +279,7 @@ def find_file(name: str) -> Path:
     """Finds the YAML file of that path, or the tuned example of that name (ppo/cartpole or cartpole-ppo).
 
     Raises:
-        ValueError: if there is none; names the nearest tuned examples, or all.
+        ValueError: if there is none; names the file or the tuned examples that may be meant.
     """
     stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
     env, _, algorithm = stem.rpartition("-")
@@ -287,7 +287,9 @@ def find_file(name: str) -> Path:
     for path in (given, TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path
+    if python := next((each for each in (given.with_suffix(".py"), given.with_suffix(".yml")) if each.is_file()), None):
+        raise ValueError(f"there is no file {name}. Did you mean {python}?")
     known = [example_name(path) for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if path.parent.name != "tune"]
     if near := nearest(stem, known):
         raise ValueError(f"there is no file {name}. Did you mean the tuned example {' or '.join(near)}?")
-    raise ValueError(f"there is no file {name}. Tuned examples: {', '.join(known)}.")
+    raise ValueError(f"there is no file {name}, and no tuned example of that name; `rllib example` lists them.")

@@ -189,7 +189,7 @@ class Run:
             "steps": steps,
             "iteration": _count(result.get("training_iteration")),
             "time_s": time_s,
-            "rate": mean_rate(steps, time_s),
+            "rate": mean_rate(result),
         }
 
     def _asked_for(self, stats, problems: list[str]) -> dict[str, Any]:

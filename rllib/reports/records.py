@@ -27,7 +27,7 @@ def runs_part(report: Report) -> Html:
         best = (max if report.mode == "max" else min)(values, default=None)
         rows.append([
             h("span", {"class": "keyed"}, None if index is None else swatch(index), each.run.name), _status(each),
-            "-" if each.run.seed is None else str(each.run.seed), whole(steps), whole(mean_rate(steps, time_s)),
+            "-" if each.run.seed is None else str(each.run.seed), whole(steps), whole(mean_rate(each.last)),
             "-" if time_s is None else elapsed(time_s), numeral(values[-1] if values else None), numeral(best),
             _checkpoints(each),
         ])  # fmt: skip

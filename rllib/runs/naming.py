@@ -26,11 +26,14 @@ _MISSING = object()
 
 
 def learning_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, by "a/b" path, that say how a run learns: without its seed, its directory and its trackers."""
+    """The settings, by "a/b" path, that say how a run learns: without its seed, its directory and its trackers.
+
+    An empty dict has no path beside those of the same dict with entries, so it is left out.
+    """
     return {
         key: value
         for key, value in sorted(settings.items())
-        if key.rpartition("/")[2] not in _NOT_SETTINGS and key.partition("/")[0] not in TRACKERS
+        if value != {} and key.rpartition("/")[2] not in _NOT_SETTINGS and key.partition("/")[0] not in TRACKERS
     }
 
 

@@ -150,6 +150,21 @@ def test_an_environment_that_cannot_be_drawn_is_named(rllib_command, tmp_path):
     assert "Undrawable does not draw itself: made with render_mode='rgb_array', it has" in result.output
 
 
+class Unseen(CountingEnv):
+    """Keeps the mode, and has no render() of its own."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.render_mode = (config or {}).get("render_mode")
+
+
+def test_an_environment_without_render_is_named_with_what_it_needs(rllib_command, tmp_path):
+    checkpoint_of(Unseen, tmp_path)
+    result = rllib_command("record", "run")
+    assert result.exit_code == 2 and "its class has no render()" in result.output, result.output
+    assert not list(tmp_path.glob("**/*.mp4"))
+
+
 def test_what_is_missing_is_named(rllib_command, tmp_path, monkeypatch):
     assert "there is no checkpoint nowhere" in rllib_command("record", "nowhere").output
     checkpoint_of(Drawn, tmp_path)

@@ -190,14 +190,22 @@ def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
         (["train", "--run", "PPO"], "say what to train"),
         (["trian", "PPO", "CartPole-v1"], "there is no command 'trian'. Did you mean 'train'? Commands: train, ev"),
         (["frobnicate"], "there is no command 'frobnicate'. Commands: train"),
-        (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: "),
+        (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml, and no tuned example of that name"),
+        (["train", "-f", "study"], "there is no file study. Did you mean study.py?"),
+        (
+            ["train", "-f", "study.py"],
+            "study.py must have a variable `config` that is the config of an algorithm, such",
+        ),
         (["train", "-f", "unknown.yaml"], "unknown.yaml: unknown key 'algoritm'. Did you mean 'algorithm'?"),
         (["train", "-f", "types.yaml"], "Expected `int | null`, got `str` - at `$.seed`"),
         (["train", "-f", "ppo/cartpol"], "there is no file ppo/cartpol. Did you mean the tuned example ppo/cartpole"),
         (["train", "-f", "missing.yaml"], "missing.yaml does not say which environment. Write it there, as in env: Ca"),
         (["train", "-f", "list.yaml"], "must hold keys like algorithm, env, config and stop"),
         ([*TRAIN, "--checkpoint-freq", "-1"], "-1 is not in the range x>=0"),
-        ([*TRAIN, "--sed", "1"], "No such option"),
+        ([*TRAIN, "--sed", "1"], "(Did you mean one of: '--seed', '--seeds'?)"),
+        ([*TRAIN, "--lr", "1e-3"], "No such option '--lr'. Settings have no dashes: lr=VALUE.\n"),
+        (["tune", "PPO", "CartPole-v1", "--train-batch-size=1"], "no dashes: train_batch_size=VALUE"),
+        ([*TRAIN, "lr", "1e-3"], "'lr' is no setting; a setting is key=value, like lr=1e-3"),
     ],
 )
 def test_mistakes_are_one_message_and_exit_2(rllib_command, behaviour, tmp_path, arguments, message):
@@ -205,6 +213,7 @@ def test_mistakes_are_one_message_and_exit_2(rllib_command, behaviour, tmp_path,
     (tmp_path / "types.yaml").write_text("algorithm: PPO\nenv: CartPole-v1\nseed: x\n")
     (tmp_path / "missing.yaml").write_text("algorithm: PPO\n")
     (tmp_path / "list.yaml").write_text("- PPO\n")
+    (tmp_path / "study.py").write_text("")
     result = rllib_command(*arguments)
     assert result.exit_code == 2
     assert message in result.output and "Traceback" not in result.output

@@ -225,6 +225,15 @@ def test_bad_input_is_refused_before_a_seed_begins(rllib_command, tmp_path, argu
     assert not (tmp_path / "results").exists()
 
 
+def test_a_missing_environment_or_package_is_said_once_before_a_seed_begins(rllib_command, tmp_path, monkeypatch):
+    refused = rllib_command("train", "PPO", "CartPol-v1", "--seeds", "2")
+    assert refused.exit_code == 2 and refused.output.count("Did you mean 'CartPole-v1'?") == 1, refused.output
+    monkeypatch.setattr("rllib.runs.trackers.WandbRun.package", "no_such_package")
+    refused = rllib_command(*TRAIN, "--seeds", "2", "wandb={project: p}")
+    assert refused.exit_code == 1 and refused.output.count("pip install 'rllib[wandb]'") == 1, refused.output
+    assert not (tmp_path / "results").exists()
+
+
 def test_what_cannot_change_is_refused_with_how_to_resume(rllib_command, steps):
     assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1").exit_code == 0
     result = rllib_command(*TRAIN, "--seeds", 2)

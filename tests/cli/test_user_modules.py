@@ -78,11 +78,21 @@ def own_run(trained, tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", [("evaluate", "--episodes", "1"), ("train", "--stop", "iterations=2", "--resume")])
 def test_a_module_of_the_present_directory_that_a_run_names_is_imported_on_request_alone(own_run, rllib_command, words):
     refused = rllib_command(*words, own_run)
-    assert refused.exit_code == 2 and "only for names that you type, and with --load-user-code" in refused.output
+    assert refused.exit_code == 2 and "use --load-user-code" in refused.output
     assert ".py is in the current directory" in refused.output
     assert not Path("imported").exists()
     done = rllib_command(*words, own_run, "--load-user-code")
     assert done.exit_code == 0 and Path("imported").exists(), done.output
+
+
+@pytest.mark.parametrize("typed", ["{}.py:Mine", "./{}.py:Mine", "../there/{}.py:Mine", "./{}:Mine"])
+def test_the_name_of_a_file_leads_to_that_of_its_module(rllib_command, tmp_path, typed):
+    (tmp_path / "unimported_world.py").write_text(MODULE)
+    for verb in (("train", "PPO"), ("check-env",)):
+        refused = rllib_command(*verb, typed.format("unimported_world"))
+        assert refused.exit_code == 2 and "Write 'unimported_world:Mine'" in refused.output, refused.output
+        refused = rllib_command(*verb, "unimported_world")
+        assert refused.exit_code == 2 and "unimported_world:CLASS" in refused.output, refused.output
 
 
 def test_a_class_in_the_present_directory_is_not_imported_for_a_checkpoint(own_run, rllib_command):
@@ -149,17 +159,27 @@ def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_
     assert failed.stderr.count('  File "') == 1 and "my_module.py" in failed.stderr
 
 
+STUDY = """import torch
+from rllib import A2CConfig
+
+
+def loss(*given):
+    return {result}
+
+
+config = A2CConfig().environment('CartPole-v1').rollouts(num_rollout_workers=0)
+config.training(train_batch_size=20, custom_loss=loss)
+"""
+
+
 @pytest.mark.parametrize(
     "file, line",
     [
         ("import json\n{}['lr']\n", 2),  # while it is imported
-        ("from rllib import A2CConfig\n\n\ndef loss(*given):\n    return given[9]\n\n\nconfig = A2CConfig().environment('CartPole-v1')"
-         ".rollouts(num_rollout_workers=0).training(train_batch_size=20, custom_loss=loss)\n", 5),
-        ("import torch\nfrom rllib import A2CConfig\n\n\ndef loss(*given):\n    return torch.stack([])\n\n\n"
-         "config = A2CConfig().environment('CartPole-v1').rollouts(num_rollout_workers=0)"
-         ".training(train_batch_size=20, custom_loss=loss)\n", 6),
+        (STUDY.format(result="given[9]"), 6),
+        (STUDY.format(result="torch.stack([])"), 6),
     ],
-)  # fmt: skip
+)
 def test_an_error_of_the_users_code_in_this_process_names_its_line(rllib_command, own_modules, tmp_path, file, line):
     (tmp_path / "mistaken_study.py").write_text(file)
     failed = rllib_command("train", "-f", "mistaken_study.py", "--stop", "iterations=1")

@@ -85,6 +85,9 @@ def test_no_two_names_are_the_same_and_none_is_long():
 def test_what_says_nothing_about_learning_is_no_setting():
     run = {"lr": 1, "seed": 0, "log_dir": "a", "env_config/seed": 1, "wandb/name": "x", "mlflow": {}}
     assert learning_settings(run) == {"lr": 1}
+    # An empty dict stands at the path that a dict with entries has none at.
+    empty, filled = (learning_settings(each) for each in ({"env_config": {}}, {"env_config/length": 8}))
+    assert names_by_difference([empty, filled], ["a", "b"]) == ["no length", "length=8"]
     assert not differing([{"f": "<function f at 0x7f00>"}, {"f": "<function f at 0x7f99>"}])
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,6 +51,14 @@ def _write(directory, runs):
 def texts_of(page):
     """What is written in a drawing."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", page)
+
+
+def test_seeds_of_two_methods_are_no_search(tmp_path):
+    """Only curves: the best of the trials so far, and a line for each, say nothing of runs that no search has drawn."""
+    methods = [[replace(run, place=tmp_path / str(rate) / run.name) for run in _runs((rate,))] for rate in (1, 2)]
+    compared = texts_of(plot([*methods[0], *methods[1]], tmp_path / "methods.svg", "ret").read_text())
+    searched = texts_of(plot(_runs((1, 2)), tmp_path / "search.svg", "ret").read_text())
+    assert "trials" in searched and "trials" not in compared
 
 
 def test_a_pdf_has_fonts_that_journals_take(tmp_path):

@@ -30,8 +30,8 @@ def python_keys(path: Path) -> dict[str, Any]:
     config, stop = getattr(module, "config", None), getattr(module, "stop", {})
     if not isinstance(config, AlgorithmConfig) or config.algo_class is None:
         raise ValueError(
-            f"{path} must have a variable `config`, the config of an algorithm, as in config = "
-            f"PPOConfig().environment('CartPole-v1'), but it is {config!r:.60}."
+            f"{path} must have a variable `config` that is the config of an algorithm, such as PPOConfig(), but it is "
+            f"{config!r:.60}."
         )
     if not isinstance(stop, Mapping):
         raise ValueError(f"{path}: stop={stop!r:.60} must be a dict, as in stop = {{'timesteps_total': 100_000}}.")

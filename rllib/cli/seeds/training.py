@@ -17,6 +17,7 @@ from rllib.cli.seeds.tables import LiveSeeds, SeedLines
 from rllib.cli.spec import RunSpec, merged_keys
 from rllib.cli.user_code import flag_for
 from rllib.cli.values import iteration_goal
+from rllib.env.factories.registry import resolve
 from rllib.notices import why_raised
 from rllib.progress import counted
 from rllib.runs.files import PROFILE
@@ -106,6 +107,8 @@ def resume_seeds(
     )  # fmt: skip
     table = _table(spec, len(folder.seeds))
     with user_input():
+        if isinstance(spec.env, str):
+            resolve(spec.env)  # once, not in each seed
         kept = with_saved_settings(given, path).checkpoints
         checkpoints = _checkpoints(spec, keep_best or getattr(kept, "keep_best", False))
         settings = {"stop": spec.stop, "checkpoint_config": checkpoints}

@@ -119,6 +119,14 @@ def show(
             else:
                 seated = _Agents(algorithm, env, seed, mode is None, stack)
                 seated.play(slots, episodes, draw, explore=explore, load_user_code=load_user_code)
+        except NotImplementedError as error:  # gymnasium.Env.render
+            if mode is None:
+                raise
+            raise Mistake(
+                f"{algorithm.config.env} cannot be drawn: its class has no render(). It needs metadata = "
+                '{"render_modes": ["rgb_array"]}, a parameter or a key of its config render_mode, and a render() that '
+                "returns an image, uint8 [height, width, 3]. Returns without a video: rllib evaluate"
+            ) from error
         except gymnasium.error.DependencyNotInstalled as error:  # pygame, as a rule
             raise Mistake(f"{algorithm.config.env} cannot be drawn: {error}") from error
     if output is not None:

@@ -21,7 +21,7 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class,
 from rllib.cli.checkpoints import PLACE
 from rllib.cli.columns import columns_option, parse_columns, refuse_loose
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
-from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, as_typed, reported, user_input
+from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, TakesSettings, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
@@ -107,7 +107,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in names if name.startswith(incomplete)]
 
 
-@click.command("train", short_help="Train an algorithm on an environment.")
+@click.command("train", cls=TakesSettings, short_help="Train an algorithm on an environment.")
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
 @click.option("-f", "--file", metavar="FILE", help="YAML file (RL Zoo's, too), Python file with config and "
               "stop, or name of a tuned example, like ppo/cartpole.")  # fmt: skip
@@ -255,6 +255,9 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
             given.update(algorithm=names[0], env=names[1])
         elif ("listen" in external or is_recorded) and (len(names) == 1) != ("algorithm" in flags or bool(file)):
             given.update(zip(["algorithm"], names))
+        elif len(names) > 2 and not file:
+            meant = "=".join(names[2:]) if len(names) == 4 else "lr=1e-3"  # of "lr 1e-3"
+            raise Mistake(f"{names[2]!r} is no setting; a setting is key=value, like {meant}")
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
             raise Mistake(
                 "say what to train: rllib train ALGO ENV [key=value ...], rllib train ALGO --input FILE on recorded "
@@ -691,7 +694,7 @@ def _show(outcome: _Outcome) -> None:
         steps, seconds = result["timesteps_total"], result["time_total_s"]
         click.echo(
             f"{why} after {counted(result['training_iteration'], 'iteration')}, {counted(steps, 'step')}, "
-            f"{elapsed(seconds)} ({number(mean_rate(steps, seconds), 0)} steps/s on average)"
+            f"{elapsed(seconds)} ({number(mean_rate(result), 0)} steps/s on average)"
         )
     if result and result.get("longest_running_episode") and not result.get("episodes_total"):
         click.echo("return      none: no episode has ended; rllib check-env says whether the environment ends them")

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, typed_settings, user_input
+from rllib.cli.failures import EXIT_FAILURE, Mistake, TakesSettings, reported, typed_settings, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
@@ -58,7 +58,7 @@ _RANGES = {
 _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 
 
-@click.command("tune", short_help="Search for the settings of an algorithm.")
+@click.command("tune", cls=TakesSettings, short_help="Search for the settings of an algorithm.")
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
 @click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
 @click.option("--search", "is_search", is_flag=True, help="The KEY=... that follow are searched.")

@@ -20,7 +20,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
@@ -512,6 +512,12 @@ def _register_atari(env_id: str) -> None:
 
 
 def _import_module(module_name: str, name: str):
+    if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
+        file = PurePosixPath(module_name.replace("\\", "/"))
+        raise ValueError(
+            f"environment {name!r} names the file {module_name!r}, where a module is needed. Write "
+            f"'{file.name.removesuffix('.py')}:{name.rpartition(':')[2]}', in the directory of the file."
+        )
     if module_name.partition(".")[0] == "ray" and _HOOK not in sys.modules:
         # An installed Ray is not asked: its RLlib needs further packages, and its environments are of this kind alone.
         remedy = example_advice(name) or (
@@ -536,10 +542,15 @@ def _import_module(module_name: str, name: str):
 def _where_it_lies(module_name: str) -> str:
     """Advice for a module that is not found: it may lie in the current directory, which is not searched."""
     own = Path(module_name.partition(".")[0])
-    typed = "modules of the current directory only for names that you type, and with --load-user-code"
     if here := next((each for each in (own.with_suffix(".py"), own) if each.exists()), None):
-        return f"{here} is in the current directory; the command `rllib` imports {typed}."
-    return f"Install it, or start Python where it lies; the command `rllib` imports {typed}."
+        return (
+            f"{here} is in the current directory, from which the command `rllib` imports only names that you type. To "
+            "import a name that a run or a file has, use --load-user-code."
+        )
+    return (
+        "Install it, or start the program in its directory; the command `rllib` imports modules of the current "
+        "directory only for names that you type, and with --load-user-code."
+    )
 
 
 def _newest_version(env_id: str) -> EnvSpec | None:
@@ -592,6 +603,8 @@ def _unknown_namespace(name: str) -> str | None:
 def _unknown_name(name: str) -> str:
     today = id_today(name, gymnasium.registry) or _unknown_namespace(name)
     hint = f" {today}" if today else did_you_mean(name, [*ENVIRONMENTS, *_newest_ids()], repr)
+    if name.isidentifier() and Path(f"{name}.py").is_file():
+        return f"there is no environment {name!r}. Name the class of {name}.py, too: {name}:CLASS."
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
         'or "module:Id" where importing the module registers the id.'

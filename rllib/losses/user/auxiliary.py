@@ -161,7 +161,10 @@ class WithAuxiliary(Loss):
         if self._custom is not None:
             loss = self._custom(loss, rows, given, self._model)
             if not _is_scalar(loss):
-                raise ValueError(f"custom_loss must return a scalar tensor, but returned {loss!r:.200}")
+                given = f"a tensor of shape {list(loss.shape)}" if hasattr(loss, "shape") else f"{loss!r:.200}"
+                raise ValueError(
+                    f"custom_loss must return a scalar tensor, but returned {given}. Reduce it, as by .mean()."
+                )
         for part, weight in zip(self._parts, weights):
             added, its_statistics = part.computed(rows, given, self._model)
             loss = loss + weight * added

@@ -117,7 +117,7 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
     if len(runs) > 1 and "details" in kinds:
         raise ValueError(f"details are drawn of a single run, but there are {len(runs)}. Draw their curves.")
-    is_search = all(run.experiment is not None for run in runs) and varying(runs)
+    is_search = all(run.experiment is not None for run in runs) and any(map(varying, _by_experiment(runs)))
     of_search = ("curves", "parallel", "front" if is_several(objective) else "best")
     kinds = kinds or (of_search if is_search else of_one if len(runs) == 1 else ("curves",))
     stored = stored_names(metric) or [metric]
@@ -144,6 +144,14 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
         tops = np.array([better(ys) for _, ys in points])
         figures.best = Curve("best so far", np.arange(1, len(tops) + 1), best(tops))
     return figures
+
+
+def _by_experiment(runs: Sequence[Run]) -> list[list[Run]]:
+    """The trials of each experiment: those of several seeds differ from others' alone, and are no search."""
+    groups: dict[Path | None, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.place and run.place.parent, []).append(run)
+    return list(groups.values())
 
 
 def _fronts(runs: Sequence[Run], objectives: Sequence[tuple[str, str]]) -> list[Front]:

@@ -11,12 +11,14 @@ from typing import Any
 import runtime
 from rllib.config.config_object import ConfigObject
 from rllib.config.conflicts import surrounded
+from rllib.env.factories.registry import resolve
 from rllib.processes import PRELOAD
 from rllib.remote.download import refuse_hub
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key
 from rllib.runs.entries import scalar, settings_by_path
+from rllib.runs.trackers import TRACKERS, check_package
 from rllib.storage.foreign_files import inside
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, seconds
@@ -360,8 +362,13 @@ def _bounds(config: ConfigObject, name: str) -> tuple[float | None, float | None
 
 
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
-    """Refuses settings that are invalid in every trial, and keys that no result will have."""
+    """Refuses settings that are invalid in every trial, what is not installed, and keys that no result will have."""
     trainable.check_settings(space)
+    if isinstance(space.get("env"), str):
+        resolve(space["env"])
+    for tracker in TRACKERS:
+        if space.get(tracker):
+            check_package(tracker)
     config = trainable.algorithm_class.get_default_config()
     drawn = {name: value for name, value in space.items() if holds_domains(value)}
     config.update_from_dict({name: value for name, value in space.items() if name not in drawn})

@@ -1,6 +1,7 @@
-"""The pages of docs/journeys as programs: their files, and their shell commands one after the other.
+"""The pages of docs/journeys as programs: their files, and their commands and programs one after the other.
 
-A block of Python whose first line is `# NAME.py` is a file of that name; blocks of sh are one script.
+A block of Python whose first line is `# NAME.py` is a file of that name. Blocks of sh and the other blocks of Python
+are one script: a reader runs a program of the page in the directory where the commands before it left their files.
 """
 
 import contextlib
@@ -25,9 +26,14 @@ def files_of(page: str) -> dict[str, str]:
 
 
 def script_of(page: str) -> str:
-    """The shell commands of a page, with free ports in place of its own."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
-    script = "".join(blocks)
+    """The shell commands and programs of a page, with free ports in place of its own."""
+    blocks = re.findall(r"^```(sh|python)\n(.*?)^```", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
+    is_file = re.compile(r"# \S+\.py\n").match
+    script = "".join(
+        block if language == "sh" else f"python - <<'PROGRAM'\n{block}PROGRAM\n"
+        for language, block in blocks
+        if language == "sh" or not is_file(block)
+    )
     for port in sorted(set(re.findall(r"\b81\d\d\b", script))):
         script = script.replace(port, str(free_port()))
     return script

@@ -177,6 +177,8 @@ def test_monitors_count_episodes_and_write_them(tmp_path):
         lines = (tmp_path / name).read_text().splitlines()
         assert lines[0].startswith('#{"t_start"') and lines[1] == "r,l,t"
         assert [row["l"] for row in csv.DictReader(lines[1:])] == ["2"] * rows
+    Monitor(Counter(1), f"{tmp_path}/new/logs/").close()  # a directory that is not there yet
+    assert [path.name for path in (tmp_path / "new/logs").iterdir()] == ["monitor.csv"]
     monitor = Monitor(Counter(1), allow_early_resets=False)
     monitor.reset()
     with pytest.raises(RuntimeError, match="allow_early_resets"):

@@ -17,7 +17,8 @@ class ResultsWriter:
     """Writes rows of episodes below a line of JSON.
 
     Args:
-        filename: of the file; "monitor.csv" is added to a name without it, and below a directory it is its name.
+        filename: of the file; "monitor.csv" is added to a name without it, and is the name below a directory, which
+            exists or ends in a slash.
         header: begins the file.
         extra_keys: columns after r, l and t.
         override_existing: False: add to a file that is there.
@@ -32,7 +33,8 @@ class ResultsWriter:
     ):
         path = Path(filename)
         if not str(path).endswith(_EXTENSION):
-            path = path / _EXTENSION if path.is_dir() else Path(f"{path}.{_EXTENSION}")
+            is_directory = path.is_dir() or os.fspath(filename).endswith(os.sep)
+            path = path / _EXTENSION if is_directory else Path(f"{path}.{_EXTENSION}")
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = override_existing or not path.exists()
         self.file_handler = path.open("w" if override_existing else "a", newline="")

@@ -14,6 +14,7 @@ from rllib.callbacks import BaseCallback
 from rllib.compat.programs.sb3 import models, tokens
 from rllib.compat.programs.sb3.environments import check_env, make_vec_env
 from rllib.compat.programs.sb3.environments_of_examples import FakeImageEnv, InvalidActionEnvDiscrete
+from rllib.compat.programs.sb3.extractors import BaseFeaturesExtractor
 from rllib.compat.programs.sb3.logger import Figure, HParam, Logger, TensorBoardOutputFormat, configure
 
 SMALL = {"learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -96,6 +97,21 @@ def test_the_layer_behind_convolutions_of_dqn(arch):
     for policy, given in (("CnnPolicy", {"cnn_output_dim": 3}), ("MlpPolicy", {"features_dim": 3})):
         with pytest.raises(ValueError, match=next(iter(given))):
             models.DQN(policy, FakeImageEnv(), policy_kwargs={"features_extractor_kwargs": given})
+
+
+class Features(BaseFeaturesExtractor):
+    def __init__(self, observation_space, features_dim=4):
+        super().__init__(observation_space, features_dim)
+        self.layer = torch.nn.Linear(4, features_dim)
+
+    def forward(self, observations):
+        return self.layer(observations)
+
+
+def test_an_extractor_of_ones_own_has_the_usual_layers_behind_it_and_no_other_network(caplog):
+    with made("PPO", policy_kwargs={"features_extractor_class": Features}) as model:
+        assert model.config.model["custom_model_config"]["net_arch"] == [64, 64]
+    assert "have no part in the custom model" not in caplog.text
 
 
 @pytest.mark.parametrize("name", MODELS)

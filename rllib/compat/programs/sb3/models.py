@@ -48,6 +48,7 @@ from rllib.compat.programs.sb3.user_code import user_code_is_loaded
 from rllib.env.spaces.batches import rows_of
 from rllib.env.vec_env.given_vector import InPlace, NotInFiles
 from rllib.env.vec_env.vec_normalize import VecNormalize, unwrap_vec_normalize
+from rllib.models.model_settings import MODEL_DEFAULTS
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import read_checkpoint
 from rllib.storage.local_path import local_path
@@ -97,7 +98,8 @@ class ModelWords(Words):
 
     def _with_further(self, config: Any) -> Any:
         if "model" in self.further:  # which replaces the network that the words become
-            config.update_from_dict({"model": dict(type(config)().model)})
+            usual = {**MODEL_DEFAULTS, **type(config)().model}
+            config.update_from_dict({"model": {key: usual[key] for key in config.model if key in usual}})
         return config.update_from_dict(dict(self.further))
 
 

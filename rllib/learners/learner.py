@@ -478,7 +478,7 @@ def make_learner(
     for target in targets:
         target.attach(vector[target.module], policy.spec if target.module == POLICY else None)
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
-        all(hasattr(module, "numpy") for module in modules.values())
+        all(getattr(module, "closed_form", False) for module in modules.values())
     )
     has_gradient = policy.network.closed_form and policy.distribution.closed_form
     closed_form = device == "cpu" and whole and has_gradient

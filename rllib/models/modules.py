@@ -4,7 +4,8 @@ A module is described without torch, by an object with
 
 - `layout(widths)`: the layout of its parameters in a flat vector (models/dense/layout.py: Layout);
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
-- `numpy(layout, weights)`, where it has a closed form: computes in numpy on its slice, see NumpyLayers;
+- where its gradient has a closed form: `closed_form`, which is True, and `numpy(layout, weights)`, which computes in
+  numpy on its slice, see NumpyLayers;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
   torch.nn.Module, or an object with the attributes of one (models/dense/in_torch.py).
 
@@ -14,16 +15,20 @@ A module is described without torch, by an object with
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.encoded import EncodedLayout
+from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
+from rllib.models.dense.renormalized import RenormalizedNetwork
 from rllib.models.observations.encoders import Encoder
 from rllib.models.observations.torso import Torso
+from rllib.models.residual.in_numpy import ResidualNetwork
 from rllib.models.residual.layout import ResidualLayout
 from rllib.models.residual.spec import Residual
 
@@ -66,6 +71,7 @@ class FullyConnected:
         shares_torso: the policy has the same convolutions, in the same memory (ModuleVector), and does not train them.
     """
 
+    closed_form: ClassVar[bool] = True
     reads: tuple[str, ...] = ("observation", "action")
     hiddens: tuple[int, ...] = (256, 256)
     num_outputs: int | None = None
@@ -96,8 +102,9 @@ class FullyConnected:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
     def numpy(self, layout: LayersLayout, weights: np.ndarray) -> NumpyLayers:
-        form = {"copies": self.copies, "single": self.num_outputs is None}
-        return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, **form)
+        kind = NumpyNetwork if self.batch_renorm is None else RenormalizedNetwork
+        network = kind(layout, (self.activation,) * len(self.hiddens), weights)
+        return NumpyLayers(network, layout.num_inputs, self.reads, self.num_outputs, self.copies)
 
     def torch(self, layout: LayersLayout | EncodedLayout, flat):
         from rllib.models.dense.encoded_in_torch import EncodedTorchLayers
@@ -132,6 +139,10 @@ class ResidualNetworks:
     num_outputs: int | None = None
     copies: int | None = None
 
+    @property
+    def closed_form(self) -> bool:
+        return self.residual.has_closed_form
+
     def layout(self, widths: Mapping[str, int]) -> ResidualLayout:
         """Layout of the parameters; `widths` maps each possible input to its length."""
         observed, *others = input_widths(self.reads, widths)
@@ -140,6 +151,10 @@ class ResidualNetworks:
 
     def initialize(self, layout: ResidualLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)
+
+    def numpy(self, layout: ResidualLayout, weights: np.ndarray) -> NumpyLayers:
+        network, num_inputs = ResidualNetwork(layout, weights), layout.trained.num_inputs
+        return NumpyLayers(network, num_inputs, self.reads, self.num_outputs, self.copies)
 
     def torch(self, layout: ResidualLayout, flat):
         from rllib.models.residual.in_torch import ResidualCritics

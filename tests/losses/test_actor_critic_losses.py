@@ -21,8 +21,9 @@ from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.dense.spec import Dense
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic
-from rllib.models.modules import FullyConnected
+from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.observations.encoders import BoxEncoder
+from rllib.models.residual.spec import Residual
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
 
@@ -49,7 +50,7 @@ KINDS = {
 RENORM = BatchRenorm(0.1, 0.01, 2)
 
 
-def make(name, kind, critics=2, layer_norm=False):
+def make(name, kind, critics=2, layer_norm=False, network=None):
     distribution, critic_loss, actor_loss, _ = KINDS[name]
     spec = NetworkSpec(
         BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False, architecture=Dense()
@@ -61,14 +62,12 @@ def make(name, kind, critics=2, layer_norm=False):
     if renorm:
         spec = dataclasses.replace(spec, architecture=Dense(batch_renorm=renorm))
     is_discrete = isinstance(distribution, Categorical)
-    module = FullyConnected(
-        ("observation",) if is_discrete else ("observation", "action"),
-        (16, 12),
-        distribution.num_actions if is_discrete else {"tqc": QUANTILES, "categorical": BINS.count}.get(name),
-        critics,
-        layer_norm=layer_norm,
-        batch_renorm=renorm,
-    )
+    reads = ("observation",) if is_discrete else ("observation", "action")
+    outputs = distribution.num_actions if is_discrete else {"tqc": QUANTILES, "categorical": BINS.count}.get(name)
+    module = FullyConnected(reads, (16, 12), outputs, critics, layer_norm=layer_norm, batch_renorm=renorm)
+    if network is not None:
+        spec = dataclasses.replace(spec, architecture=Residual(network, 8, 2))
+        module = ResidualNetworks(Residual(network, 12, 1), reads, outputs, critics)
     sgd = OptimizerSettings("sgd")
     return make_learner(
         Policy(spec, rng=np.random.default_rng(0)),
@@ -101,13 +100,19 @@ def make_batch(name, seed):
 
 @pytest.mark.parametrize(("critics", "cores"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
 # CrossQ's networks are normalised in their own way.
-@pytest.mark.parametrize(("name", "layer_norm"), [(name, norm) for name in KINDS for norm in {False, name != "crossq"}])
-def test_closed_forms_are_autograds(name, layer_norm, critics, cores, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "layer_norm", "network"),
+    [
+        *[(name, norm, None) for name in KINDS for norm in {False, name != "crossq"}],
+        *[(name, False, "simba") for name in KINDS if name not in ("crossq", "sac, gSDE")],
+    ],
+)
+def test_closed_forms_are_autograds(name, layer_norm, network, critics, cores, monkeypatch):
     """Weights, target copies and statistics of several updates, also in microbatches and on several cores."""
     if cores > 1:
         for least in ("PART", "FEWEST_ROWS"):
             monkeypatch.setattr(kernels, least, 1)
-    learners = [make(name, kind, critics, layer_norm) for kind in ("numpy", "torch")]
+    learners = [make(name, kind, critics, layer_norm, network) for kind in ("numpy", "torch")]
     settings = dict.fromkeys(("critics", "actor"), KINDS[name][3])
     for seed in range(4):
         with kernels.on_cores(cores):

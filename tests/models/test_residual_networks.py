@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from rllib.models.architectures import spec_from_json
+from rllib.models.arithmetic import kernels
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import ResidualNetworks
@@ -154,6 +155,37 @@ def test_actors_act_as_they_learn(network):
     again = Policy(spec_from_json(spec.to_json()))
     again.set_state(policy.get_state())
     np.testing.assert_array_equal(again.dist_inputs(observations), acted)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("copies", "num_outputs"), [(None, None), (2, None), (3, 4)])
+def test_numpys_gradients_are_autograds(copies, num_outputs, cores, monkeypatch):
+    """Of weights and of actions, after other batches; parts of them have the same bits on any number of cores."""
+    monkeypatch.setattr(kernels, "PART", 1000)
+    monkeypatch.setattr(kernels, "FEWEST_ROWS", 10)
+    module, layout, weights = critics("simba", copies, num_outputs)
+    in_torch, rng = module.torch(layout, torch.from_numpy(weights.copy())), np.random.default_rng(4)
+    in_numpy, alone = (module.numpy(layout, weights) for _ in range(2))
+    for rows in (33, 5, 33):
+        observations, actions = (rng.standard_normal((rows, n), np.float32) for n in (OBSERVED + 1, ACTION))
+        observations[:, -1] = 1
+        acted = torch.from_numpy(actions).requires_grad_()
+        expected = in_torch(torch.from_numpy(observations), acted)
+        # As of the least of several critics: most rows of a critic have no gradient.
+        d_outputs = rng.standard_normal(expected.shape, np.float32) * (rng.random(expected.shape) < 0.3)
+        *gradients, of_actions = torch.autograd.grad(
+            (expected * torch.from_numpy(d_outputs)).sum(), [*in_torch.leaves, acted]
+        )
+        in_torch.receive(gradients)
+        with kernels.on_cores(cores):
+            np.testing.assert_allclose(in_numpy.forward(observations, actions), expected.detach(), atol=1e-5)
+            found = in_numpy.input_gradient(d_outputs, "action").copy()
+            np.testing.assert_allclose(found, of_actions, atol=2e-5)
+            in_numpy.backward(d_outputs)
+        np.testing.assert_allclose(in_numpy.gradient, in_torch.flat.grad, atol=1e-4)
+        alone.forward(observations, actions)
+        np.testing.assert_array_equal(alone.input_gradient(d_outputs, "action"), found)
+        np.testing.assert_array_equal(alone.backward(d_outputs), in_numpy.gradient)
 
 
 def test_units_of_simbav2_begin_with_weights_of_length_1():

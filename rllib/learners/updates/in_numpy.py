@@ -154,7 +154,7 @@ class NumpyDescent(Descent):
         (self._name,) = objective.moves
         self._vector, self._modules = vector, modules
         self._network, self._distribution = vector.policy.network, vector.policy.distribution
-        gradient = modules[self._name].gradient
+        gradient, self._moved = modules[self._name].gradient, vector.moved[self._name]
         self.gradients = [gradient]
         self.optimizer = objective.optimizer.make(len(gradient))
         self._gradient_parts = list(vector.named_parameters(self._name, gradient).values())
@@ -176,7 +176,7 @@ class NumpyDescent(Descent):
     def step(self, norm: float) -> None:
         (gradient,) = self.gradients
         clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
-        self.optimizer.step(self._vector[self._name], gradient, self.lr)
+        self.optimizer.step(self._vector.flat[self._moved], gradient, self.lr)
 
     def _set_rate(self, lr: float) -> None:
         self.lr = lr
@@ -209,7 +209,7 @@ class NumpyDescent(Descent):
     def raise_not_finite(self, columns: Mapping[str, np.ndarray]) -> None:
         """Raises the error of a gradient that is not finite."""
         whole = np.zeros_like(self._vector.flat)
-        whole[self._vector.slices[self._name]] = self.gradients[0]
+        whole[self._moved] = self.gradients[0]
         raise_not_finite(self._vector, whole, columns)
 
     def _vector_of(self, statistics: Sequence[float]) -> np.ndarray:

@@ -25,17 +25,18 @@ class LayerNorm:
         self._mean = np.empty((*parameters.shape[:-2], 1, rows), np.float32)
         self._inverse_std = np.empty_like(self._mean)
 
-    def forward(self, z: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
-        """Writes the result for z into out, and leaves the normalised features (before scale and shift) in z.
+    def forward(self, z: np.ndarray, out: np.ndarray, scratch: np.ndarray, normal: np.ndarray | None = None) -> None:
+        """Writes the result for z into out, and the normalised features (before scale and shift) into normal.
 
         Args:
             z: [..., width, B].
-            out: of z's shape; it may be z itself where no backward pass follows.
-            scratch: of z's shape, other memory than z; it may be out.
+            out: of z's shape; it may be normal itself where no backward pass follows.
+            scratch: of z's shape, other memory than normal; it may be out.
+            normal: of z's shape; None: z itself.
         """
         inverse_std = self._inverse_std
         np.matmul(self._average, z, out=self._mean)
-        np.subtract(z, self._mean, out=z)
+        z = np.subtract(z, self._mean, out=z if normal is None else normal)
         np.multiply(z, z, out=scratch)
         np.matmul(self._average, scratch, out=inverse_std)
         np.add(inverse_std, np.float32(EPSILON), out=inverse_std)
@@ -45,7 +46,14 @@ class LayerNorm:
         np.multiply(z, self._scale, out=out)
         np.add(out, self._shift, out=out)
 
-    def backward(self, gradient: np.ndarray, normal: np.ndarray, d_parameters: np.ndarray, scratch: np.ndarray) -> None:
+    def backward(
+        self,
+        gradient: np.ndarray,
+        normal: np.ndarray,
+        d_parameters: np.ndarray | None,
+        scratch: np.ndarray,
+        rows: np.ndarray | None = None,
+    ) -> None:
         """Turns the gradient with respect to the last result into that with respect to z, in place.
 
         With n the normalised features, s the scales and averages over the features:
@@ -53,21 +61,24 @@ class LayerNorm:
 
         Args:
             gradient: [..., width, B].
-            normal: what the last forward left in z.
-            d_parameters: [..., 2, width], receives the gradients of scales and shifts.
+            normal: the normalised features of the last forward.
+            d_parameters: [..., 2, width], receives the gradients of scales and shifts; None: they are not computed.
             scratch: of gradient's shape.
+            rows: indices of the rows of the last forward that these arrays are of; None: all.
         """
+        inverse_std = self._inverse_std if rows is None else self._inverse_std[..., rows]
         weights = self._scale_row * self._average
         np.multiply(gradient, normal, out=scratch)
-        np.add.reduce(scratch, axis=-1, out=d_parameters[..., 0, :])
-        np.add.reduce(gradient, axis=-1, out=d_parameters[..., 1, :])
-        np.matmul(weights, gradient, out=self._mean)
+        if d_parameters is not None:
+            np.add.reduce(scratch, axis=-1, out=d_parameters[..., 0, :])
+            np.add.reduce(gradient, axis=-1, out=d_parameters[..., 1, :])
+        mean = np.matmul(weights, gradient)
         along_normal = np.matmul(weights, scratch)
         np.multiply(gradient, self._scale, out=gradient)
-        np.subtract(gradient, self._mean, out=gradient)
+        np.subtract(gradient, mean, out=gradient)
         np.multiply(normal, along_normal, out=scratch)
         np.subtract(gradient, scratch, out=gradient)
-        np.multiply(gradient, self._inverse_std, out=gradient)
+        np.multiply(gradient, inverse_std, out=gradient)
 
 
 def normalize_rows(z: np.ndarray, parameters: np.ndarray) -> None:

@@ -1,11 +1,8 @@
-"""Fully connected layers over several arrays side by side, in numpy; in torch: TorchLayers (dense/in_torch.py)."""
+"""Networks that read several arrays side by side, in numpy; in torch: TorchLayers (dense/in_torch.py)."""
 
 import numpy as np
 
 from rllib.models.arithmetic.buffers import BuffersByRows
-from rllib.models.dense.in_numpy import NumpyNetwork
-from rllib.models.dense.layout import LayersLayout
-from rllib.models.dense.renormalized import RenormalizedNetwork
 
 
 class NumpyLayers:
@@ -14,35 +11,30 @@ class NumpyLayers:
     Results and gradients are views of buffers that the next call with the same number of rows overwrites.
 
     Args:
-        layout: where the parameters lie.
-        activations: of each hidden layer.
-        weights: flat float32 [layout.size]; the network reads this very memory.
+        network: computes the results of all copies, one below the other: a NumpyNetwork or a ResidualNetwork.
+        num_inputs: numbers that it reads, without the closing 1.
         reads: what the arguments of a call are; "observation" closes with a 1.
+        num_outputs: results of a copy; None: a single one, whose results have no axis of outputs.
         copies: number of networks; None: one, whose results are not stacked.
-        single: results, of one output, have no axis of outputs.
 
     Attributes:
-        weights: as given.
-        gradient: float32 [layout.size], where `backward` writes.
+        weights: the network's, flat float32.
+        gradient: with respect to these, where `backward` writes.
     """
 
     def __init__(
         self,
-        layout: LayersLayout,
-        activations: tuple[str, ...],
-        weights: np.ndarray,
+        network,
+        num_inputs: int,
         reads: tuple[str, ...],
+        num_outputs: int | None = None,
         copies: int | None = None,
-        single: bool = False,
     ):
-        self.weights = weights
-        kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
-        self._network = kind(layout, activations, weights)
-        self.gradient = self._network.gradient
-        self._reads, self._stacked, self._single = reads, copies is not None, single
-        self._shape = (copies or 1, sum(layout.heads.values()) // (copies or 1))
+        self._network, self.weights, self.gradient = network, network.weights, network.gradient
+        self._reads, self._stacked, self._single = reads, copies is not None, num_outputs is None
+        self._shape = (copies or 1, num_outputs or 1)
         # What the first layer reads, feature-major; the last row stays 1, for the bias.
-        self._inputs = BuffersByRows(lambda rows: np.ones((layout.num_inputs + 1, rows), np.float32))
+        self._inputs = BuffersByRows(lambda rows: np.ones((num_inputs + 1, rows), np.float32))
         self._widths: tuple[int, ...] = ()
 
     def forward(self, *read: np.ndarray, **how) -> np.ndarray:

@@ -46,6 +46,11 @@ class Blocks:
         return self.name == SIMBA_V2
 
     @property
+    def has_closed_form(self) -> bool:
+        """Whether its gradient is written by hand, in numpy (passes.py)."""
+        return self.name == SIMBA
+
+    @property
     def has_projection(self) -> bool:
         """Whether weights are brought back to a length after each step."""
         return self.name != SIMBA
@@ -79,7 +84,7 @@ class BlocksLayout(Layout):
     """
 
     def __init__(self, residual: Blocks, num_inputs: int, heads: tuple[int, ...], owners: tuple[str, ...]):
-        self.residual, self.heads, self.owners = residual, heads, owners
+        self.residual, self.num_inputs, self.heads, self.owners = residual, num_inputs, heads, owners
         copies, width, wide = len(owners), residual.width, EXPANSION * residual.width
         self.norms: dict[str, int] = {}
         shapes = {}
@@ -139,6 +144,11 @@ class BlocksLayout(Layout):
             for name, block in self.blocks(flat).items()
             for index, owner in enumerate(self.owners)
         }
+
+    def norm(self, flat, name: str):
+        """The view [copies, 2, features] of scales and shifts of a normalisation."""
+        whole = slice(self.slices[f"{name}.weight"].start, self.slices[f"{name}.bias"].stop)
+        return flat[whole].reshape(2, len(self.owners), -1).swapaxes(0, 1)
 
     def scale_factor(self, name: str) -> float:
         """Number by which a learned scale of simbav2 is multiplied where it is used (section 4.4 of the paper).
@@ -220,7 +230,8 @@ class ResidualLayout(Layout):
     def split(self, flat) -> tuple:
         """The views of `flat` [size]: what is trained, running means and variances.
 
-        They are of observations, [num_observed], or of all that is normalised by batches (`of_norms`).
+        They are of observations, [num_observed], or of all that is normalised by batches (`of_norms`). Of a vector of
+        what is trained alone they are empty.
         """
         return tuple(flat[part] for part in self.slices.values())
 

@@ -286,6 +286,20 @@ def test_discrete_actions_and_fully_connected_actors():
         assert set(flats(algo)["policy"][0].named_parameters(algo.policy.weights)) >= {"shared.hidden_0.weight"}
 
 
+@pytest.mark.parametrize("kind", [SACConfig, TQCConfig, TD3Config, DDPGConfig])
+def test_simba_learns_in_numpy_as_in_torch(kind):
+    """Weight decay leaves the statistics of observations alone."""
+    decay = {"opt_type": "adamw", "weight_decay": 0.1, "num_steps_sampled_before_learning_starts": 98}
+    runs = {}
+    for learner in ("auto", "torch"):
+        with config(kind, **SIMBA, **decay, learner=learner).build() as algo:
+            algo.train()
+            runs[type(algo.learner.backend).__name__] = algo.num_updates, algo.learner.weights.copy()
+    (updates, in_numpy), (others, in_torch) = runs["NumpyBackend"], runs["TorchBackend"]
+    assert updates == others > 0
+    np.testing.assert_allclose(in_numpy, in_torch, rtol=1e-3, atol=1e-4)
+
+
 def test_bins_go_with_fully_connected_critics_in_numpy():
     bins = {"num_atoms": 11, "n_critics": 3, "target_critics_sampled": 2}
     with config(SACConfig, **bins, model={"fcnet_hiddens": [8]}).build() as algo:

@@ -5,6 +5,7 @@ It follows result.json (follower.py), so the run never waits for it. The process
 """
 
 import contextlib
+import logging
 import os
 import shlex
 import subprocess
@@ -15,8 +16,11 @@ from pathlib import Path
 
 from rllib.storage.file_locks import lock
 
-# Time that the run waits for the last files.
+logger = logging.getLogger(__name__)
+
+# Time that the run waits for the last files, and after which it says that it waits.
 _CLOSE_S = 60.0
+_SILENT_S = 4.0
 # File that the process of a single run reads, and keeps locked until it ends.
 _FOLLOWED = "result.json"
 
@@ -79,7 +83,11 @@ class Sidecar:
             return
         self.finish()
         try:
-            output, _ = self._process.communicate(timeout=_CLOSE_S)
+            try:
+                output, _ = self._process.communicate(timeout=min(_SILENT_S, _CLOSE_S))
+            except subprocess.TimeoutExpired:
+                logger.warning("waiting up to %g s for %s: the machine is busy", _CLOSE_S, self._what)
+                output, _ = self._process.communicate(timeout=_CLOSE_S - _SILENT_S)
             self.notices += output.decode(errors="replace").splitlines()
         except subprocess.TimeoutExpired:
             self._process.kill()

@@ -103,10 +103,11 @@ def log_three_results(directory):
 
 
 @pytest.mark.sidecar
-def test_a_sidecar_without_time_says_what_draws_the_curve(tmp_path, monkeypatch):
+def test_a_sidecar_without_time_says_what_draws_the_curve(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("rllib.runs.sidecar._CLOSE_S", 0.0)
     (notice,) = log_three_results(tmp_path).notices
     assert "not finished" in notice and f"rllib plot {tmp_path}" in notice
+    assert "for TensorBoard events and curve: the machine is busy" in caplog.text
 
 
 @pytest.mark.sidecar

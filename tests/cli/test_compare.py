@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.cli.written_search import write_search
+
 
 def write(directory, rates, env="CartPole-v1", length=5, **params):
     """Runs whose return grows by their rate in each 100 steps."""
@@ -166,15 +168,7 @@ def test_a_metric_that_is_nan_in_a_run_is_an_error(rllib_command, tmp_path):
 
 
 def test_the_metric_of_an_experiment_is_compared(rllib_command, tmp_path):
-    for rate in (1, 2):
-        for seed in range(4):
-            place = tmp_path / "search" / f"climb_{rate}_{seed}"
-            place.mkdir(parents=True)
-            results = [{"training_iteration": t, "loss": t * rate + seed} for t in (1, 2)]
-            (place / "result.json").write_text("".join(f"{json.dumps(result)}\n" for result in results))
-            (place / "params.json").write_text(json.dumps({"rate": rate, "seed": seed}))
-    header = {"type": "experiment", "format": 1, "trainable": "climb", "metric": "loss", "mode": "min"}
-    (tmp_path / "search" / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
+    write_search(tmp_path / "search", seeds=4)
     found = json.loads(rllib_command("compare", "search", "--json").output)
     assert (found["metric"], found["mode"], list(found["methods"])) == ("loss", "min", ["rate=1", "rate=2"])
     printed = rllib_command("compare", "search").output

@@ -12,6 +12,7 @@ from rllib.reports.charts import chart, ticks
 from rllib.reports.markup import Html, h
 from rllib.reports.page import write_report
 from rllib.runs.drawing import Curve
+from tests.cli.written_search import write_search
 
 BAD = '<script>alert("x")</script>'
 
@@ -193,15 +194,7 @@ def test_several_agents_have_a_chart_for_each_policy(report, tmp_path):
 
 
 def test_a_search_has_its_own_metric(report, tmp_path):
-    for rate in (1, 2):
-        for seed in range(2):
-            place = tmp_path / "search" / f"climb_{rate}_{seed}"
-            place.mkdir(parents=True)
-            results = [{"training_iteration": t, "loss": t * rate + seed} for t in (1, 2)]
-            (place / "result.json").write_text("".join(f"{json.dumps(result)}\n" for result in results))
-            (place / "params.json").write_text(json.dumps({"rate": rate, "seed": seed}))
-    header = {"type": "experiment", "format": 1, "trainable": "climb", "metric": "loss", "mode": "min"}
-    (tmp_path / "search" / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
+    write_search(tmp_path / "search", seeds=2)
     (tmp_path / "search" / "starts.json").write_text('{"command": "python climb.py"}\n')
     page = report("search")
     assert {"loss", "rate=1", "rate=2", "python climb.py"} <= set(page.texts)

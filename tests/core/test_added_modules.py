@@ -5,26 +5,14 @@ import logging
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from rllib import PPOConfig
-from rllib.core import MultiRLModuleSpec, RLModuleSpec, TorchRLModule, ValueFunctionAPI
+from rllib.core import MultiRLModuleSpec, RLModuleSpec
 from rllib.env.multi_agent import make_multi_agent
+from tests.core.small_module import Small
 from tests.envs import CountingEnv
 
 OBSERVATIONS = {"obs": torch.tensor([[1.0], [2.0]])}
-
-
-class Small(TorchRLModule, ValueFunctionAPI):
-    def setup(self):
-        width = self.model_config["width"]
-        self.hidden, self.policy, self.value = nn.Linear(1, width), nn.Linear(width, 2), nn.Linear(width, 1)
-
-    def _forward(self, batch, **kwargs):
-        return {"action_dist_inputs": self.policy(torch.tanh(self.hidden(batch["obs"])))}
-
-    def compute_values(self, batch, embeddings=None):
-        return self.value(torch.tanh(self.hidden(batch["obs"]))).squeeze(-1)
 
 
 def config(module_class=None) -> PPOConfig:

@@ -1,23 +1,9 @@
 """Networks and learners that a config class has by default, as RLlib's algorithms of one's own name them."""
 
-import torch
-from torch import nn
-
 from rllib import PPOConfig
-from rllib.core import RLModuleSpec, TorchLearner, TorchRLModule, ValueFunctionAPI
+from rllib.core import RLModuleSpec, TorchLearner
+from tests.core.small_module import Small
 from tests.envs import CountingEnv
-
-
-class Small(TorchRLModule, ValueFunctionAPI):
-    def setup(self):
-        width = self.model_config["width"]
-        self.hidden, self.policy, self.value = nn.Linear(1, width), nn.Linear(width, 2), nn.Linear(width, 1)
-
-    def _forward(self, batch, **kwargs):
-        return {"action_dist_inputs": self.policy(torch.tanh(self.hidden(batch["obs"])))}
-
-    def compute_values(self, batch, embeddings=None):
-        return self.value(torch.tanh(self.hidden(batch["obs"]))).squeeze(-1)
 
 
 class Other(Small):

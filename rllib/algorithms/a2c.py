@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
+from rllib.algorithms.families.actor_warmup import ActorWarmupConfig
 from rllib.algorithms.families.intrinsic import (
     IntrinsicConfig,
     IntrinsicTrainee,
@@ -25,7 +26,7 @@ from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
-class A2CConfig(IntrinsicConfig, ActorCriticConfig):
+class A2CConfig(ActorWarmupConfig, IntrinsicConfig, ActorCriticConfig):
     """Settings of A2C; the defaults are RLlib's, except those in default_differences.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)

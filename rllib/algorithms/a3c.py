@@ -33,7 +33,10 @@ class A3CConfig(A2CConfig):
 
     on_policy = False
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
-    refuses: ClassVar[dict[str, str]] = {"teacher": "workers compute the gradients, without a teacher"}
+    refuses: ClassVar[dict[str, str]] = {
+        "teacher": "workers compute the gradients, without a teacher",
+        "actor_warmup_updates": "workers compute the gradients, of policy and value together",
+    }
     # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
     harmless: ClassVar[dict] = {"sample_async": (True,)}  # workers always sample while others' gradients are applied
 

@@ -81,7 +81,7 @@ class APPOTrainee(IMPALATrainee):
 
     def __init__(self, algorithm: "APPO", policy_id: str):
         super().__init__(algorithm, policy_id)
-        self.kl = AdaptiveKL(self.config)
+        self.kl = AdaptiveKL(self)
 
     @property
     def target(self) -> Policy:

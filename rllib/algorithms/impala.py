@@ -28,6 +28,7 @@ from rllib.algorithms.base.saving import numbers_in
 from rllib.algorithms.base.space_rules import NewPolicy, of_spaces
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import fault_tolerance
+from rllib.algorithms.families.actor_warmup import ActorWarmupConfig
 from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.conflicts import Mistake, Unfit, conflict
@@ -42,7 +43,7 @@ from rllib.replay.memory import free_bytes
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 
-class IMPALAConfig(PolicyGradientConfig):
+class IMPALAConfig(ActorWarmupConfig, PolicyGradientConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in default_differences.py."""
 
     on_policy = False

@@ -15,6 +15,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.base.space_rules import NewPolicy, of_network
+from rllib.algorithms.families.actor_warmup import ActorWarmupConfig
 from rllib.algorithms.families.constrained import cost_limit_of, price_of_costs
 from rllib.algorithms.families.constrained_on_policy import (
     ConstrainedActorCriticConfig,
@@ -35,7 +36,7 @@ from rllib.schedules import Schedule
 _MODEL = {"vf_share_layers": False}
 
 
-class PPOConfig(ConstrainedActorCriticConfig):
+class PPOConfig(ActorWarmupConfig, ConstrainedActorCriticConfig):
     """Settings of PPO; the defaults are RLlib's, except those in default_differences.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
@@ -145,7 +146,7 @@ class PPOTrainee(ConstrainedTrainee):
 
     def __init__(self, algorithm: "PPO", policy_id: str):
         super().__init__(algorithm, policy_id)
-        self.kl, self.rate = AdaptiveKL(self.config), self.config.adaptive_rate
+        self.kl, self.rate = AdaptiveKL(self), self.config.adaptive_rate
 
     def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
         """Makes the epochs of minibatches on a train batch. Returns statistics.

@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rllib.losses.loss import NO_VALUES, Loss, mean_of, mean_over_steps
+from rllib.losses.loss import NO_VALUES, Loss, LossAround, mean_of, mean_over_steps
 from rllib.models.distributions.base import Distribution
 from rllib.models.distributions.product import Product
 from rllib.models.distributions.standard import DiagGaussian
@@ -211,15 +211,16 @@ def _agreement(distribution: Distribution, inputs, actions):
 
 
 @dataclass(frozen=True)
-class TaughtLoss(Loss):
+class TaughtLoss(LossAround):
     """The loss of an algorithm, plus a weighted DistillationTerm; a setting of it is the weight, WEIGHT.
+
+    Log-probabilities in batches are the student's, whoever has acted, so that the identity error is the algorithm's.
 
     Args:
         loss: of the policy's outputs.
         term: what is added.
     """
 
-    loss: Loss
     term: DistillationTerm
 
     @property
@@ -229,18 +230,6 @@ class TaughtLoss(Loss):
     @property
     def stats(self) -> tuple[str, ...]:
         return (*self.loss.stats, *STATS)
-
-    @property
-    def row_stats(self) -> tuple[str, ...]:
-        return self.loss.row_stats
-
-    @property
-    def takes_across(self) -> bool:
-        return self.loss.takes_across
-
-    @property
-    def by_newest_weights(self) -> bool:
-        return self.loss.by_newest_weights
 
     @property
     def numpy(self):
@@ -264,10 +253,6 @@ class TaughtLoss(Loss):
         statistics = [*statistics, *of_term]
         statistics[self.stats.index("total_loss")] = loss.detach()
         return loss, tuple(statistics), *of_rows
-
-    def identity_error(self, at, outputs, minibatch):
-        """That of the algorithm's loss: log-probabilities are the student's, whoever has acted."""
-        return self.loss.identity_error(at, outputs, minibatch)
 
 
 class NoLoss(Loss):

@@ -102,6 +102,40 @@ class LossOverModules(Loss):
 
 
 @dataclass(frozen=True)
+class LossAround(Loss):
+    """Base of losses of the policy's outputs that change another one, whose properties they have.
+
+    Attributes:
+        loss: the other one.
+    """
+
+    loss: Loss
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.loss.columns
+
+    @property
+    def stats(self) -> tuple[str, ...]:
+        return self.loss.stats
+
+    @property
+    def row_stats(self) -> tuple[str, ...]:
+        return self.loss.row_stats
+
+    @property
+    def takes_across(self) -> bool:
+        return self.loss.takes_across
+
+    @property
+    def by_newest_weights(self) -> bool:
+        return self.loss.by_newest_weights
+
+    def identity_error(self, at, outputs: tuple, minibatch: Mapping):
+        return self.loss.identity_error(at, outputs, minibatch)
+
+
+@dataclass(frozen=True)
 class ActorCriticLoss(Loss):
     """A Loss of a network's outputs for the action distribution and for the value.
 

@@ -143,6 +143,7 @@ TABLES: dict[str, tuple] = {
     "beta": (0.5, 1.0, [[0, 1.0], [60, 0.0]]),
     "cost_column": ("cost", "extra"),
     "param_resets": ([30], [20, 50]),
+    "actor_warmup_updates": (1, 1, 2, 20),
     "hiddens": ([], [6], [6, 5]),
     "q_model_config": (
         {"fcnet_hiddens": [6]}, {"fcnet_hiddens": [6, 6], "fcnet_activation": "relu"}, {"layer_norm": True},

@@ -553,6 +553,10 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         """Name of the info column that results sum up as the cost of an episode; None: there is none."""
         return None
 
+    def make_actor_warmup(self, trainee: Any) -> Any:
+        """Makes the warm-up of the value of a policy in training (families/actor_warmup.py); None: there is none."""
+        return None
+
     @property
     def has_processes(self) -> bool:
         """Whether there are other processes."""

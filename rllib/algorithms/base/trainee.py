@@ -68,16 +68,20 @@ class Refusing(Saved, Protocol):
     def refuse_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
 
-class LearnedFrom(Refusing, Protocol):
-    """What a policy learns from besides its rewards; families/teacher.py has the one that there is."""
+class LossPart(Protocol):
+    """A part that changes the loss of the algorithm: a teacher, the warm-up of a value (families/)."""
 
-    settings: "TeacherSettings"
-
-    def with_term(self, loss: Loss | LossOverModules) -> Loss | LossOverModules: ...
+    def with_term(self, loss: Any) -> Loss: ...
 
     def loss_settings(self) -> dict[str, float]: ...
 
     def stats(self) -> dict[str, float]: ...
+
+
+class LearnedFrom(Refusing, LossPart, Protocol):
+    """What a policy learns from besides its rewards; families/teacher.py has the one that there is."""
+
+    settings: "TeacherSettings"
 
 
 class Trainee:
@@ -98,6 +102,7 @@ class Trainee:
         rng: random numbers of updates: shuffles, rows of a replay, noise. Each policy has its own, so that an update
             does not depend on which other policies learn.
         teacher: what the policy learns from in addition to the algorithm's loss, or alone; None: there is none.
+        loss_parts: what changes the algorithm's loss, in this order.
         learner: minimises the loss.
         return_scale: statistics that workers scale rewards by; None where they do not.
         saved: name of a file in the policy's part of a checkpoint -> the part with its arrays.
@@ -118,6 +123,8 @@ class Trainee:
         self._parts = contextlib.ExitStack()
         self._schedule = functools.cache(self.config.get_schedule)
         self.teacher: LearnedFrom | None = self.config.make_teacher(self)
+        parts = self.teacher, self.config.make_actor_warmup(self)
+        self.loss_parts: list[LossPart] = [part for part in parts if part is not None]
         self.learner = self.make_learner()
         self.saved: dict[str, Saved] = {LEARNER_FILE: self.learner}
         if self.teacher is not None:
@@ -168,7 +175,7 @@ class Trainee:
         return self.algorithm.loss
 
     def whole_loss(self) -> Loss | LossOverModules:
-        """`make_loss()`, the term of a teacher, and the user's auxiliary_losses and custom_loss."""
+        """`make_loss()`, changed by `loss_parts` and by the user's auxiliary_losses and custom_loss."""
         algorithm, config, spec = self.algorithm, self.config, self.policy.spec
         loss, custom = self.make_loss(), config.custom_loss or spec.architecture.custom_loss
         if loss is None:
@@ -188,8 +195,8 @@ class Trainee:
                 loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
             else:
                 loss = dataclasses.replace(loss, by_newest_weights=False)
-        if self.teacher is not None:
-            loss = self.teacher.with_term(loss)
+        for part in self.loss_parts:
+            loss = part.with_term(loss)
         if not algorithm.auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):
@@ -269,9 +276,9 @@ class Trainee:
             weights = algorithm.auxiliary_weights()
             settings |= weights
             extra_stats |= weights
-        if self.teacher is not None:
-            settings |= self.teacher.loss_settings()
-            extra_stats |= self.teacher.stats()
+        for part in self.loss_parts:
+            settings |= part.loss_settings()
+            extra_stats |= part.stats()
         with algorithm.metrics.timer("learn"):
             stats = self.learner.update(batch, rng=self.rng, **settings)
         if algorithm.config.learner_class is not None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.families.taught import TaughtConfig
 from rllib.config.conflicts import needs
 from rllib.config.sections import OfPolicy, at_least, between, section
@@ -74,14 +74,15 @@ class AdaptiveKL:
     A kl_coeff that is a schedule is followed instead.
 
     Args:
-        config: of the policy that is penalised: its use_kl_loss, kl_coeff, kl_target and target_kl.
+        trainee: of the policy that is penalised; its config has use_kl_loss, kl_coeff, kl_target and target_kl.
 
     Attributes:
         coefficient: of the next update.
     """
 
-    def __init__(self, config: AlgorithmConfig):
-        self._config = config
+    def __init__(self, trainee: Trainee):
+        self._trainee, self._config = trainee, trainee.config
+        config = self._config
         self._schedule = config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
         self.coefficient: float = self._schedule(0)
 
@@ -97,6 +98,8 @@ class AdaptiveKL:
             kl: mean KL(old || new), nats.
             timestep: environment steps sampled so far.
         """
+        if self._trainee.num_updates <= self._config.get("actor_warmup_updates", 0):
+            return  # the update left the policy as it is
         if isinstance(self._config.kl_coeff, float):
             self.coefficient = adapted_kl_coeff(self.coefficient, kl, self._config.kl_target)
         else:

@@ -32,6 +32,8 @@ from rllib.sample_batch import DEFAULT_POLICY
 # The name of the only policy's parameters.
 _ONLY = "policy"
 
+logger = logging.getLogger(__name__)
+
 
 @under_plain_names
 class StableBaselinesNames:
@@ -338,7 +340,8 @@ class StableBaselinesNames:
         Args:
             load_path_or_dict: what `get_parameters` returned, or the path of a checkpoint.
             exact_match: all parameters of each network that is named have to be given, and no others; otherwise those
-                that are known are set.
+                that are known are set. Layers of a checkpoint's policy without a value, as one that was distilled or
+                cloned, are those of the policy's here, and a warning names parameters of a checkpoint that are unknown.
             device: without effect; a warning says so where it is given.
 
         Raises:
@@ -370,7 +373,32 @@ class StableBaselinesNames:
             parameters = {key: np.asarray(value, np.float32) for key, value in given[name].items()}
             if not exact_match:
                 own = policy.parameters()
+                parameters = _in_towers_of(own, parameters)
+                if name in found and (unknown := sorted(parameters.keys() - own.keys())):
+                    logger.warning(
+                        "set_parameters(%r) leaves out %s, which the network of policy %r does not have: it has %s",
+                        load_path_or_dict,
+                        ", ".join(unknown),
+                        name,
+                        ", ".join(own),
+                    )
                 parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
             policy.set_weights(parameters)
             if name in found:
                 policy.filter.set_state(found[name].filter.get_state())
+
+
+def _in_towers_of(own: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters under the names of a network in which policy and value have separate layers.
+
+    The layers of a network without a value are "shared" by its only head.
+
+    Args:
+        own: parameters of that network.
+        given: parameters of the other one.
+    """
+    has_value = any(name.startswith("value.") for name in given)
+    renamed = {name: name.replace("shared.", "policy.", 1) for name in given if name.startswith("shared.")}
+    if has_value or not renamed or any(name in own for name in renamed):
+        return dict(given)
+    return {renamed.get(name, name): value for name, value in given.items()}

@@ -10,14 +10,14 @@ import numpy as np
 
 from rllib.env.checkup.driver import SpaceCheck
 from rllib.env.episodes import Episode
-from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.actions import ActionMapper, StructuredActionMapper, action_mapper
 from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
-from rllib.policy import Snapshots
+from rllib.policy import Policy, Snapshots
 
 _TOGETHER = 8
 
@@ -70,6 +70,40 @@ class Budget:
             return bool(self.playing[env]) and time.monotonic() < self._ends_at
         spent = length if self._unit == "timesteps" else min(length, 1)
         return bool(self.playing[env]) and self._left[env] > spent
+
+
+class PolicyPlayer:
+    """Chooses the actions of an evaluation's environments by a policy.
+
+    Args:
+        policy: acts.
+        to_env: from its actions to the environments'.
+        num_envs: N.
+        rng: draws the actions; None: the most likely ones are taken.
+    """
+
+    def __init__(self, policy: Policy, to_env: Callable, num_envs: int, rng: np.random.Generator | None):
+        self._policy, self._to_env, self._rng = policy, to_env, rng
+        self._state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
+
+    def act(self, observations: np.ndarray, acting: np.ndarray, where: Callable[[int], str]) -> Any:
+        """The environments' actions.
+
+        Args:
+            observations: [N, ...], what the environments gave.
+            acting: [N] bool; the others ignore their actions.
+            where: gives an environment without a legal action in words.
+        """
+        policy = self._policy
+        seen = policy.filter(observations, update=False) if policy.filters_observations else observations
+        policy.check_masks(seen, where, acting)
+        explore = self._rng is not None
+        return self._to_env(policy.choose(seen, explore=explore, rng=self._rng, filtered=True, state=self._state))
+
+    def forget(self, environments: Any) -> None:
+        """Prepares new episodes in these environments."""
+        if self._state is not None:
+            self._state[environments] = 0
 
 
 class EvaluationWorker(Worker):
@@ -152,7 +186,7 @@ class EvaluationWorker(Worker):
         return episodes
 
     def _play_in_lockstep(self, budget: Budget, rng: np.random.Generator | None, patience: Patience) -> list[Episode]:
-        settings, policy, stream = self.settings, self.policy, self.stream
+        settings, stream = self.settings, self.stream
         check = SpaceCheck(stream, self.worker_index)
         num_envs = stream.num_envs
         buffers = stream.new_buffers()
@@ -160,8 +194,7 @@ class EvaluationWorker(Worker):
         returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
         costs = None if settings.cost_column is None else np.zeros(num_envs)
         mapping = settings.normalize_actions, settings.clip_actions
-        to_env = action_mapper(stream.action_space, policy.distribution, *mapping).to_env
-        state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
+        player = self._make_player(action_mapper(stream.action_space, self.policy.distribution, *mapping), rng)
         finished: list[Episode] = []
         stream.reset(buffers)
         steps = 0
@@ -174,10 +207,7 @@ class EvaluationWorker(Worker):
             check(observations, steps)
             steps += 1
             patience.check(budget.playing, steps)
-            seen = policy.filter(observations, update=False) if policy.filters_observations else observations
-            policy.check_masks(seen, where, ~resets_next)
-            actions = policy.choose(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
-            ended = stream.step(to_env(actions), buffers)
+            ended = stream.step(player.act(observations, ~resets_next, where), buffers)
             returns += rewards
             if costs is not None:
                 costs += self._costs_of(buffers)
@@ -195,11 +225,19 @@ class EvaluationWorker(Worker):
                 returns[i], lengths[i] = 0.0, 0
             if costs is not None:
                 costs[lengths == 0] = 0
-            if state is not None:
-                state[[i for i, _ in ended]] = 0
-                if stream.reset_rows is not None:
-                    state[stream.reset_rows] = 0
+            player.forget([i for i, _ in ended])
+            if stream.reset_rows is not None:
+                player.forget(stream.reset_rows)
         return finished
+
+    def _make_player(self, mapper: ActionMapper | StructuredActionMapper, rng: np.random.Generator | None) -> Any:
+        """What chooses the actions in `stream`, with the methods of PolicyPlayer.
+
+        Args:
+            mapper: from the policy's actions to the environments'.
+            rng: as for PolicyPlayer.
+        """
+        return PolicyPlayer(self.policy, mapper.to_env, self.stream.num_envs, rng)
 
     def _costs_of(self, buffers: StepBuffers) -> np.ndarray:
         """The costs [N] of a step, 0 in rows that are none."""

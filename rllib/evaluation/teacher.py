@@ -173,6 +173,19 @@ class LaneTeacher:
 
         return taught
 
+    def choose(self, given: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """What the teacher does in each environment, in units of the student's actions [N, *action].
+
+        Args:
+            given: [N, ...], what the environments gave.
+            seen: [N, ...], what the student reads of it.
+        """
+        labels = np.empty((len(self._rngs), *self._student.action_shape), self._student.action_dtype)
+        for asked in self._asked.values():
+            asked.begin(1, self._rngs, range(len(self._rngs)))
+        self._label(0, given, seen, labels, None)
+        return labels
+
     def _drawn_turns(self, steps: np.ndarray, drawing: Iterable[int]) -> np.ndarray | None:
         """Whether each environment gets the teacher's action in each step, bool [T, N]; None: none does."""
         beta = np.array([self._settings.beta(step) for step in steps.tolist()])

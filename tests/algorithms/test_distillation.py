@@ -231,6 +231,44 @@ def test_another_teacher_is_refused(teacher, other_teacher, tmp_path):
         path = algo.save(tmp_path / "run")
     with pytest.raises(ValueError, match=r"another teacher[\s\S]*teacher="):
         Algorithm.from_checkpoint(path, {"teacher": other_teacher})
+def opposite(observations):
+    """A teacher that is wrong in every step of Secretive."""
+    return 1 - by_rule(observations)
+
+
+@pytest.mark.parametrize(("given", "least", "most"), [(by_rule, 2, 8), (opposite, 0, 0)])
+@pytest.mark.parametrize("kind", [DistillationConfig, PPOConfig])
+def test_the_return_of_the_teacher(given, least, most, kind, tmp_path):
+    """It is played once, by the teacher alone, and the run is the same with it and without."""
+    weights = []
+    for evaluates in (False, True):
+        made = config(given, kind, teacher_coeff=1.0).evaluation(evaluate_teacher=evaluates)
+        with made.build() as algo:
+            results = [learner_stats(algo.train()) for _ in range(2)]
+            weights.append(algo.policy.weights.copy())
+            path = algo.save(tmp_path / f"run{evaluates}")
+    np.testing.assert_array_equal(*weights)
+    means = {stats["teacher_return_mean"] for stats in results}
+    assert len(means) == 1 and least <= means.pop() <= most
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:  # it is known there
+        algo._evaluations.play_teacher = None
+        assert learner_stats(algo.train())["teacher_return_mean"] == results[0]["teacher_return_mean"]
+
+
+def test_the_return_of_a_network_with_a_memory(tmp_path):
+    """The teacher's own evaluation, with its memory and its filter, is what it returns here."""
+    made = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0, observation_filter="MeanStdFilter")
+    made.training(model={"fcnet_hiddens": [8], **GRU}, train_batch_size=256, sgd_minibatch_size=64, lr=3e-3)
+    with made.debugging(seed=0).build() as algo:
+        algo.train()
+        path = str(algo.save(tmp_path / "teacher"))
+        episodes = algo._evaluations
+        own = [episode.episode_return for episode in episodes._local.play_episodes(episodes.duration(), 0)]
+    made = config(path, env="CartPole-v1", keys=()).rollouts(num_envs_per_worker=1)
+    with made.evaluation(evaluate_teacher=True).build() as algo:
+        assert learner_stats(algo.train())["teacher_return_mean"] == pytest.approx(np.mean(own))
+
+
     with config(other_teacher).build() as algo, pytest.raises(ValueError, match="another teacher"):
         algo.restore(path)
 

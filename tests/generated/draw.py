@@ -46,6 +46,7 @@ FREQUENT = {
     "grad_clip": 0.1, "lr": 0.3, "cost_limit": 0.05, "count_steps_by": 0.05, "gym_env_vectorize_mode": 0.05,
     "output": 0.04, "num_learners": 0.04, "torch_autocast": 0.04, "restart_failed_sub_environments": 0.05,
     "sample_async": 0.03, "teacher": 0.08, "teacher_coeff": 0.1, "beta": 0.1, "aggregate": 0.3,
+    "actor_warmup_updates": 0.05, "evaluate_teacher": 0.03,
 }  # fmt: skip
 # Drawn often where several agents act.
 OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")

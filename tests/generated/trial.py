@@ -567,7 +567,7 @@ class Trial:
         is_here = not config.num_rollout_workers and config.gym_env_vectorize_mode != "async"
         if not is_here or config.evaluation_interval or self.world["kind"] not in COUNTED:
             return
-        if config.get("eval_prob") is not None or config.get("sample_async"):
+        if config.get("eval_prob") is not None or config.get("sample_async") or config.get("evaluate_teacher"):
             return
         has_limit = any("TimeLimit" in each for each in config.env_wrappers or ())  # which ends episodes of its own
         sampled = result["num_env_steps_sampled"]

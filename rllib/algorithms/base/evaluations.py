@@ -13,13 +13,15 @@ from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
 from rllib.compat.names import foreign_program
 from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
-from rllib.evaluation.callbacks import call_recreated_hooks
+from rllib.evaluation.callbacks import DefaultCallbacks, call_recreated_hooks
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
+from rllib.evaluation.teacher_evaluation import TeacherEvaluationWorker
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import episode_statistics
 from rllib.notices import log_once
 from rllib.result import ENV_RUNNERS, LOGGED, Result
+from rllib.sample_batch import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from rllib.evaluation.multi_agent.settings import AgentSettings
@@ -242,6 +244,19 @@ class Evaluations:
             return result
 
         return finish
+
+    def play_teacher(self, own: PolicySettings) -> list[Episode]:
+        """Episodes that the teacher of a policy plays, as many as the policy does in an evaluation.
+
+        This process plays them, on seeds that no evaluation uses, and without hooks, which are for the policy's.
+
+        Args:
+            own: settings of the policy in workers, with its teacher.
+        """
+        env = wiring.taught_environment(self._config, self._settings.env)
+        settings = replace(self._settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
+        worker = TeacherEvaluationWorker(settings, policy=self._algorithm.policy)
+        return worker.play_episodes(self.duration(), 0)
 
     def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
         if self._settings.agents is not None:

@@ -31,6 +31,17 @@ class TaughtConfig(AlgorithmConfig):
     ) -> Self: ...
 
     @section
+    def evaluation(
+        self,
+        *,
+        evaluate_teacher: Annotated[
+            bool,
+            "play evaluation_duration episodes with the teacher, once: results have teacher_return_mean",
+            only_with("teacher"),
+        ] = False,
+    ) -> Self: ...
+
+    @section
     def training(
         self,
         *,

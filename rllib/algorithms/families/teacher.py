@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FORMS = (
     "the path of a run or of a checkpoint, what load_policy returns, or a function of observations that returns actions"
 )
-_DIGEST = "digest"
+_DIGEST, _RETURN = "digest", "return_mean"
 # Names of rules. Those of the library alone: names come from files and checkpoints, which run no other code.
 _RULE = re.compile(r"rllib\.env\.tasks\.\w+:[a-z]\w*")
 # Name of a teacher that is the only one.
@@ -69,6 +69,8 @@ class Teacher:
         space = wiring.space_of_teacher(
             algorithm.config, algorithm.taught_environment, student.observation_space, student.action_space
         )
+        # Of the episodes that it has played; None: it has played none.
+        self._return_mean: float | None = None
         for name, teacher in teachers.items():
             if isinstance(teacher, NetworkTeacher):
                 self._refuse_spaces(name, teacher, space)
@@ -207,22 +209,31 @@ class Teacher:
 
     def stats(self) -> dict[str, float]:
         """Statistics of an update, in addition to those of its loss."""
-        return self._trainee.scheduled(WEIGHT, "beta")
+        stats = self._trainee.scheduled(WEIGHT, "beta")
+        if not self._config.evaluate_teacher:
+            return stats
+        if self._return_mean is None:
+            episodes = self._trainee.algorithm.play_teacher(self._trainee.policy_id)
+            self._return_mean = float(np.mean([episode.episode_return for episode in episodes]))
+        return {**stats, "teacher_return_mean": self._return_mean}
 
     # ------------------------------------------------------------------ checkpoints
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """A digest of what the teacher computes; it is empty where there are functions alone."""
+        """A digest of what the teacher computes, empty where there are functions alone, and its return, if known."""
         networks = [each for each in self.settings.teachers.values() if isinstance(each, NetworkTeacher)]
         digest = hashlib.sha256()
         for teacher in networks:
             digest.update(json.dumps(description_of(teacher.spec), sort_keys=True, default=repr).encode())
             for name, array in sorted(teacher.state.items()):
                 digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-        return {_DIGEST: np.frombuffer(digest.digest() if networks else b"", np.uint8)}
+        state = {_DIGEST: np.frombuffer(digest.digest() if networks else b"", np.uint8)}
+        return state if self._return_mean is None else {**state, _RETURN: np.array(self._return_mean)}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Does nothing: `refuse_state` has compared."""
+        """Takes its return; `refuse_state` has compared the digest."""
+        if _RETURN in state:
+            self._return_mean = float(state[_RETURN])
 
     def refuse_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Refuses to continue with another teacher.

@@ -470,6 +470,28 @@ def test_mutations_are_checked_before_the_first_trial(mutations, message):
     )
 
 
+def test_what_is_searched_and_changed_has_no_default():
+    """Other values are not looked at with the default of a setting that the space draws and the scheduler changes."""
+    sizes = [8, 64]  # below the batch, and the default is not
+    scheduler = PopulationBasedTraining(hyperparam_mutations={"sgd_minibatch_size": sizes, "lr": [1e-3, 1e-4]})
+    searched = {"sgd_minibatch_size": tune.grid_search(sizes), "lr": tune.grid_search([1e-3, 1e-4])}
+    _checks({"config": {"train_batch_size": 100, **searched}, "scheduler": scheduler}, None)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "message"),
+    [
+        (lambda: PopulationBasedTraining(hyperparam_mutations={"teacher": ["a", "b"]}), "would change teacher,"),
+        (lambda: PopulationBasedTraining(hyperparam_mutations={"training": {"teacher": ["a", "b"]}}), "would change"),
+        (lambda: PopulationBasedTraining(hyperparam_mutations={"teacher_coeff": [0.5, 1.0]}), None),
+        (lambda: "pbt", None),
+    ],
+)
+def test_a_population_leaves_teachers_as_they_are(scheduler, message):
+    space = {"teacher": tune.grid_search(["a", "b"]), "teacher_coeff": tune.uniform(0.1, 1)}
+    _checks({"config": space, "scheduler": scheduler()}, message)
+
+
 @pytest.mark.parametrize(
     ("bounds", "config", "message"),
     [

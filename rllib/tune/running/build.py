@@ -361,6 +361,10 @@ def _bounds(config: ConfigObject, name: str) -> tuple[float | None, float | None
     return tuple(bound if math.isfinite(bound) else None for bound in (setting.range.low, setting.range.high))
 
 
+# Settings with which alone a checkpoint continues.
+_OF_CHECKPOINTS = ("teacher", "teacher_mapping_fn")
+
+
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
     """Refuses settings that are invalid in every trial, what is not installed, and keys that no result will have."""
     trainable.check_settings(space)
@@ -378,10 +382,17 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
         changing = _decided(config, changed)
     except TypeError as error:
         raise surrounded(error, f"{what}: ") from None
+    in_sections = [inner for value in changed.values() if isinstance(value, Mapping) for inner in value]
+    if kept := [name for name in _OF_CHECKPOINTS if name in (*changed, *in_sections)]:
+        raise ValueError(
+            f"{what} would change {' and '.join(kept)}, but a checkpoint continues with the teacher that its policy "
+            "has learned from. Search it in the configuration, tune.grid_search([...]): a trial that takes over a "
+            "checkpoint takes its teacher, too."
+        )
     if changed:
         spec.scheduler.keep_within({name: _bounds(config, name) for name in changed})
     if drawn or changed:
-        given = set(config.overrides(**{name: config[name] for name in space if name in config}))
+        given = set(config.overrides(**{name: config[name] for name in space if name in config and name not in drawn}))
         first = {name: decides - given for name, decides in changing.items()}  # which the scheduler draws
         ConfigObject.validate(config, set().union(*undecided.values(), *first.values()))
         _check_options(config, drawn, undecided | first)

@@ -32,8 +32,9 @@ _SCHEDULERS = {
 }
 # Arguments by which a population knows what it may change, and the domains that it can change.
 _CHANGES = {"pbt": ("hyperparam_mutations", Domain), "pb2": ("hyperparam_bounds", Float | Integer)}
-# Settings that a population leaves as they are, unless they are given: weights need a network of the same shape.
-_KEPT = ("env", "model", "seed")
+# Settings that a population leaves as they are, unless they are given: weights need a network of the same shape, and a
+# student's its teacher.
+_KEPT = ("env", "model", "seed", "teacher", "teacher_mapping_fn")
 _NOT_BUILT = {
     **dict.fromkeys(("hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
@@ -59,8 +60,8 @@ def create_scheduler(
     Args:
         scheduler: the name, or a scheduler; None: trials run in their order, each to its end.
         default_seed: seed of a scheduler made by name that draws and whose arguments have none; None: it chooses one.
-        space: the search space; "pbt" and "pb2" change its settings, but for env, model and seed, if their arguments do
-            not say what to change.
+        space: the search space; "pbt" and "pb2" change its settings, but for env, model, seed and teacher, if their
+            arguments do not say what to change.
         kwargs: arguments of a scheduler made by name.
 
     Raises:

@@ -216,7 +216,11 @@ class LaneTeacher:
 
     def _chosen(self, given: np.ndarray) -> np.ndarray:
         """Name of the teacher of each environment."""
-        names = [self._settings.choose(each) for each in rows_of(self._space, structured(self._space, given))]
+        try:
+            names = [self._settings.choose(each) for each in rows_of(self._space, structured(self._space, given))]
+        except Exception as error:
+            error.add_note("teacher_mapping_fn was asked for the name of an observation's teacher")
+            raise
         if unknown := set(names) - self._asked.keys():
             raise ValueError(
                 f"teacher_mapping_fn returned {min(unknown, key=str)!r}, but there are the teachers "
@@ -334,8 +338,20 @@ class _AskedFunction:
     def label(
         self, t: int, given: np.ndarray, mask: np.ndarray | None, labels: np.ndarray, inputs: np.ndarray | None
     ) -> None:
-        answer = self._function(structured(self._space, given.copy()))
-        labels[:] = np.reshape(self._student_mapper.to_policy(self._checked(answer)), labels.shape)
+        try:
+            answer = _in_arrays(self._function(structured(self._space, given.copy())))
+        except Exception as error:
+            error.add_note(f"The teacher, a function, was asked for {self._count} actions. {self._what_it_gets}")
+            raise
+        actions = self._student_mapper.to_policy(self._checked(answer))
+        # What is beyond a bound does not reach the environment, so a student need not learn it.
+        labels[:] = np.reshape(self._student_mapper.clipped(actions), labels.shape)
+
+    @property
+    def _what_it_gets(self) -> str:
+        kinds = {spaces.Dict: "a dict of arrays", spaces.Tuple: "a tuple of arrays"}
+        form = next((form for kind, form in kinds.items() if isinstance(self._space, kind)), "an array")
+        return f"It gets {form} of numpy, whose first axis is that of the observations."
 
     def _checked(self, answer: Any) -> Any:
         """The answer as a batch of the action space.
@@ -357,15 +373,31 @@ class _AskedFunction:
             pass
         raise ValueError(
             f"the teacher is a function of {self._count} observations, and must return as many actions of {space}, but "
-            f"returned {answer!r:.200}. It gets arrays whose first axis is that of the observations."
+            f"returned {answer!r:.200}. {self._what_it_gets}{_hint(answer)}"
         )
 
     def forget(self, environments: Any) -> None:
         """Does nothing: a function remembers nothing."""
 
 
+def _in_arrays(answer: Any) -> Any:
+    """The answer of a function, with arrays in place of torch's tensors."""
+    if hasattr(answer, "detach"):
+        return answer.detach().cpu().numpy()
+    if isinstance(answer, Mapping):
+        return {key: _in_arrays(part) for key, part in answer.items()}
+    return tuple(map(_in_arrays, answer)) if isinstance(answer, tuple) else answer
+
+
+def _hint(answer: Any) -> str:
+    """What to do about answers that other libraries' policies give, a sentence; empty for others."""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        return " Of a predict() that returns (actions, state), take the first: lambda seen: predict(seen)[0]."
+    return ""
+
+
 def _outside(space: spaces.Space, rows: Sequence) -> Any:
-    """The first choice that does not lie in its space; None where all do. Numbers beyond bounds are clipped later."""
+    """The first choice that does not lie in its space; None where all do. Numbers beyond bounds are clipped."""
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
         return None
     if isinstance(space, spaces.Dict | spaces.Tuple):

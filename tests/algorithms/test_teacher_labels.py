@@ -24,7 +24,7 @@ def teacher_with_memory(tmp_path_factory):
     return made_teacher(tmp_path_factory.mktemp("teachers") / "memory", model=GRU)
 
 
-def config(teacher, *, workers=0, envs=2, model=None, env=Secretive, **training):
+def config(teacher=None, *, workers=0, envs=2, model=None, env=Secretive, **training):
     made = DistillationConfig().environment(env, teacher_observation_keys=HIDDEN).debugging(seed=0)
     made.rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=16)
     given = {"train_batch_size": 16 * envs * max(workers, 1), "sgd_minibatch_size": 16, "lr": 0.01}
@@ -131,6 +131,21 @@ def test_bits_do_not_depend_on_the_division(teacher_with_memory, deterministic, 
     assert (weights[0] != before).any()
 
 
+@pytest.mark.parametrize(
+    ("beta", "expected"),
+    [
+        ([[0, 1.0], [10, 0.0]], [1, 0.9, 0.8, 0]),
+        ({"type": "linear", "initial": 1.0, "final": 0.0, "timesteps": 10}, [1, 0.9, 0.8, 0]),
+        ({"type": "exponential", "initial": 1.0, "decay_rate": 0.9, "timesteps": 1}, [1, 0.9, 0.81, 0.34867844]),
+        (lambda timestep: 0.9**timestep, [1, 0.9, 0.81, 0.34867844]),
+    ],
+)
+def test_schedules_of_dagger(teacher, beta, expected):
+    """Of rounds 0, 1, 2 and 10: a line to 0, and powers, as in arXiv:1011.0686."""
+    schedule = config(teacher, beta=beta).get_schedule("beta")
+    assert [schedule(number) for number in (0, 1, 2, 10)] == pytest.approx(expected, abs=1e-8)
+
+
 def test_drawn_labels_are_of_the_environments_streams(teacher):
     drawn = [batch_of(config(teacher, teacher_deterministic=False))[0][sb.TEACHER_ACTIONS] for _ in range(2)]
     np.testing.assert_array_equal(*drawn)
@@ -166,6 +181,39 @@ def test_a_name_that_no_teacher_has():
 def test_a_function_that_returns_something_else(answer):
     with config(answer).build() as algo, pytest.raises(ValueError, match="the teacher is a function"):
         algo.train()
+
+
+@pytest.mark.parametrize("name", ["teacher", "teacher_mapping_fn"])
+def test_a_function_that_raises_is_named(name):
+    def fails(observations):
+        raise RuntimeError("no path found")
+
+    given = {"teacher": fails} if name == "teacher" else {"teacher": {"a": by_rule}, "teacher_mapping_fn": fails}
+    with config(**given).build() as algo, pytest.raises(RuntimeError, match="no path found") as caught:
+        algo.train()
+    assert name in caught.value.__notes__[0].lower()
+
+
+def test_a_function_may_return_tensors():
+    """As a network in torch does, whose graph nobody needs."""
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(2, 2)
+    made = config(lambda o: layer(torch.as_tensor(o["secret"])).argmax(1))
+    assert set(batch_of(made)[0][sb.TEACHER_ACTIONS]) <= {0, 1}
+    made = config(lambda o: layer(torch.as_tensor(o["secret"]))).environment(
+        env_config={"actions": Box(-9, 9, (2,), np.float32)}
+    )
+    assert batch_of(made)[0][sb.TEACHER_ACTIONS].any()
+
+
+@pytest.mark.parametrize("model", [{}, {"squash_actions": True}], ids=["plain", "squashed"])
+def test_labels_are_what_reaches_the_environment(model):
+    """A controller that asks for more than the largest torque is learned at that one."""
+    made = config(lambda o: np.full((2, 1), 99.0), model=model, beta=1.0)
+    batch, algo = batch_of(made.environment(env_config={"actions": Box(-2, 2, (1,), np.float32)}))
+    unit = algo.policy.distribution.unit
+    np.testing.assert_allclose(unit.read(batch[sb.TEACHER_ACTIONS]), 1, atol=1e-5)
+    np.testing.assert_array_equal(batch[sb.ACTIONS], batch[sb.TEACHER_ACTIONS])
 
 
 def test_numbers_are_in_the_students_units():

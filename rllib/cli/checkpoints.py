@@ -8,6 +8,7 @@ import click
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig, alone
 from rllib.algorithms.base.recorded.settings import SAMPLER
+from rllib.algorithms.families.teacher import Unasked
 from rllib.cli.failures import Mistake, storage_input
 from rllib.did_you_mean import similar_path
 from rllib.offline.stream import Unread
@@ -60,7 +61,7 @@ def next_to(checkpoint: Path, name: str) -> Path:
 def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Algorithm:
     """Restores the algorithm of a checkpoint for acting in this process alone, on the CPU if there is no GPU.
 
-    Recorded data that it has learned from is not read again: it may be large, or not be there any more.
+    Recorded data and teachers that it has learned from are not read again: they may be large, or not be there any more.
 
     Args:
         checkpoint: its directory.
@@ -78,6 +79,9 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         own |= _without_data(checkpoint)
     if settings.get("demonstrations") is not None:
         own["demonstrations"] = _unread(checkpoint)
+    if settings.get("teacher") is not None:
+        unasked = {"teacher": Unasked(), "teacher_mapping_fn": None, "evaluate_teacher": False, "aggregate": False}
+        own |= {name: value for name, value in unasked.items() if name in settings}
     given = AlgorithmConfig().places(overrides)  # under names of any era
     own = {name: value for name, value in own.items() if name not in given}
     return Algorithm.from_checkpoint(checkpoint, {**own, **overrides}, load_user_code=load_user_code)

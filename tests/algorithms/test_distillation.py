@@ -1,14 +1,17 @@
 """A student learns what its teacher would do: learning, refusals, checkpoints, and deployment without the teacher."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from gymnasium.spaces import Box, Discrete
 
 from rllib import DAggerConfig, DistillationConfig, PPOConfig, SACConfig, load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.cli import command
 from rllib.storage.checkpoint import CheckpointError
 from tests.algorithms.algorithm_support import learner_stats
 from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher
@@ -205,32 +208,29 @@ def test_evaluation_and_deployment_know_the_student_alone(teacher, tmp_path):
         assert policy.compute_single_action(whole, explore=False) == action
 
 
+@pytest.mark.parametrize(
+    ("kind", "training"), [(DAggerConfig, {}), (DAggerConfig, {"model": GRU}), (PPOConfig, {"teacher_coeff": 1.0})]
+)
+def test_commands_that_play_need_no_teacher(kind, training, tmp_path):
+    """The robot has the checkpoint alone."""
+    teacher = tmp_path / "teacher"
+    made_teacher(teacher, "rllib.env.tasks.privileged:CartPole")
+    made = config(str(teacher), kind, "rllib.env.tasks.privileged:CartPole", VELOCITIES, **training)
+    with made.evaluation(evaluate_teacher=True).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "run")
+    shutil.rmtree(teacher)
+    outcome = CliRunner().invoke(command, ["evaluate", str(path), "--episodes", "2"])
+    assert outcome.exit_code == 0 and "return" in outcome.output
+    outcome = CliRunner().invoke(command, ["record", str(path), "--to", str(tmp_path / "steps.csv"), "--episodes", "1"])
+    assert outcome.exit_code == 0, outcome.output
+
+
 def test_evaluation_workers(teacher):
     with config(teacher).evaluation(evaluation_interval=1, evaluation_num_workers=1).build() as algo:
         assert algo.train()["evaluation/episodes_this_iter"] > 0
 
 
-# ---------------------------------------------------------------------- checkpoints
-
-
-def test_a_run_goes_on_as_it_was(teacher, tmp_path):
-    made = config(teacher, beta=[[0, 1.0], [2000, 0.0]], model={"fcnet_hiddens": [8], **GRU})
-    with made.build() as algo:
-        algo.train()
-        path = algo.save(tmp_path / "run")
-        saved = algo.policy.weights.copy()
-    description = json.loads((path / "config.json").read_text())
-    assert description["teacher"] == teacher
-    with Algorithm.from_checkpoint(path) as algo:
-        np.testing.assert_array_equal(algo.policy.weights, saved)
-        assert learner_stats(algo.train())["beta"] < 1
-
-
-def test_another_teacher_is_refused(teacher, other_teacher, tmp_path):
-    with config(teacher).build() as algo:
-        path = algo.save(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"another teacher[\s\S]*teacher="):
-        Algorithm.from_checkpoint(path, {"teacher": other_teacher})
 def opposite(observations):
     """A teacher that is wrong in every step of Secretive."""
     return 1 - by_rule(observations)
@@ -269,6 +269,27 @@ def test_the_return_of_a_network_with_a_memory(tmp_path):
         assert learner_stats(algo.train())["teacher_return_mean"] == pytest.approx(np.mean(own))
 
 
+# ---------------------------------------------------------------------- checkpoints
+
+
+def test_a_run_goes_on_as_it_was(teacher, tmp_path):
+    made = config(teacher, beta=[[0, 1.0], [2000, 0.0]], model={"fcnet_hiddens": [8], **GRU})
+    with made.build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "run")
+        saved = algo.policy.weights.copy()
+    description = json.loads((path / "config.json").read_text())
+    assert description["teacher"] == teacher
+    with Algorithm.from_checkpoint(path) as algo:
+        np.testing.assert_array_equal(algo.policy.weights, saved)
+        assert learner_stats(algo.train())["beta"] < 1
+
+
+def test_another_teacher_is_refused(teacher, other_teacher, tmp_path):
+    with config(teacher).build() as algo:
+        path = algo.save(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"another teacher[\s\S]*teacher="):
+        Algorithm.from_checkpoint(path, {"teacher": other_teacher})
     with config(other_teacher).build() as algo, pytest.raises(ValueError, match="another teacher"):
         algo.restore(path)
 

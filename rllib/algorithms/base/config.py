@@ -544,17 +544,22 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             return per_round
         return math.ceil(self.train_batch_size / per_round) * per_round
 
+    @property
+    def asks_teacher(self) -> bool:
+        """Whether rollout workers ask a teacher in each step."""
+        return False
+
     def make_teacher(self, trainee: Any) -> Any:
         """Makes the teacher of a policy in training (families/teacher.py); None: there is none."""
+        return None
+
+    def make_actor_warmup(self, trainee: Any) -> Any:
+        """Makes the warm-up of the value of a policy in training (families/actor_warmup.py); None: there is none."""
         return None
 
     @property
     def episode_cost_column(self) -> str | None:
         """Name of the info column that results sum up as the cost of an episode; None: there is none."""
-        return None
-
-    def make_actor_warmup(self, trainee: Any) -> Any:
-        """Makes the warm-up of the value of a policy in training (families/actor_warmup.py); None: there is none."""
         return None
 
     @property

@@ -99,7 +99,7 @@ def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None) -> E
         config: of the algorithm.
         factory: of its environments as the policy sees them.
     """
-    hides = config.get("teacher") is not None and config.teacher_observation_keys
+    hides = config.asks_teacher and config.teacher_observation_keys
     return learned_environment(config, for_teacher=True) if hides and factory is not None else factory
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
-from rllib.algorithms.families.teacher import FORMS, Teacher, is_teacher
+from rllib.algorithms.families.teacher import FORMS, Teacher, Unasked, is_teacher
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import at_least, between, only_with, section
@@ -144,4 +144,8 @@ class TaughtConfig(AlgorithmConfig):
         return () if self.needs_teacher else ({"teacher": None},)
 
     def make_teacher(self, trainee: "Trainee") -> Teacher | None:
-        return None if self.teacher is None else Teacher(trainee)
+        return Teacher(trainee) if self.asks_teacher else None
+    @property
+    def asks_teacher(self) -> bool:
+        return self.teacher is not None and not isinstance(self.teacher, Unasked)
+

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +43,13 @@ _ONLY = ""
 
 
 def is_teacher(given: Any) -> bool:
-    """Whether a value of the setting `teacher` has one of FORMS."""
-    return isinstance(given, str | os.PathLike | Policy | Acting) or callable(given)
+@dataclass(frozen=True)
+class Unasked:
+    """In place of a teacher, for an algorithm that acts and does not learn: nothing is loaded."""
+
+
+    """Whether a value of the setting `teacher` has one of FORMS, or stands for one."""
+    return isinstance(given, str | os.PathLike | Policy | Acting | Unasked) or callable(given)
 
 
 class Teacher:
@@ -63,14 +69,14 @@ class Teacher:
     def __init__(self, trainee: "Trainee"):
         self._trainee, self._config = trainee, trainee.config
         self._refuse_world()
+        # Of the episodes that it has played; None: it has played none.
+        self._return_mean: float | None = None
         config, algorithm, student = self._config, trainee.algorithm, trainee.policy
         given = config.teacher if isinstance(config.teacher, Mapping) else {_ONLY: config.teacher}
         teachers = {name: self._loaded(name, each) for name, each in given.items()}
         space = wiring.space_of_teacher(
             algorithm.config, algorithm.taught_environment, student.observation_space, student.action_space
         )
-        # Of the episodes that it has played; None: it has played none.
-        self._return_mean: float | None = None
         for name, teacher in teachers.items():
             if isinstance(teacher, NetworkTeacher):
                 self._refuse_spaces(name, teacher, space)

@@ -359,6 +359,27 @@ def test_observations_that_are_not_there(teacher):
     assert error.mistakes[0].names == ("teacher",)
 
 
+def test_keys_of_the_critic_reach_a_teacher():
+    """They are named once, and the policy does not read them."""
+    made = config(by_rule, PPOConfig, keys=["secret"], teacher_coeff=1.0).environment(
+        critic_observation_keys=["secret"]
+    )
+    error = refusal(made)
+    assert error.mistakes[0].names == ("teacher_observation_keys", "critic_observation_keys")
+    with made.apply(error.mistakes[0].remedies[0]).build() as algo:
+        assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+
+
+def test_a_teacher_that_reads_its_previous_step(tmp_path):
+    """The policy has to read it as well."""
+    previous = {**GRU, "lstm_use_prev_action": True}
+    path = made_teacher(tmp_path / "teacher", model=previous)
+    error = refusal(config(path))
+    assert error.mistakes[0].names == ("teacher",) and "lstm_use_prev_action" in str(error)
+    with config(path, model={"fcnet_hiddens": [8], **previous}).build() as algo:
+        assert np.isfinite(learner_stats(algo.train())["distillation_loss"])
+
+
 @pytest.mark.parametrize(
     ("env", "keys"), [(Secretive, ["mass"]), ("CartPole-v1", ["mass"]), (Secretive, ["place", "secret"])]
 )

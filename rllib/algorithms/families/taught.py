@@ -138,14 +138,28 @@ class TaughtConfig(AlgorithmConfig):
             )
         return None
 
+    @relation("teacher_observation_keys", "critic_observation_keys")
+    def _check_keys_of_both(self) -> Mistake | None:
+        """Keys that the critic reads reach a teacher as well, and are not in `teacher_observation_keys`."""
+        both = [key for key in self.teacher_observation_keys if key in self.critic_observation_keys]
+        if not both:
+            return None
+        alone = [key for key in self.teacher_observation_keys if key not in both]
+        return Mistake(
+            f"teacher_observation_keys={self.teacher_observation_keys!r} are keys that a teacher alone reads, but "
+            f"{' and '.join(map(repr, both))} are among critic_observation_keys, which a teacher reads as well.",
+            ("teacher_observation_keys", "critic_observation_keys"),
+            ({"teacher_observation_keys": alone},),
+        )
+
     @property
     def without_teacher(self) -> tuple[dict[str, None], ...]:
         """Remedies that leave the teacher out; none where the algorithm needs one."""
         return () if self.needs_teacher else ({"teacher": None},)
 
-    def make_teacher(self, trainee: "Trainee") -> Teacher | None:
-        return Teacher(trainee) if self.asks_teacher else None
     @property
     def asks_teacher(self) -> bool:
         return self.teacher is not None and not isinstance(self.teacher, Unasked)
 
+    def make_teacher(self, trainee: "Trainee") -> Teacher | None:
+        return Teacher(trainee) if self.asks_teacher else None

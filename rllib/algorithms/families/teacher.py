@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium import Space
+from gymnasium import Space, spaces
 
 from rllib.acting.inference import Acting, inference_of
 from rllib.algorithms.base import wiring
 from rllib.config.conflicts import Mistake, Remedy, SettingsError
+from rllib.env.factories.previous_steps import ACTIONS, REWARDS, SETTINGS
 from rllib.evaluation.teacher import FunctionTeacher, NetworkTeacher, TeacherSettings
 from rllib.losses.distillation import OF_DISTRIBUTIONS, WEIGHT, DistillationTerm, TaughtLoss
 from rllib.losses.loss import Loss, LossOverModules
@@ -42,12 +43,12 @@ _RULE = re.compile(r"rllib\.env\.tasks\.\w+:[a-z]\w*")
 _ONLY = ""
 
 
-def is_teacher(given: Any) -> bool:
 @dataclass(frozen=True)
 class Unasked:
     """In place of a teacher, for an algorithm that acts and does not learn: nothing is loaded."""
 
 
+def is_teacher(given: Any) -> bool:
     """Whether a value of the setting `teacher` has one of FORMS, or stands for one."""
     return isinstance(given, str | os.PathLike | Policy | Acting | Unasked) or callable(given)
 
@@ -68,9 +69,9 @@ class Teacher:
 
     def __init__(self, trainee: "Trainee"):
         self._trainee, self._config = trainee, trainee.config
-        self._refuse_world()
         # Of the episodes that it has played; None: it has played none.
         self._return_mean: float | None = None
+        self._refuse_world()
         config, algorithm, student = self._config, trainee.algorithm, trainee.policy
         given = config.teacher if isinstance(config.teacher, Mapping) else {_ONLY: config.teacher}
         teachers = {name: self._loaded(name, each) for name, each in given.items()}
@@ -135,10 +136,16 @@ class Teacher:
         try:
             teacher.select(space)
         except ValueError as error:
+            advice = (
+                "Let the environment give what both read, and name in .environment(teacher_observation_keys=[...]) "
+                "what the teacher alone does."
+            )
+            own = teacher.observation_space
+            if isinstance(own, spaces.Dict) and {ACTIONS, REWARDS} & own.keys():
+                advice = f"It reads its previous step, which is there if the policy's model does, too: {SETTINGS}."
             raise self._mistake(
                 f"teacher{_of(name)} reads {teacher.observation_space}, and of the environment's observations {error}.",
-                "Let the environment give what both read, and name in .environment(teacher_observation_keys=[...]) "
-                "what the teacher alone does.",
+                advice,
             ) from error
 
     def _refuse_kind(self, has_distribution: bool) -> None:
@@ -172,7 +179,10 @@ class Teacher:
             try:
                 given = load_policy(given)
             except CheckpointError as error:
-                error.add_note(f"teacher{_of(name)}={os.fspath(given)!r} must be {FORMS}.")
+                error.add_note(
+                    f"teacher{_of(name)}={os.fspath(given)!r} must be {FORMS}. If it has moved since a run was saved, "
+                    "or the path is relative to another directory, name it when the run is restored: teacher=PATH."
+                )
                 raise
         if isinstance(given, Acting):
             policy = of_only_policy(given.policies, "teacher", "load_policy(PATH, POLICY_ID)")

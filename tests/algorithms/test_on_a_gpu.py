@@ -6,6 +6,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, Tuple
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from tests.algorithms.taught_worlds import teacher_of
 from tests.gpu import needs_gpu
 
 # ES and ARS make no gradients; QMix and VDN take groups of agents.
@@ -43,6 +44,8 @@ def config_of(name, env):
     config.rollouts(num_rollout_workers=workers).training(learner="torch")
     if hasattr(config, "num_steps_sampled_before_learning_starts"):
         config.training(num_steps_sampled_before_learning_starts=100)
+    if getattr(config, "needs_teacher", False):
+        config.training(teacher=teacher_of(env))
     if name == "R2D2":
         config.training(model={"use_lstm": True, "lstm_cell_size": 8}, replay_buffer_config={"capacity": 1000})
     elif name.startswith("Apex"):

@@ -1,4 +1,4 @@
-"""Teachers of generated runs: a function of any world, and a network that reads what its environments give."""
+"""Teachers of generated runs: a function of any world, a network that reads what its environments give, and both."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,17 @@ def with_teacher(settings: Mapping[str, Any], world: Mapping[str, Any], place: P
     asked = settings.get("teacher")
     if not isinstance(asked, Mapping):
         return dict(settings)
-    return {**settings, "teacher": _MADE[asked[MARK]](world, place)}
+    if asked[MARK] != "several":
+        return {**settings, "teacher": _MADE[asked[MARK]](world, place)}
+    teachers = {name: make(world, place) for name, make in _MADE.items()}
+    return {**settings, "teacher": teachers, "teacher_mapping_fn": by_first_number}
+
+
+def by_first_number(observation) -> str:
+    """The teacher of an observation, where there are several."""
+    while isinstance(observation, Mapping | tuple):
+        observation = next(iter(observation.values())) if isinstance(observation, Mapping) else observation[0]
+    return list(_MADE)[int(10 * abs(float(np.ravel(observation)[0]))) % len(_MADE)]
 
 
 class Chooser:

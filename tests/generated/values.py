@@ -138,12 +138,14 @@ TABLES: dict[str, tuple] = {
         {"explore": True}, {"num_envs_per_worker": 2}, {"num_envs_per_worker": 1}, {"explore": False, "seed": 3},
         {"env_config": {"length": 4}},
     ),
-    "teacher": ({"teacher of": "function"}, {"teacher of": "network"}, {"teacher of": "network"}),
+    "teacher": (
+        {"teacher of": "function"}, {"teacher of": "network"}, {"teacher of": "network"}, {"teacher of": "several"},
+    ),
     "teacher_observation_keys": (["choice"], ["numbers"]),
     "beta": (0.5, 1.0, [[0, 1.0], [60, 0.0]]),
+    "actor_warmup_updates": (1, 1, 2, 20),
     "cost_column": ("cost", "extra"),
     "param_resets": ([30], [20, 50]),
-    "actor_warmup_updates": (1, 1, 2, 20),
     "hiddens": ([], [6], [6, 5]),
     "q_model_config": (
         {"fcnet_hiddens": [6]}, {"fcnet_hiddens": [6, 6], "fcnet_activation": "relu"}, {"layer_norm": True},
@@ -183,7 +185,7 @@ TABLES: dict[str, tuple] = {
 # Settings that are not drawn, with the reason.
 NOT_DRAWN = {
     "policy_mapping_fn": "goes with the policies",
-    "teacher_mapping_fn": "goes with several teachers, which have tests",
+    "teacher_mapping_fn": "goes with several teachers",
     **dict.fromkeys(
         ("env", "env_config", "observation_space", "action_space", "action_mask_from"), "the world says it"
     ),

@@ -8,7 +8,7 @@ far as that holds for acting (`Policy.act_among`).
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,24 +209,25 @@ class LaneTeacher:
         for name, asked in self._asked.items():
             own, of_own = np.empty_like(labels), None if inputs is None else np.empty_like(inputs)
             asked.label(t, given, mask, own, of_own)
-            counts = names == name
+            counts = [chosen == name for chosen in names]
             labels[counts] = own[counts]
             if inputs is not None:
                 inputs[counts] = of_own[counts]
 
-    def _chosen(self, given: np.ndarray) -> np.ndarray:
+    def _chosen(self, given: np.ndarray) -> list[Hashable]:
         """Name of the teacher of each environment."""
         try:
             names = [self._settings.choose(each) for each in rows_of(self._space, structured(self._space, given))]
         except Exception as error:
             error.add_note("teacher_mapping_fn was asked for the name of an observation's teacher")
             raise
-        if unknown := set(names) - self._asked.keys():
+        unknown = [name for name in names if not isinstance(name, Hashable) or name not in self._asked]
+        if unknown:
             raise ValueError(
-                f"teacher_mapping_fn returned {min(unknown, key=str)!r}, but there are the teachers "
-                f"{', '.join(map(repr, self._asked))}. Return one of these names."
+                f"teacher_mapping_fn returned {unknown[0]!r:.80}, but there are the teachers "
+                f"{', '.join(map(repr, self._asked))}. Return one of these names for the one observation given."
             )
-        return np.array(names)
+        return names
 
     def episodes_ended(self, environments: Any) -> None:
         """Prepares new episodes, which begin in these environments with the next action."""

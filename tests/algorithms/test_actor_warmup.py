@@ -93,6 +93,14 @@ def test_a_policy_begins_as_a_student(student):
         )
 
 
+def test_a_student_has_not_all_parameters(student):
+    path, model, _ = student
+    made = config(PPOConfig, {**model, "free_log_std": True}).rollouts(observation_filter="MeanStdFilter")
+    with made.build() as algo, pytest.raises(ValueError, match="value") as caught:
+        algo.set_parameters(path)
+    assert "exact_match=False" in caught.value.__notes__[0]
+
+
 def test_parameters_that_nothing_takes_are_named(student, caplog):
     path, model, _ = student
     made = config(PPOConfig, {**model, "fcnet_hiddens": [8, 8]}).rollouts(observation_filter="MeanStdFilter")

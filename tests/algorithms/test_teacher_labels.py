@@ -162,8 +162,16 @@ def test_several_teachers():
     np.testing.assert_array_equal(batch[sb.TEACHER_ACTIONS], expected)
 
 
-def test_a_name_that_no_teacher_has():
-    made = config({"zero": by_rule}, teacher_mapping_fn=lambda observation: "two")
+def test_names_of_teachers_need_not_be_strings():
+    teachers = {0: lambda o: np.zeros(len(o["place"]), int), "one": lambda o: np.ones(len(o["place"]), int)}
+    made = config(teachers, teacher_mapping_fn=lambda observation: "one" if observation["secret"][1] > 0 else 0)
+    batch, _ = batch_of(made)
+    assert batch[sb.TEACHER_ACTIONS].tolist() == [int(whole(place)["secret"][1] > 0) for place in batch[sb.OBS]]
+
+
+@pytest.mark.parametrize("name", ["two", ["zero", "zero"], None])
+def test_a_name_that_no_teacher_has(name):
+    made = config({"zero": by_rule}, teacher_mapping_fn=lambda observation: name)
     with made.build() as algo, pytest.raises(ValueError, match="teacher_mapping_fn"):
         algo.train()
 

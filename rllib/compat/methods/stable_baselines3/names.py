@@ -383,7 +383,12 @@ class StableBaselinesNames:
                         ", ".join(own),
                     )
                 parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
-            policy.set_weights(parameters)
+            try:
+                policy.set_weights(parameters)
+            except ValueError as error:
+                if exact_match and name in found:
+                    error.add_note("exact_match=False sets those that are known, as of a policy without a value.")
+                raise
             if name in found:
                 policy.filter.set_state(found[name].filter.get_state())
 

@@ -18,6 +18,7 @@ HINDSIGHT = {"type": "HindsightReplayBuffer"}
 CONV = {"conv_filters": [[16, [8, 8], 4]]}
 LSTM = {"use_lstm": True}
 POLICIES = {"policies": ["p0", "p1"]}
+WARM = {"actor_warmup_updates": 3}
 TAUGHT = {"teacher": "/tmp/teacher", "teacher_coeff": 1.0}
 
 
@@ -41,9 +42,15 @@ CASES = [
     ("PPO", {"teacher_observation_keys": ["mass"], "output": PATH}, "output"),
     ("PPO", {**TAUGHT, "teacher": {"one": "/tmp/teacher"}}, "teacher_mapping_fn"),
     ("PPO", {"teacher_mapping_fn": len}, "teacher_mapping_fn"),
+    ("PPO", {"teacher_observation_keys": ["a", "b"], "critic_observation_keys": ["b"]}, "critic_observation_keys"),
     ("Distillation", {"teacher": None}, "teacher"),
     ("Distillation", {"teacher": 3}, "teacher"),
     ("DAgger", {"num_learners": 2}, "aggregate"),
+    ("PPO", {**WARM, "use_critic": False, "use_gae": False}, "actor_warmup_updates"),
+    ("PPO", {**WARM, "lr": {"type": "kl_adaptive", "initial": 1e-3, "desired_kl": 0.01}}, "actor_warmup_updates"),
+    ("A2C", {**WARM, "weight_decay": 0.1}, "weight_decay"),
+    ("APPO", {**WARM, "custom_loss": len}, "custom_loss"),
+    ("PPO", {**WARM, "cost_limit": 1.0}, "actor_warmup_updates"),
     ("TRPO", {"num_learners": 1}, "num_learners"),
     ("TRPO", {"use_gae": False}, "use_gae"),
     ("TRPO", {"use_critic": False, "use_gae": False}, "use_critic"),
@@ -244,6 +251,7 @@ OTHERS = {
     "cost_limit": 0.0,
     "momentum": 0.5,
     "teacher": "/tmp/teacher",
+    "actor_warmup_updates": 3,
 }
 
 

@@ -66,6 +66,7 @@ CASES = [
     ("PPO", spaces.Dict(obs=VECTOR, action_mask=spaces.MultiBinary(3)), CHOICES, {}, "action_mask_key"),
     ("PPO", spaces.Dict(action_mask=spaces.MultiBinary(2)), CHOICES, {}, "action_mask_key"),
     ("PPO", VECTOR, CHOICES, {"model": LSTM, "recompute_advantages": True}, "recompute_advantages"),
+    ("PPO", VECTOR, CHOICES, {"model": {"vf_share_layers": True}, "actor_warmup_updates": 2}, "actor_warmup_updates"),
     ("PPO", VECTOR, CHOICES, {"model": LSTM, "cost_limit": 1.0}, "cost_limit"),
     ("PPO", IMAGE, CHOICES, {"model": CONV, "cost_limit": 1.0}, "cost_limit"),
     ("PPO", VECTOR, CHOICES, {"model": LSTM, "exploration_config": {"type": "RND"}}, "model"),

@@ -796,7 +796,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()
 
-    def play_teacher(self, policy_id: str) -> list[Episode]:
+    def _play_teacher(self, policy_id: str) -> list[Episode]:
         """Episodes that the teacher of a policy plays, in the environments and for the duration of an evaluation."""
         return self._evaluations.play_teacher(self._rollout_settings.policies[policy_id])
 

@@ -229,7 +229,7 @@ class Teacher:
         if not self._config.evaluate_teacher:
             return stats
         if self._return_mean is None:
-            episodes = self._trainee.algorithm.play_teacher(self._trainee.policy_id)
+            episodes = self._trainee.algorithm._play_teacher(self._trainee.policy_id)
             self._return_mean = float(np.mean([episode.episode_return for episode in episodes]))
         return {**stats, "teacher_return_mean": self._return_mean}
 

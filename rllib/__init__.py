@@ -40,6 +40,7 @@ _LAZY = {
     "import_ray": "rllib.compat.files",
     "import_sb3": "rllib.compat.files",
     "load_policy": "rllib.serving.loaded_policy",
+    "load_reward": "rllib.serving.loaded_reward",
     "make_learner": "rllib.learners.learner",
     "make_multi_agent": "rllib.env.multi_agent.copies",
     "make_multi_callbacks": "rllib.evaluation.callbacks",

@@ -32,6 +32,9 @@
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
 | teacher_actions    | [B, *action]           | as actions   | the teacher's in this observation                    |
 | teacher_dist_inputs | [B, K]                | float32      | its parameters of the student's distribution         |
+| demonstrated_obs   | [B, *encoded]          | float32, as stored | of steps of an expert that are cloned beside,  |
+|                    |                        |              | as the network reads them; they belong to no row     |
+| demonstrated_actions | [B, *action]         | as actions   | the expert's in these                                |
 | waited             | [B]                    | bool         | of several agents: the action is from before the     |
 |                    |                        |              | fragment, perhaps by earlier weights                 |
 | eps_id             | [B]                    | int64        | the episode, in batches of RolloutWorker.from_config |
@@ -85,6 +88,8 @@ COST_TARGETS = "cost_targets"
 COST_DISCOUNTS = "cost_discounts"
 TEACHER_ACTIONS = "teacher_actions"
 TEACHER_DIST_INPUTS = "teacher_dist_inputs"
+DEMONSTRATED_OBS = "demonstrated_obs"
+DEMONSTRATED_ACTIONS = "demonstrated_actions"
 SEQ_LENS = "seq_lens"
 STATE_IN = "state_in_0"
 # Names of the columns of the library's own batches.

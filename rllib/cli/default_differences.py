@@ -169,7 +169,7 @@ DEFAULT_DIFFERENCES = (
 NOT_IN_RLLIB = (
     *("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC"),
     *("Distillation", "DAgger"),
-    *("GAIL", "AIRL", "AMP", "SQIL", "SQILDQN"),
+    *("GAIL", "GAILSAC", "AIRL", "AMP", "SQIL", "SQILDQN"),
 )
 
 

@@ -46,8 +46,7 @@ class Discriminator:
     Args:
         settings: of it.
         reader: makes rows; with `is_shaped` they have observations before and after, and terminations.
-        expert: the demonstrations' steps.
-        num_expert_ends: demonstrated episodes that terminated.
+        expert: the demonstrations' steps; None: nothing is learned.
         rng: draws the initial weights.
         device: "cpu" or "cuda".
     """
@@ -56,8 +55,7 @@ class Discriminator:
         self,
         settings: DiscriminatorSettings,
         reader: RowReader,
-        expert: Steps,
-        num_expert_ends: int,
+        expert: Steps | None,
         rng: np.random.Generator,
         device: str = "cpu",
     ):
@@ -72,9 +70,10 @@ class Discriminator:
             self._optimizer.state[each.flat] = {"step": torch.zeros(()), **zeros}
         self._moments = RunningMoments(reader.observation_size)
         self._returns = RunningMoments(1)
-        rows = reader(expert)
-        self._expert_moments = self._moments_of(rows)
-        self._expert = self._with_absorbing(rows, num_expert_ends)
+        if expert is not None:
+            rows = reader(expert)
+            self._expert_moments = self._moments_of(rows)
+            self._expert = self._with_absorbing(rows, expert)
         # Train batches of the policy: rows, and log-probabilities where logits read them.
         self._batches: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=settings.generator_buffer)
 
@@ -102,7 +101,9 @@ class Discriminator:
             moments.add(rows[:, part])
         return moments
 
-    def _with_absorbing(self, rows: np.ndarray, count: int) -> np.ndarray:
+    def _with_absorbing(self, rows: np.ndarray, steps: Steps) -> np.ndarray:
+        """The rows of these steps, and one of the absorbing state for each episode that terminated."""
+        count = int(steps.terminated.sum())
         if not (self._settings.absorbing and count):
             return rows
         return np.concatenate([rows, np.tile(self._reader.absorbing, (count, 1))])
@@ -210,7 +211,7 @@ class Discriminator:
         settings, rows = self._settings, self._reader(steps)
         if settings.normalize:
             self._count(rows)
-        rows = self._with_absorbing(rows, int(steps.terminated.sum()))
+        rows = self._with_absorbing(rows, steps)
         self._batches.append((rows, np.zeros(0, np.float32) if steps.log_probs is None else steps.log_probs))
         policy_rows, policy_log_probs = map(np.concatenate, zip(*self._batches))
         found = [

@@ -45,10 +45,10 @@ class DiscriminatorSettings:
     hiddens: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     normalize: bool = True
-    lr: float = 3e-4
+    lr: float = 3e-3
     updates: int = 16
     batch_size: int = 256
-    gradient_penalty: float = 10.0
+    gradient_penalty: float = 1.0
     penalty: str = UNIT_NORM
     label_smoothing: float = 0.0
     reward_form: str = "gail"

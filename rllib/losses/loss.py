@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,6 +133,10 @@ class LossAround(Loss):
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
         return self.loss.identity_error(at, outputs, minibatch)
+
+    def bind(self, module):
+        """This loss, where the other one calls the module."""
+        return replace(self, loss=self.loss.bind(module))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Dataset:
 
             - obs, new_obs [rows, *observation]: as env/spaces/observations.py stores observations of the space;
             - actions [rows, ...]: in units of the environment; of Dict and Tuple spaces one row of numbers an action;
+              with the option reads_actions=False they are missing;
             - terminateds, truncateds [rows] bool: one of them is set at the last row of each episode.
 
             rewards [rows] float32 may be missing; further columns of the source are kept as they are.
@@ -87,7 +88,9 @@ class Dataset:
         """
         options = options or ReadOptions()
         records = renamed(records, options.schema)
-        for name in (sb.OBS, sb.ACTIONS):
+        if not options.reads_actions:
+            records = _without_actions(records)
+        for name in (sb.OBS, sb.ACTIONS) if options.reads_actions else (sb.OBS,):
             if name not in records.columns and not is_nested(records, name):
                 raise _lacking(records, name)
             if name in records.columns and (held := records.columns[name].dtype).kind not in "fiub":
@@ -103,7 +106,9 @@ class Dataset:
         columns = dict(records.columns)
         columns[sb.OBS] = values.checked_observations(records, sb.OBS, observation_space, None)
         columns[sb.NEXT_OBS] = values.checked_observations(records, sb.NEXT_OBS, observation_space, episodes.has_next)
-        columns[sb.ACTIONS], num_clipped = values.checked_actions(records, action_space, options)
+        num_clipped = 0
+        if options.reads_actions:
+            columns[sb.ACTIONS], num_clipped = values.checked_actions(records, action_space, options)
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
         for name in (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED):  # the metadata says it
@@ -409,6 +414,14 @@ def records_of_columns(columns: Mapping[str, Any], source: str) -> Records:
     return Records(arrays, source)
 
 
+def _without_actions(records: Records) -> Records:
+    """The records without actions, and without what is told of them."""
+    about = {sb.ACTIONS, *sb.PROBABILITIES, sb.ACTION_DIST_INPUTS, ACTIONS_NORMALIZED, DENSITIES_NORMALIZED}
+    columns = {name: column for name, column in records.columns.items() if name.partition(".")[0] not in about}
+    metadata = {name: value for name, value in records.metadata.items() if name not in ("action_space", "actions")}
+    return dataclasses.replace(records, columns=columns, metadata=metadata)
+
+
 _DECILES = np.linspace(0, 1, 11)
 # Metadata about how the records were stored, which is over once they are a dataset.
 _NOT_KEPT = ("observation_space", "action_space", "actions", "version")
@@ -436,15 +449,28 @@ def spaces_of(
     )
 
 
-def _lacking(records: Records, name: str) -> ValueError:
+class LackingColumnError(ValueError):
+    """The data has no observations, or no actions.
+
+    Attributes:
+        column: our name of what is missing.
+    """
+
+    def __init__(self, problem: str, column: str):
+        super().__init__(problem)
+        self.column = column
+
+
+def _lacking(records: Records, name: str) -> LackingColumnError:
     """The error for records without observations or actions: the columns that could be them, and how to say it."""
     others = without_meaning(records.columns)
     said = repr(others[0] if len(others) == 1 else others) if others else "COLUMN"
     unknown = f" Nothing says what {', '.join(others)} {'is' if len(others) == 1 else 'are'}." if others else ""
-    return ValueError(
+    return LackingColumnError(
         f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}.{unknown} Say which column it "
         f"is, or of which it consists, as in input_read_schema={{{name!r}: {said}}}; columns called {name}_0, "
-        f"{name}_1, ... are found by themselves."
+        f"{name}_1, ... are found by themselves.",
+        name,
     )
 
 

@@ -51,6 +51,7 @@ def first_batch(*args, **training):
 def imitating(absorbing, steps=20_000):
     config = GAILConfig().environment("CartPole-v1").offline_data(demonstrations=LEFT).debugging(seed=0)
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=16).training(absorbing=absorbing, lr=1e-3)
+    config.training(discriminator_lr=3e-4, gradient_penalty=10.0)
     config.reporting(min_sample_timesteps_per_iteration=steps, metrics_num_episodes_for_smoothing=50)
     with config.build() as algo:
         return algo.train()["episode_reward_mean"]
@@ -117,8 +118,8 @@ def test_it_reads_any_parts_of_a_step(env, policy, inputs):
 
 @pytest.mark.parametrize("form", ["airl", "log_d", "fairl", "lsgan"])
 def test_it_learns_from_each_form_of_reward(form):
-    penalty = {"r1": 5.0} if form == "lsgan" else 10.0
-    with make(reward_form=form, gradient_penalty=penalty, generator_buffer=2, label_smoothing=0.1).build() as algo:
+    more = {"gradient_penalty": {"r1": 5.0}} if form == "lsgan" else {"label_smoothing": 0.1}
+    with make(reward_form=form, generator_buffer=2, **more).build() as algo:
         assert np.isfinite(list(learner_stats(train(algo, 3)).values())).all()
 
 
@@ -159,6 +160,91 @@ def test_a_checkpoint_of_another_discriminator_is_refused(tmp_path):
     assert "discriminator_model" in str(caught.value)
 
 
+# ---------------------------------------------------------------------- cloning, a teacher, a filter
+
+
+def lefts(algo):
+    """Share of demonstrated observations in which the policy most probably pushes left, as the expert does."""
+    chosen = algo.policy.dist_inputs(LEFT["obs"])
+    return np.mean(chosen[:, 0] > chosen[:, 1])
+
+
+def test_a_warm_start_clones_before_the_first_steps_are_sampled(tmp_path):
+    with make(bc_pretrain_updates=100, lr=1e-3).build() as algo:
+        result = algo.train()
+        assert lefts(algo) == 1 and result["episode_len_mean"] < 14  # 22 are those of random actions
+        path, saved = algo.save(tmp_path / "checkpoint"), algo.policy.weights.copy()
+    with make(bc_pretrain_updates=100, lr=1e-3).build() as other:
+        other.restore(path)
+        other.trainee.begin()
+        np.testing.assert_array_equal(other.policy.weights, saved)  # once, and not after a restore
+
+
+def test_a_clone_of_numbers_keeps_its_deviation():
+    data = recorded("Pendulum-v1", turning, 2)
+    with make(data, "Pendulum-v1", bc_pretrain_updates=300, lr=3e-3).build() as algo:
+        before = algo.policy.dist_inputs(data["obs"])[:, 1]
+        algo.trainee.begin()
+        mean, log_std = algo.policy.dist_inputs(data["obs"]).T
+    assert abs(mean.mean() + 1) < 0.1  # -2 of -2 ... 2
+    np.testing.assert_allclose(log_std.mean(), before.mean(), atol=0.5)
+
+
+def test_cloning_beside_the_loss_leads_where_no_reward_does():
+    with make(bc_coeff=1.0, imitation_coeff=0.0, lr=3e-3).build() as algo:
+        first = learner_stats(train(algo, 1))["bc_loss"]
+        last = learner_stats(train(algo, 8))["bc_loss"]
+        assert last < first / 2 and lefts(algo) > 0.9
+
+
+def test_a_schedule_ends_the_cloning():
+    with make(bc_coeff=[[0, 1.0], [128, 0.0]], imitation_coeff=0.0).build() as algo:
+        train(algo, 1)
+        weights = [train(algo, 1) and algo.policy.weights.copy() for _ in range(2)]
+    with make(imitation_coeff=0.0).build() as other:
+        assert "bc_loss" not in learner_stats(train(other, 1))
+    assert np.isfinite(weights).all()
+
+
+def test_a_teacher_and_demonstrations_go_together():
+    def teacher(observations):
+        return np.zeros(len(observations), np.int64)
+
+    with make(teacher=teacher, teacher_coeff=1.0, bc_coeff=0.1, lr=3e-3).build() as algo:
+        stats = learner_stats(train(algo, 8))
+        assert stats["distillation_loss"] < 0.5 and stats["bc_loss"] < 0.5
+        assert stats["imitation_reward_mean"] > 0 and lefts(algo) > 0.9
+
+
+def test_demonstrations_may_lack_actions_that_nothing_reads():
+    without = {name: column for name, column in LEFT.items() if name != "actions"}
+    with make(without, discriminator_inputs=["obs", "next_obs"]).build() as algo:
+        train(algo, 1)
+        assert len(algo.learned_reward(LEFT["obs"][:3], next_observations=LEFT["new_obs"][:3])) == 3
+    other_body = {**LEFT, "actions": np.zeros((len(LEFT["obs"]), 5), np.float32)}
+    make(other_body, discriminator_inputs=["obs", "next_obs"]).build().stop()
+    for more in ({}, {"discriminator_inputs": ["obs"], "bc_coeff": 1.0}):
+        with pytest.raises(ValueError, match="has no actions") as caught:
+            make(without, **more).build()
+        assert "next_obs" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("more", [{}, {"discriminator_inputs": ["obs", "next_obs"], "bc_coeff": 0.1}])
+def test_the_discriminator_reads_observations_as_they_were_before_the_filter(more):
+    data, read = recorded("Pendulum-v1", turning, 2), []
+    config = make(data, "Pendulum-v1", **more).rollouts(
+        observation_filter="MeanStdFilter", rollout_fragment_length="auto"
+    )
+    with config.build() as algo:
+        learn = algo.trainee.reward.discriminator.learn
+        algo.trainee.reward.discriminator.learn = lambda own, *rest: read.append(own) or learn(own, *rest)
+        train(algo, 3)
+    for own in read:  # cosine and sine
+        circles = [np.square(seen[:, :2]).sum(1) for seen in (own.observations, own.next_observations)]
+        assert np.mean(np.abs(circles[0] - 1) < 1e-5) >= 124 / 128  # but for the first row of each environment
+        np.testing.assert_allclose(circles[1], 1, atol=1e-5)
+
+
 # ---------------------------------------------------------------------- refusals
 
 
@@ -190,7 +276,7 @@ def test_settings_that_do_not_fit_are_refused_with_a_remedy(name):
 @pytest.mark.parametrize(
     "section, settings",
     [
-        ("rollouts", {"observation_filter": "MeanStdFilter"}),
+        ("rollouts", {"observation_filter": "MeanStdFilter", "rollout_fragment_length": 16}),
         ("environment", {"normalize_returns": True}),
         ("multi_agent", {"policies": ["a", "b"], "policy_mapping_fn": {"*": "a"}}),
     ],

@@ -29,9 +29,9 @@ def reader(inputs=("obs", "actions"), actions=None, columns=None) -> RowReader:
     return RowReader(policy_spec(BOX, actions or gym.spaces.Discrete(3)), inputs, columns)
 
 
-def make(expert, ends=0, seed=0, inputs=("obs", "actions"), read=None, **settings) -> Discriminator:
+def make(expert, seed=0, inputs=("obs", "actions"), read=None, **settings) -> Discriminator:
     settings = DiscriminatorSettings(**{**SMALL, "inputs": tuple(inputs), **settings})
-    return Discriminator(settings, reader(read or inputs), expert, ends, np.random.default_rng(seed))
+    return Discriminator(settings, reader(read or inputs), expert, np.random.default_rng(seed))
 
 
 def rewards(discriminator, rows) -> np.ndarray:
@@ -155,7 +155,7 @@ def test_rewards_are_divided_by_the_deviation_of_their_discounted_sums():
 
 @pytest.mark.parametrize("expert_ends, policy_ends", [(0, 60), (60, 0)])
 def test_the_absorbing_state_is_rewarded_if_the_expert_is_in_it(expert_ends, policy_ends):
-    discriminator = make(steps(200), ends=expert_ends, reward_form="airl", reward_normalize=False)
+    discriminator = make(steps(200, ends=expert_ends), reward_form="airl", reward_normalize=False)
     policy = steps(200, seed=1, ends=policy_ends)
     learned(discriminator, policy, times=60)
     absorbed = discriminator.rewards(policy, ~policy.terminated)[1]
@@ -163,7 +163,7 @@ def test_the_absorbing_state_is_rewarded_if_the_expert_is_in_it(expert_ends, pol
 
 
 def test_without_it_no_row_is_added():
-    with_it, without = (make(steps(20), ends=5, absorbing=absorbing) for absorbing in (True, False))
+    with_it, without = (make(steps(20, ends=5), absorbing=absorbing) for absorbing in (True, False))
     assert len(with_it._expert) == 25 and len(without._expert) == 20
     assert without.rewards(steps(9), np.zeros(9, bool))[1] == 0
 
@@ -173,7 +173,7 @@ def test_without_it_no_row_is_added():
 
 @pytest.mark.parametrize("buffer", [1, 3])
 def test_a_restored_one_goes_on_with_the_same_bits(buffer):
-    whole, restored = (make(steps(50, 1.0), seed=seed, ends=3, generator_buffer=buffer) for seed in (0, 1))
+    whole, restored = (make(steps(50, 1.0, ends=3), seed=seed, generator_buffer=buffer) for seed in (0, 1))
     batches = [steps(40, seed=seed, ends=2) for seed in range(5)]
     rng = np.random.default_rng(3)
     for batch in batches[:3]:

@@ -33,6 +33,7 @@ ALGORITHMS = {
     "Distillation": "rllib.algorithms.distillation",
     "DAgger": "rllib.algorithms.distillation",
     "GAIL": "rllib.algorithms.gail",
+    "GAILSAC": "rllib.algorithms.gail_sac",
     "AIRL": "rllib.algorithms.airl",
     "AMP": "rllib.algorithms.amp",
     "SQIL": "rllib.algorithms.sqil",

@@ -38,7 +38,13 @@ def observations(dataset: Dataset, policy: Policy, name: str = sb.OBS) -> np.nda
 
 
 def actions(dataset: Dataset, policy: Policy, conversions: Conversions) -> np.ndarray:
-    """The recorded actions in the policy's units and form, [rows, *policy.action_shape]."""
+    """The recorded actions in the policy's units and form, [rows, *policy.action_shape].
+
+    Raises:
+        ValueError: if there are none, or one is illegal.
+    """
+    if sb.ACTIONS not in dataset.columns:
+        raise ValueError(f"{dataset.source} was read without actions (reads_actions=False), and they are needed here.")
     space, recorded = dataset.action_space, dataset.columns[sb.ACTIONS]
     mapper = action_mapper(space, policy.distribution, conversions.normalize_actions, conversions.clip_actions)
     given = recorded if parts(space) is None else _structured(space, recorded)

@@ -146,7 +146,7 @@ class WithAuxiliary(Loss):
 
     def bind(self, module) -> "WithAuxiliary":
         """The loss for the outputs of this module, which users' functions can call."""
-        bound = WithAuxiliary(self._loss, self._parts, self._custom, self._opened)
+        bound = WithAuxiliary(self._loss.bind(module), self._parts, self._custom, self._opened)
         model, bound._read = self._opened(module)
         bound._model = BuiltInNetwork(model) if hasattr(model, "leaves") else model
         return bound

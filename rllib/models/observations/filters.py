@@ -101,6 +101,9 @@ class NoFilter:
         out[:] = observations
         return out
 
+    def undone(self, observations: np.ndarray) -> np.ndarray:
+        return observations
+
     def pop_delta(self) -> None:
         return None
 
@@ -188,6 +191,18 @@ class MeanStdFilter:
             normal[:, start:stop] = rows[:, start:stop]
         out[...] = normal.reshape(out.shape)
         return out
+
+    def undone(self, observations: np.ndarray) -> np.ndarray:
+        """What observations were before the present merged statistics normalised them, float32 [B, *shape].
+
+        Numbers that were clipped stay at the bound.
+        """
+        mean, inverse_std = _normalisation(self._merged)
+        rows = observations.reshape(len(observations), -1)
+        raw = rows / inverse_std + mean
+        for start, stop in self.keep:
+            raw[:, start:stop] = rows[:, start:stop]
+        return raw.astype(np.float32).reshape(observations.shape)
 
     def _note(self, rows: np.ndarray, environments: np.ndarray | None) -> None:
         if len(self._deltas) > 1:

@@ -152,6 +152,8 @@ def data_of(
     observation_space: Space,
     action_space: Space,
     max_episode_steps: int | None,
+    *,
+    reads_actions: bool = True,
 ) -> Dataset:
     """Reads what a setting in addition to `input_` names, such as demonstrations, by the same options of reading.
 
@@ -160,12 +162,15 @@ def data_of(
         config: which has it.
         observation_space, action_space: of the environment.
         max_episode_steps: time limit of the environment, if there is one.
+        reads_actions: whether actions are read; if not, the data may have none, or those of another body.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read, cannot be right, has other spaces, or is a reader without end.
     """
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
+    if not reads_actions:
+        options["reads_actions"] = False
     spaces = {"observation_space": observation_space, "action_space": action_space}
     dataset = _dataset(config[setting], config, options, spaces, setting)
     if isinstance(dataset, RecordedStream):
@@ -286,7 +291,8 @@ def _dataset(
     if isinstance(source, Dataset):
         own = {"observation_space": source.observation_space, "action_space": source.action_space}
         for name, space in spaces.items():
-            if space is not None and own[name] != space:
+            is_read = name != "action_space" or options.get("reads_actions", True)
+            if is_read and space is not None and own[name] != space:
                 problem = f"{source.source} has the {name} {own[name]}, but the environment's is {space}."
                 raise config.error(Mistake(problem, (setting, "env"), advice="Name the environment of the data."))
         return source

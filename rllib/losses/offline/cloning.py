@@ -1,0 +1,56 @@
+"""Behaviour cloning beside the loss of an algorithm: minus the log-likelihood of demonstrated actions, weighted.
+
+The demonstrated steps are columns of the batch, as many rows as it has, and the network is called a second time on
+them. A Gaussian's mean is fitted and its deviation left alone, as with `bc_loss="mse"`: actions that an expert repeats
+exactly would else take from it what the algorithm explores by.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rllib.losses.loss import Loss
+from rllib.losses.offline.imitation import BehaviorCloning
+from rllib.models.distributions.base import Distribution
+from rllib.models.distributions.standard import DiagGaussian
+from rllib.sample_batch import ACTIONS, DEMONSTRATED_ACTIONS, DEMONSTRATED_OBS
+
+# Name of the term's weight among the settings of a loss, and of its value among the statistics.
+WEIGHT, STAT = "bc_coeff", "bc_loss"
+
+
+def cloning(distribution: Distribution) -> BehaviorCloning:
+    """The loss of demonstrated actions: the squared distance of a Gaussian's mean, else the likelihood."""
+    return BehaviorCloning(is_squared=isinstance(distribution, DiagGaussian))
+
+
+class ClonesToo(Loss):
+    """The loss of an algorithm, plus the weighted loss of demonstrated actions; in torch alone.
+
+    Args:
+        loss: of the policy's outputs.
+        module: of the policy, (encoded observations) -> outputs; None: `bind` gives it.
+    """
+
+    numpy = None
+
+    def __init__(self, loss: Loss, module: Callable | None = None):
+        self._loss, self._module = loss, module
+        self.columns = (*loss.columns, DEMONSTRATED_OBS, DEMONSTRATED_ACTIONS)
+        self.stats = (*loss.stats, STAT)
+        self.row_stats, self.takes_across = loss.row_stats, loss.takes_across
+        self.by_newest_weights = loss.by_newest_weights
+        self.identity_error = loss.identity_error
+
+    def bind(self, module) -> "ClonesToo":
+        """The loss of this module."""
+        return ClonesToo(self._loss.bind(module), module)
+
+    def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
+        """The loss with its graph, and statistics; see Loss."""
+        weight = settings.pop(WEIGHT)
+        loss, statistics, *of_rows = self._loss.torch(distribution, outputs, minibatch, **settings)
+        demonstrated = {ACTIONS: minibatch[DEMONSTRATED_ACTIONS]}
+        term, _ = cloning(distribution).torch(distribution, self._module(minibatch[DEMONSTRATED_OBS]), demonstrated)
+        loss = loss + weight * term
+        statistics = [*statistics, term.detach()]
+        statistics[self.stats.index("total_loss")] = loss.detach()
+        return loss, tuple(statistics), *of_rows

@@ -19,11 +19,13 @@ TASKS = {
 
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="[default: all]")
     parser.add_argument("--first-seed", type=int, default=3000, help="of the rounds, each with one of its own")
     options = parser.parse_args()
     print(machine())
     rows = []
-    for task, (gate, data, episodes) in TASKS.items():
+    for task in options.tasks:
+        gate, data, episodes = TASKS[task]
         mine, theirs = [], []
         for seed in range(options.first_seed, options.first_seed + options.rounds):
             mine.append(train(gate, seed))

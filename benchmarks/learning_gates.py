@@ -394,8 +394,8 @@ GATES = {
     ),
     "M4": Gate(
         "gail/halfcheetah",
-        4000,
-        "0.8 of the expert's return, of ppo/halfcheetah",
+        3155,
+        "3944, the expert; the bar is 0.8 of it",
         seeds=1,
     ),
     "SQIL": Gate("sqil/cartpole", 475, "500, the data: 4 episodes of it", seeds=3),

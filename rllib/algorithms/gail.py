@@ -87,9 +87,8 @@ class GAILConfig(DemonstratedConfig, PPOConfig):
         return self.bc_coeff != 0
 
     @property
-    def reads_actions(self) -> bool:
-        """Whether demonstrations need actions."""
-        return super().reads_actions or self.clones or self.bc_pretrain_updates > 0
+    def asks_policy(self) -> bool:
+        return super().asks_policy or self.clones or self.bc_pretrain_updates > 0
 
 
 class GAILTrainee(PPOTrainee):

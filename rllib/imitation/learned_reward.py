@@ -68,6 +68,9 @@ class LearnedReward:
         from rllib.imitation.rows import RowReader
 
         self._settings, self._policy, self._conversions = settings, policy, conversions
+        self._parts_read = tuple(observation_keys)
+        if observation_keys and action_mask_key:
+            self._parts_read += (action_mask_key,)
         self._mapper = action_mapper(
             policy.action_space, policy.distribution, conversions.normalize_actions, conversions.clip_actions
         )
@@ -211,7 +214,8 @@ class LearnedReward:
 
         Args:
             observations, actions: [B, ...] each as the environment gives and takes them; of Dict and Tuple spaces dicts
-                and tuples of such arrays. Actions are needed where `discriminator_inputs` has "actions".
+                and tuples of such arrays. Of Dict observations the keys that are read suffice
+                (`discriminator_observation_keys`). Actions are needed where `discriminator_inputs` has "actions".
             next_observations: the observations after the actions, where it has "next_obs".
             terminateds: bool [B], where it has "terminated"; None: no step ends an episode.
 
@@ -234,6 +238,7 @@ class LearnedReward:
             source="the steps",
             check=False,
             reads_actions=reads_actions,
+            parts_read=self._parts_read,
             observation_space=self._policy.observation_space,
             action_space=self._policy.action_space,
         )

@@ -15,7 +15,7 @@ from rllib.offline import values
 from rllib.offline.assembly import assembled, followed_by_resets
 from rllib.offline.files import named, read_records, size_of_files
 from rllib.offline.formats import MINARI, is_table, records_of_table
-from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
+from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space, with_unread_parts
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.records import Records, T, refuse_no_numbers, renamed, without_meaning
 from rllib.offline.writing.metadata import (
@@ -98,8 +98,11 @@ class Dataset:
         if not len(records):
             raise ValueError(f"{records.source} has no rows")
         said = records.metadata
-        refuse_other_spaces(records, observation_space, action_space)
+        refuse_other_spaces(records, None if options.parts_read else observation_space, action_space)
         observation_space, action_space = spaces_of(records, observation_space, action_space)
+        if options.parts_read:
+            recorded_space = _said_space(said, "observation_space")
+            records = with_unread_parts(records, observation_space, options.parts_read, recorded_space)
         records = joined_parts(records, observation_space, action_space)
         episodes = assembled(records, options, options.max_episode_steps)
         records = episodes.records

@@ -4,7 +4,8 @@ A part has its own column, whose name has the keys that lead to it: obs.position
 records. In a dataset they are one column again, in the form in which env/spaces/observations.py stores them.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from gymnasium import spaces
 
 from rllib import sample_batch as sb
 from rllib.env.spaces.observations import observation_column
-from rllib.models.observations.flat_spaces import parts, values_of_leaves
+from rllib.models.observations.flat_spaces import flat_leaves, next_to_zero, parts, values_of_leaves
 from rllib.offline.records import Records
 
 # Columns that may be of a Dict or Tuple space.
@@ -68,6 +69,50 @@ def joined_parts(records: Records, observation_space: spaces.Space, action_space
             columns[name] = _action_rows(space, values) if name == sb.ACTIONS else _rows(records, name, space, values)
             columns = {each: column for each, column in columns.items() if not each.startswith(f"{name}.")}
     return Records(columns, records.source, records.parts, records.metadata, records.notices)
+
+
+def with_unread_parts(
+    records: Records, space: spaces.Space, read: Collection[str], said: spaces.Space | None
+) -> Records:
+    """The records with parts of Dict observations that they lack, the same in all rows, unless these are read.
+
+    Args:
+        records: with observations in their parts, or flat, of the space `said`.
+        space: of observations.
+        read: keys that are read.
+        said: the space that the data says; None: nothing.
+    """
+    columns = dict(records.columns)
+    if isinstance(said, spaces.Dict) and said != space:
+        for name in [name for name in (sb.OBS, sb.NEXT_OBS) if name in columns]:
+            columns[name] = _moved(columns[name], said, space)
+    for name in [name for name in (sb.OBS, sb.NEXT_OBS) if is_nested(records, name)]:
+        for key, part in parts(space) or ():
+            whole = f"{name}.{key}"
+            if key not in read and whole not in columns and not is_nested(records, whole):
+                columns |= leaves(whole, _in_all_rows(next_to_zero(part), len(records)))
+    return dataclasses.replace(records, columns=columns)
+
+
+def _moved(rows: np.ndarray, said: spaces.Dict, space: spaces.Space) -> np.ndarray:
+    """Flat rows of a space in the form of another one that has its parts, and more."""
+    places = {leaf.path: leaf for leaf in flat_leaves(space)}
+    if rows.ndim != 2 or any(leaf.path not in places for leaf in flat_leaves(said)):
+        return rows
+    moved = np.tile(spaces.flatten(space, next_to_zero(space)).astype(rows.dtype), (len(rows), 1))
+    for leaf in flat_leaves(said):
+        place = places[leaf.path]
+        if place.shape == leaf.shape:
+            moved[:, place.start : place.stop] = rows[:, leaf.start : leaf.stop]
+    return moved
+
+
+def _in_all_rows(value: Any, rows: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_all_rows(part, rows) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_in_all_rows(part, rows) for part in value)
+    return np.broadcast_to(value, (rows, *np.shape(value)))
 
 
 def _value(records: Records, name: str, space: spaces.Space) -> Any:

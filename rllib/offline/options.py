@@ -35,6 +35,7 @@ class ReadOptions:
         max_episode_steps: time limit of the environment, where the data does not say it.
         ends: ends of episodes where they have no numbers: by "flags"; or "auto", by flags if any of them is set, else
             each line or file is an episode.
+        parts_read: of Dict observations the only keys that are read, so that data without the others can be; (): all.
         reads_actions: False: recorded actions are left out, so that data without any can be read.
 
     Raises:
@@ -50,6 +51,7 @@ class ReadOptions:
     policy: str | None = None
     max_episode_steps: int | None = None
     ends: str = "auto"
+    parts_read: Sequence[str] = ()
     reads_actions: bool = True
 
     def __post_init__(self):

@@ -188,9 +188,20 @@ class DemonstratedConfig(AlgorithmConfig):
         return NEXT_OBSERVATION in self.discriminator_inputs
 
     @property
+    def asks_policy(self) -> bool:
+        """Whether the policy is asked what it would do in demonstrated steps."""
+        return self.is_shaped
+
+    @property
     def reads_actions(self) -> bool:
         """Whether demonstrations need actions."""
-        return ACTION in self.discriminator_inputs or self.is_shaped
+        return ACTION in self.discriminator_inputs or self.asks_policy
+
+    @property
+    def parts_read(self) -> list[str]:
+        """Keys of Dict observations that demonstrations need; []: all."""
+        keys = [] if self.asks_policy else self.discriminator_observation_keys
+        return [*keys, self.action_mask_key] if keys and self.action_mask_key else keys
 
     def discriminator_settings(self) -> DiscriminatorSettings:
         """The settings as the discriminator reads them."""
@@ -228,7 +239,8 @@ def demonstrations(algorithm: "Algorithm") -> Dataset | None:
     config, limit = algorithm.config, wiring.time_limit_of(algorithm._rollout_settings.env)
     spaces = algorithm.observation_space, algorithm.action_space
     try:
-        dataset = data_of("demonstrations", config, *spaces, limit, reads_actions=config.reads_actions)
+        read = {"reads_actions": config.reads_actions, "parts_read": config.parts_read}
+        dataset = data_of("demonstrations", config, *spaces, limit, **read)
     except LackingColumnError as error:
         if error.column == sb.ACTIONS and not config.is_shaped:
             error.add_note(

@@ -3,7 +3,7 @@
 import functools
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,7 @@ def data_of(
     max_episode_steps: int | None,
     *,
     reads_actions: bool = True,
+    parts_read: Sequence[str] = (),
 ) -> Dataset:
     """Reads what a setting in addition to `input_` names, such as demonstrations, by the same options of reading.
 
@@ -163,6 +164,7 @@ def data_of(
         observation_space, action_space: of the environment.
         max_episode_steps: time limit of the environment, if there is one.
         reads_actions: whether actions are read; if not, the data may have none, or those of another body.
+        parts_read: of Dict observations the only keys that are read, so that the data may lack others; (): all.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -171,6 +173,8 @@ def data_of(
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     if not reads_actions:
         options["reads_actions"] = False
+    if parts_read:
+        options["parts_read"] = parts_read
     spaces = {"observation_space": observation_space, "action_space": action_space}
     dataset = _dataset(config[setting], config, options, spaces, setting)
     if isinstance(dataset, RecordedStream):

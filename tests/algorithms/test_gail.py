@@ -126,10 +126,13 @@ def test_it_learns_from_each_form_of_reward(form):
 # ---------------------------------------------------------------------- the same bits
 
 
-def test_weights_do_not_depend_on_how_environments_are_shared_out():
+@pytest.mark.parametrize(
+    "more", [{"generator_buffer": 2}, pytest.param({"bc_coeff": 0.5, "bc_pretrain_updates": 3}, marks=pytest.mark.slow)]
+)
+def test_weights_do_not_depend_on_how_environments_are_shared_out(more):
     runs = []
     for workers, envs in ((0, 8), (2, 4), (4, 2)):
-        with make(workers=workers, envs=envs, generator_buffer=2).build() as algo:
+        with make(workers=workers, envs=envs, **more).build() as algo:
             train(algo, 3)
             runs.append((algo.policy.weights.copy(), algo.trainee.reward.discriminator.get_state()))
     for weights, state in runs[1:]:

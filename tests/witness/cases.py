@@ -550,13 +550,19 @@ def novelty(tmp_path, kind="RND", fails=False, **settings) -> None:
                 assert count == len(steps.counts), f"{name}: {count} are counted, of {len(steps.counts)}"
 
 
+def demonstrated() -> dict[str, np.ndarray]:
+    """Columns of an expert of four episodes, whose observations are no witness's."""
+    rng = np.random.default_rng(0)
+    expert = {"obs": rng.normal(size=(20, OBSERVATION_SIZE)).astype(np.float32), "actions": np.zeros(20, np.int64)}
+    return {**expert, "terminateds": np.arange(20) % 5 == 4}
+
+
 def imitation(tmp_path, algorithm="GAIL", parts=1, **settings) -> None:
     """Learned rewards: the environment's are kept beside them, and advantages are those of the learned ones."""
-    rng, family = np.random.default_rng(0), family_of(Single)
+    family = family_of(Single)
     config = config_of(algorithm, Single, family, **PPO, **settings)
     config.training(discriminator_updates=2, discriminator_batch_size=8, discriminator_model=DENSE)
-    expert = {"obs": rng.normal(size=(20, OBSERVATION_SIZE)).astype(np.float32), "actions": np.zeros(20, np.int64)}
-    config.offline_data(demonstrations={**expert, "terminateds": np.arange(20) % 5 == 4})
+    config.offline_data(demonstrations=demonstrated())
     steps = Steps()
     for algo, read, result in trained(config, tmp_path, parts=parts):
         for policy_id, columns in read.learned:
@@ -567,6 +573,25 @@ def imitation(tmp_path, algorithm="GAIL", parts=1, **settings) -> None:
             check_counters(result, family, steps)
             count = float(algo.trainee.reward.discriminator.get_state()["returns.count"])
             assert count == len(steps.counts), f"{count} rewards are counted, of {len(steps.counts)}"
+
+
+def replayed_imitation(tmp_path, **settings) -> None:
+    """Learned rewards of rows of a replay, which keeps the environment's, and gives them to each update again."""
+    config = config_of("GAILSAC", Single, ONE, **REPLAYED, **settings)
+    config.training(discriminator_batch_size=8, discriminator_model=DENSE)
+    config.offline_data(demonstrations=demonstrated())
+    steps, stored = Steps(), []
+    for _, read, _ in trained(config, tmp_path):
+        stored += [columns for _, columns in read.stored]
+        assert read.learned, "nothing was learned"
+        for _, columns in read.learned:
+            once = np.unique(columns[sb.OBS], axis=0, return_index=True)[1]  # rows are drawn with replacement
+            rows = {name: columns[name][once] for name in stored[0] if name in columns}
+            rows[sb.REWARDS] = columns[sb.ENV_REWARDS][once]
+            check_stored([rows], ONE, Steps(), GAMMA, 1)
+            assert np.std(columns[sb.REWARDS]) > 0, "learned rewards are all alike"
+    check_stored(stored, ONE, steps, GAMMA, 1)
+    assert steps.check_complete(ONE) > 5
 
 
 # ------------------------------------------------------------------ actions
@@ -682,6 +707,8 @@ CASES: dict[str, Callable] = {
     "a learned reward, without an absorbing state": functools.partial(imitation, absorbing=False),
     "a learned reward of what follows": functools.partial(imitation, discriminator_inputs=["obs", "next_obs"]),
     "a learned reward, restored": functools.partial(imitation, parts=2),
+    "a learned reward beside cloning": functools.partial(imitation, bc_coeff=0.5, bc_pretrain_updates=2),
+    "a learned reward of a replay": replayed_imitation,
     "a shaped reward": functools.partial(imitation, algorithm="AIRL"),
     "box": box,
     "box and V-trace": functools.partial(box, algorithm="IMPALA"),

@@ -1,4 +1,4 @@
-"""GAIL beside `imitation` 1.0.1: the same task, demonstrations and environment steps; seconds, and the return reached.
+"""GAIL beside `imitation` 1.0.1: the same task, demonstrations and steps; CPU seconds, and the return reached.
 
 Ours are the tuned examples gail/cartpole and gail/acrobot. `imitation` has the settings of its tutorial on GAIL, in an
 environment with the gymnasium 0.29 that it needs. Returns are of the final policies, which draw their actions, in 100
@@ -7,7 +7,7 @@ episodes; the rewards of the tasks are read for them alone.
 
 import statistics
 
-from learning_gates import GATES, train
+from learning_gates import train
 from measure import ROOT, Row, arguments, machine, peer, table
 
 # Name -> gate, and what its demonstrations are: file of the columns, episodes, return.
@@ -19,6 +19,7 @@ TASKS = {
 
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--steps", type=int, help="to train for [default: the gate's]")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="[default: all]")
     parser.add_argument("--first-seed", type=int, default=3000, help="of the rounds, each with one of its own")
     options = parser.parse_args()
@@ -28,8 +29,8 @@ def main() -> None:
         gate, data, episodes = TASKS[task]
         mine, theirs = [], []
         for seed in range(options.first_seed, options.first_seed + options.rounds):
-            mine.append(train(gate, seed))
-            print(f"# {task} seed {seed}: ours {mine[-1].minutes * 60:.0f} s, return {mine[-1].final:.1f}", flush=True)
+            mine.append(train(gate, seed, options.steps))
+            print(f"# {task} seed {seed}: ours {mine[-1].cpu_s:.0f} s, return {mine[-1].final:.1f}", flush=True)
             if options.no_peers:
                 continue
             path = ROOT / "tests" / "data" / "offline" / data
@@ -38,13 +39,13 @@ def main() -> None:
             if found:
                 theirs.append(found)
                 print(
-                    f"# {task} seed {seed}: imitation {found['train_s']:.0f} s, return {found['return']:.1f}",
+                    f"# {task} seed {seed}: imitation {found['cpu_s']:.0f} s, return {found['return']:.1f}",
                     flush=True,
                 )
-        ours_s = statistics.median(60 * one.minutes for one in mine)
-        others_s = statistics.median(one["train_s"] for one in theirs) if theirs else None
-        steps = f"{task}, {GATES[gate].steps or mine[-1].steps:,} steps"
-        rows.append(Row(steps, "s", ours_s, peer=others_s, peer_name="imitation", bar="<= 1 peer"))
+        ours_s = statistics.median(one.cpu_s for one in mine)
+        others_s = statistics.median(one["cpu_s"] for one in theirs) if theirs else None
+        steps = f"{task}, {mine[-1].steps:,} steps"
+        rows.append(Row(steps, "CPU s", ours_s, peer=others_s, peer_name="imitation", bar="<= 1 peer"))
         ours_mean = statistics.fmean(one.final for one in mine)
         line = f"{task}: return {ours_mean:.1f} (worst {min(one.final for one in mine):.1f})"
         if theirs:

@@ -444,12 +444,16 @@ GATES = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One seed's: mean return of the final policy, steps of the run's clock and minutes that it was trained for."""
+    """One seed's: mean return of the final policy, steps of the run's clock, and minutes and CPU seconds of training.
+
+    The seconds are those of this process, and of all where no others sample or learn.
+    """
 
     seed: int
     final: float
     steps: int
     minutes: float
+    cpu_s: float
 
 
 class FinalReturn:
@@ -485,15 +489,15 @@ def train(name: str, seed: int, steps: int | None = None, teacher: str | None = 
     config.update_from_dict({**spec.config, **gate.changes, **taught}).debugging(seed=seed)
     steps = steps or gate.steps or spec.stop["timesteps_total"]
     measured = Exploitability(steps) if gate.exploited else FinalReturn(gate)
-    started = time.perf_counter()
+    started, computed = time.perf_counter(), time.process_time()
     with contextlib.chdir(ROOT), config.build() as algo:  # recorded data is named from there
         while algo.timesteps < steps:
             algo.train()
             measured.on_iteration(algo)
-        minutes = (time.perf_counter() - started) / 60
+        minutes, cpu_s = (time.perf_counter() - started) / 60, time.process_time() - computed
         final, trained = measured.final(algo), algo.timesteps
     runtime.shutdown()
-    return Outcome(seed, float(final), trained, minutes)
+    return Outcome(seed, float(final), trained, minutes, cpu_s)
 
 
 def row(name: str, outcomes: list[Outcome]) -> str:

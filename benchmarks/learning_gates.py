@@ -398,6 +398,7 @@ GATES = {
         "3944, the expert; the bar is 0.8 of it",
         seeds=1,
     ),
+    "AMP": Gate("amp/halfcheetah", 3155, "3944, PPO by the task's reward alone; the bar is 0.8 of it", seeds=1),
     "SQIL": Gate("sqil/cartpole", 475, "500, the data: 4 episodes of it", seeds=3),
     "M3": Gate("gail/cartpole", 475, "500 with 4 episodes, imitation's table; its reward makes episodes long", seeds=3),
     "O1": Gate("offline/bc_cartpole", 475, "350 as stop criterion, RLlib; the data: 197, cut off at 200", seeds=3),

@@ -213,7 +213,11 @@ def test_a_teacher_and_demonstrations_go_together():
     def teacher(observations):
         return np.zeros(len(observations), np.int64)
 
-    with make(teacher=teacher, teacher_coeff=1.0, bc_coeff=0.1, lr=3e-3).build() as algo:
+    def small(minibatch, outputs, model):
+        return outputs.dist_inputs.square().mean()
+
+    more = {"bc_coeff": 0.1, "auxiliary_losses": {"small": {"loss": small, "weight": 1e-3}}}
+    with make(teacher=teacher, teacher_coeff=1.0, lr=3e-3, **more).build() as algo:
         stats = learner_stats(train(algo, 8))
         assert stats["distillation_loss"] < 0.5 and stats["bc_loss"] < 0.5
         assert stats["imitation_reward_mean"] > 0 and lefts(algo) > 0.9

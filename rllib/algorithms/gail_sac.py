@@ -23,6 +23,7 @@ _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer", "storage": "me
 class GAILSACConfig(DemonstratedConfig, SACConfig):
     """Settings of GAIL on SAC: a SACConfig whose reward is learned from demonstrations."""
 
+    without_memory: ClassVar[str] = "a discriminator reads single steps, not those of sequences"
     learns_from_data: ClassVar[bool] = False
     mixes_data: ClassVar[bool] = False
 

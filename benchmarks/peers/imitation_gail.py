@@ -56,9 +56,10 @@ def main() -> None:
         device="cpu",
     )
     network = BasicRewardNet(envs.observation_space, envs.action_space, normalize_input_layer=RunningNorm)
+    expert = demonstrations(options.data, options.episodes)
     trainer = GAIL(
-        demonstrations=demonstrations(options.data, options.episodes),
-        demo_batch_size=min(1024, options.episodes * 80),
+        demonstrations=expert,
+        demo_batch_size=min(1024, len(expert)),
         gen_replay_buffer_capacity=512,
         n_disc_updates_per_round=8,
         venv=envs,

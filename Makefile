@@ -77,14 +77,29 @@ venv: $(VENV)/installed
 # jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
 EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
 
-extras: .venv-extras/installed
-	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray and not peers" --need-extras
+# Suites of environments whose packages do not share one environment: each has one that sees .venv's packages behind its own.
+SUITES := gymnax craftax pgx jumanji navix brax playground vmas lbforaging rware
+
+extras: .venv-extras/installed $(SUITES:%=.venv-suites/%/installed)
+	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray and not peers" \
+		--ignore tests/env/suites/packages --need-extras
+	@for name in $(SUITES); do \
+		.venv-suites/$$name/bin/python -m pytest -n 0 --timeout 1200 --need-extras tests/env/suites/packages/test_$$name.py || exit 1; \
+	done
 
 .venv-extras/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv-extras: some 4 GB, several minutes the first time ..."
 	@$(PYTHON) -m venv .venv-extras
 	@.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)" -e '$(EXTRAS)' jax array-api-compat ipykernel nbclient pymunk
+	@touch $@
+
+.venv-suites/%/installed: $(VENV)/installed
+	@echo "Installing $* into .venv-suites/$* ..."
+	@$(PYTHON) -m venv .venv-suites/$*
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+		"$$(.venv-suites/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
+	@.venv-suites/$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
 
 # Files named test_damaged_* change what others may have written: files, requests, queries; those named test_wire_* write
@@ -172,5 +187,5 @@ release-extras: $(VENV)/installed
 	@$(BIN)/python tools/release_extras.py $(ONLY)
 
 clean:
-	rm -rf $(VENV) .venv-extras .venv-oldest .venv-newest .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-extras .venv-suites .venv-oldest .venv-newest .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
 	find rllib runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

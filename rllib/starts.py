@@ -30,7 +30,10 @@ from rllib.storage.foreign_files import read_inside
 logger = logging.getLogger(__name__)
 
 STARTS = "starts.json"
-_LIBRARIES = ("torch", "numpy", "gymnasium", "ale-py", "mujoco", "pettingzoo", "envpool")
+_LIBRARIES = (
+    "torch", "numpy", "gymnasium", "ale-py", "mujoco", "pettingzoo", "envpool", "jax", "gymnax", "craftax",
+    "pgx", "jumanji", "navix", "brax", "playground", "vmas", "lbforaging", "rware",
+)  # fmt: skip
 # Options and settings of a command whose value is a login.
 _LOGIN = re.compile(r"(?i)([\w.-]*(?:api_?key|token|password|passwd|secret|credential)[\w.-]*)[\"']?\s*(=|:|$)")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")

@@ -88,7 +88,7 @@ NOT_IN_EVERY_RUN = (
 )
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
-    "imageio_ffmpeg", "mlflow", "wandb", "envpool", "pettingzoo", "onnx", "onnxruntime", "onnxscript",
+    "imageio_ffmpeg", "mlflow", "wandb", "envpool", "jax", "vmas", "pettingzoo", "onnx", "onnxruntime", "onnxscript",
     "trackio", "comet_ml", "clearml", "fsspec", "huggingface_hub",
     "pyarrow", "h5py", "minari", "lz4", "starlette", "uvicorn", "anyio", "httptools", "uvloop",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers

@@ -1,9 +1,9 @@
 """Turns the setting `env` into a factory that every rollout worker can use.
 
-`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", "pettingzoo:name",
-"godot:port=11008", a name given to `register_env`, a class (gymnasium, old gym, VectorEnv or with several agents), a
-module of PettingZoo, or a function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes
-environments.
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", an id of a suite ("envpool:Id",
+suites/table.py), "pettingzoo:name", "godot:port=11008", a name given to `register_env`, a class (gymnasium, old gym,
+VectorEnv or with several agents), a module of PettingZoo, or a function of the EnvContext. All of them become an
+`EnvFactory`, which is picklable and makes environments.
 
 Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
 environment classes are taken from modules.
@@ -30,6 +30,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import did_you_mean, nearest
 from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
+from rllib.env.suites.table import SUITES
 from rllib.errors import EnvironmentPackageError
 from rllib.extras import install_hint
 from rllib.notices import log_once
@@ -186,26 +187,31 @@ class CreatorFactory(EnvFactory):
 
 
 @dataclass(frozen=True)
-class EnvPoolFactory(EnvFactory):
-    """A factory for an id of EnvPool: all environments of a worker in one vector; env_config has arguments of its make.
+class SuiteFactory(EnvFactory):
+    """A factory for an environment of a suite; env_config has arguments of the suite's own.
 
     Attributes:
-        env_id: EnvPool's.
+        word: the suite's, of suites/table.py.
+        env_id: the suite's.
     """
 
+    word: str
     env_id: str
 
     @property
     def name(self) -> str:
-        return f"envpool:{self.env_id}"
+        return f"{self.word}:{self.env_id}"
 
-    def make(self, context: EnvContext) -> VectorEnv:
+    def make(self, context: EnvContext):
+        suite = SUITES[self.word]
+        module_name, _, function_name = suite.maker.partition(":")
         try:
-            from rllib.env.factories.envpool_envs import EnvPoolVector
+            maker = getattr(importlib.import_module(module_name), function_name)
+            return maker(self.env_id, **({} if suite.has_agents else {"num_envs": context.num_envs}), **context)
         except ImportError as error:
-            remedy = install_hint("envpool")
-            raise ValueError(f"environment {self.name!r} needs EnvPool: {remedy} ({error})") from error
-        return EnvPoolVector(self.env_id, context.num_envs, **context)
+            raise EnvironmentPackageError(
+                f"environment {self.name!r} needs {suite.package}: {install_hint(suite.extra)} ({error})"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -400,8 +406,8 @@ def _resolve_name(name: str) -> EnvFactory:
         log_once(name, f"the environment {name} is {here} here")
         return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
-    if module_name == "envpool":
-        return EnvPoolFactory(env_id)
+    if module_name in SUITES:
+        return SuiteFactory(module_name, env_id)
     if module_name == "pettingzoo":
         return PettingZooFactory(env_id)
     if module_name == GODOT:

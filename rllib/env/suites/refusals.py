@@ -1,0 +1,37 @@
+"""Errors about names and settings of a suite's environments, with what there is instead."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rllib.did_you_mean import did_you_mean
+
+_LISTED = 30
+
+
+def unknown_id(suite: str, env_id: str, ids: Iterable[str]) -> ValueError:
+    """Builds the error for an id that a suite does not have.
+
+    Args:
+        suite: the word that its names begin with.
+        env_id: what was given.
+        ids: of the suite.
+    """
+    ids = sorted(ids)
+    listed = f"It has {', '.join(ids[:_LISTED])}{', ...' if len(ids) > _LISTED else ''}."
+    hint = did_you_mean(env_id, ids, lambda near: f'"{suite}:{near}"', otherwise=listed)
+    return ValueError(f"there is no environment '{suite}:{env_id}'.{hint}")
+
+
+def refuse_unknown_keys(name: str, env_config: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises a ValueError for a key of env_config that an environment does not take.
+
+    Args:
+        name: of the environment, "gymnax:CartPole-v1".
+        env_config: the user's dict.
+        known: keys that it takes.
+    """
+    known = sorted(known)
+    if unknown := [key for key in env_config if key not in known]:
+        hint = did_you_mean(unknown[0], known, repr)
+        taken = f"It takes {', '.join(known)}." if known else "It takes none."
+        raise ValueError(f"env_config has {unknown[0]!r}, but {name!r} takes no such argument.{hint} {taken}")

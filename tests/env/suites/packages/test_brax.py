@@ -1,0 +1,21 @@
+"""brax by name: one of its environments is played."""
+
+import numpy as np
+import pytest
+
+from rllib.env import make_stream, resolve
+from tests.suite_rows import random_rows
+
+pytestmark = [pytest.mark.extras("brax"), pytest.mark.timeout(1200)]
+
+
+def test_it_is_played_and_equal_seeds_give_equal_bits():
+    rows, again = (random_rows("brax:inverted_pendulum", steps=40) for _ in range(2))
+    for one, other in zip(rows[:2], again[:2]):
+        assert np.isfinite(one).all()
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_unknown_id_gets_the_nearest_one():
+    with pytest.raises(ValueError, match="there is no environment 'brax:inverted_pendulm'. Did you mean"):
+        make_stream(resolve("brax:inverted_pendulm"), num_envs=1, seeds=[0])

@@ -1,0 +1,21 @@
+"""navix by name: one of its environments is played."""
+
+import numpy as np
+import pytest
+
+from rllib.env import make_stream, resolve
+from tests.suite_rows import random_rows
+
+pytestmark = [pytest.mark.extras("navix"), pytest.mark.timeout(1200)]
+
+
+def test_it_is_played_and_equal_seeds_give_equal_bits():
+    rows, again = (random_rows("navix:Navix-Empty-5x5-v0", steps=40) for _ in range(2))
+    for one, other in zip(rows[:2], again[:2]):
+        assert np.isfinite(one).all()
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_unknown_id_gets_the_nearest_one():
+    with pytest.raises(ValueError, match="there is no environment 'navix:Navix-Emty-5x5-v0'. Did you mean"):
+        make_stream(resolve("navix:Navix-Emty-5x5-v0"), num_envs=1, seeds=[0])

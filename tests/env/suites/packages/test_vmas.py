@@ -1,0 +1,29 @@
+"""vmas by name: its agents train, with the same bits for any division among workers."""
+
+import numpy as np
+import pytest
+
+from rllib.env import resolve
+from rllib.env.factories.registry import EnvContext
+from tests.suite_rows import weights_after
+
+pytestmark = pytest.mark.extras("vmas")
+
+
+def test_a_division_among_workers_gives_the_same_bits():
+    np.testing.assert_array_equal(*(weights_after("vmas:balance", *each, agents=True) for each in ((1, 4), (2, 2))))
+
+
+def test_an_unknown_id_gets_the_nearest_one():
+    with pytest.raises(ValueError, match="there is no environment 'vmas:balanc'. Did you mean"):
+        resolve("vmas:balanc").make(EnvContext())
+
+
+def test_agents_that_differ_are_refused():
+    with pytest.raises(ValueError, match="'vmas:simple_tag' have different spaces.*all agents are alike"):
+        resolve("vmas:simple_tag").make(EnvContext())
+
+
+def test_an_option_of_no_scenario_is_refused():
+    with pytest.raises(ValueError, match="'n_agentz'.*does not fit 'vmas:balance'"):
+        resolve("vmas:balance").make(EnvContext({"n_agentz": 3}))

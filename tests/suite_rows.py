@@ -7,7 +7,7 @@ from rllib.env import make_stream, resolve
 
 
 def random_rows(name, num_envs=3, steps=60, env_config=None):
-    """Plays random steps: observations [T + 1, N, ...], rewards [T, N], and (step, index, final observation) of ends."""
+    """Plays random steps: observations [T + 1, N, ...], rewards [T, N], ends as (step, index, final observation)."""
     with make_stream(
         resolve(name), num_envs=num_envs, seeds=list(range(5, 5 + num_envs)), env_config=env_config, check=8
     ) as stream:

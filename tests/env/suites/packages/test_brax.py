@@ -17,5 +17,5 @@ def test_it_is_played_and_equal_seeds_give_equal_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'brax:inverted_pendulm'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'brax:inverted_pendulm'. Did you mean"):
         make_stream(resolve("brax:inverted_pendulm"), num_envs=1, seeds=[0])

@@ -17,5 +17,5 @@ def test_it_is_played_and_equal_seeds_give_equal_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'craftax:Craftax-Clasic-Symbolic-v1'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'craftax:Craftax-Clasic-Symbolic-v1'. Did you mean"):
         make_stream(resolve("craftax:Craftax-Clasic-Symbolic-v1"), num_envs=1, seeds=[0])

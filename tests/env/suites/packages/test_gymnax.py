@@ -49,9 +49,9 @@ def test_64_environments_have_the_bits_of_two_times_32():
 def test_env_config_has_parameters_and_names_the_mend_of_a_wrong_one():
     _, _, ends = random_rows("gymnax:Pendulum-v1", steps=11, env_config={"max_steps_in_episode": 5})
     assert [step for step, *_ in ends] == [4, 4, 4, 9, 9, 9]
-    with pytest.raises(ValueError, match="env_config has 'gravty'.*Did you mean 'gravity'"):
+    with pytest.raises(ValueError, match=r"env_config has 'gravty'.*Did you mean 'gravity'"):
         PPOConfig().environment("gymnax:CartPole-v1", env_config={"gravty": 1}).build()
-    with pytest.raises(ValueError, match='Did you mean "gymnax:CartPole-v1"'):
+    with pytest.raises(ValueError, match=r'Did you mean "gymnax:CartPole-v1"'):
         PPOConfig().environment("gymnax:CartPol-v1").build()
 
 

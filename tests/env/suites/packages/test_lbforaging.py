@@ -17,7 +17,7 @@ def test_a_division_among_workers_gives_the_same_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'lbforaging:Foraging-8x8-2p-3g-v3'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'lbforaging:Foraging-8x8-2p-3g-v3'. Did you mean"):
         resolve("lbforaging:Foraging-8x8-2p-3g-v3").make(EnvContext())
 
 
@@ -33,5 +33,5 @@ def test_its_time_limit_truncates():
 
 
 def test_an_argument_of_no_class_is_refused():
-    with pytest.raises(ValueError, match="env_config has 'sigt'.*Did you mean 'sight'"):
+    with pytest.raises(ValueError, match=r"env_config has 'sigt'.*Did you mean 'sight'"):
         resolve("lbforaging:Foraging-8x8-2p-3f-v3").make(EnvContext({"sigt": 3}))

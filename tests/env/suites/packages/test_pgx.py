@@ -17,10 +17,10 @@ def test_it_is_played_and_equal_seeds_give_equal_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'pgx:minatar-brekout'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'pgx:minatar-brekout'. Did you mean"):
         make_stream(resolve("pgx:minatar-brekout"), num_envs=1, seeds=[0])
 
 
 def test_a_game_of_two_players_is_refused():
-    with pytest.raises(ValueError, match="'pgx:connect_four' has 2 players.*PettingZoo or OpenSpiel"):
+    with pytest.raises(ValueError, match=r"'pgx:connect_four' has 2 players.*PettingZoo or OpenSpiel"):
         make_stream(resolve("pgx:connect_four"), num_envs=1, seeds=[0])

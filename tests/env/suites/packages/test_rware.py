@@ -17,5 +17,5 @@ def test_a_division_among_workers_gives_the_same_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'rware:rware-tini-2ag-v2'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'rware:rware-tini-2ag-v2'. Did you mean"):
         resolve("rware:rware-tini-2ag-v2").make(EnvContext())

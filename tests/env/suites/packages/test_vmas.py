@@ -15,15 +15,15 @@ def test_a_division_among_workers_gives_the_same_bits():
 
 
 def test_an_unknown_id_gets_the_nearest_one():
-    with pytest.raises(ValueError, match="there is no environment 'vmas:balanc'. Did you mean"):
+    with pytest.raises(ValueError, match=r"there is no environment 'vmas:balanc'. Did you mean"):
         resolve("vmas:balanc").make(EnvContext())
 
 
 def test_agents_that_differ_are_refused():
-    with pytest.raises(ValueError, match="'vmas:simple_tag' have different spaces.*all agents are alike"):
+    with pytest.raises(ValueError, match=r"'vmas:simple_tag' have different spaces.*all agents are alike"):
         resolve("vmas:simple_tag").make(EnvContext())
 
 
 def test_an_option_of_no_scenario_is_refused():
-    with pytest.raises(ValueError, match="'n_agentz'.*does not fit 'vmas:balance'"):
+    with pytest.raises(ValueError, match=r"'n_agentz'.*does not fit 'vmas:balance'"):
         resolve("vmas:balance").make(EnvContext({"n_agentz": 3}))

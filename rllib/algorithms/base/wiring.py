@@ -20,6 +20,7 @@ from rllib.env.checkup.lost_masks import refuse_lost_mask
 from rllib.env.factories.adapters import adapted_space, adapters_of, as_teacher_sees
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
+from rllib.env.factories.simulators import faster_simulator, simulated
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.errors import InfoColumnError
@@ -152,7 +153,7 @@ def acting_settings(config: AlgorithmConfig, agents: "Agents | None") -> ActingS
 
 def environment_name(config: AlgorithmConfig) -> str | None:
     """Name of the environment for messages, or None."""
-    return None if config.env is None else resolve(config.env).name
+    return None if config.env is None else simulated(resolve(config.env), config.simulator).name
 
 
 def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
@@ -176,7 +177,7 @@ def _keeps_mask(config: AlgorithmConfig, setting: str) -> Callable[[Any, Any], N
 
 
 def _wrapped(config: AlgorithmConfig) -> EnvFactory:
-    factory = resolve(config.env)
+    factory = simulated(resolve(config.env), config.simulator)
     is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
     if wrappers := resolve_wrappers(config.env_wrappers):
         if is_game:
@@ -189,6 +190,8 @@ def _wrapped(config: AlgorithmConfig) -> EnvFactory:
                 )
             )
         factory = WrappedFactory(factory, wrappers, _keeps_mask(config, "env_wrappers"))
+    elif mode == "sync" and (advice := faster_simulator(factory, config.env_config)):
+        log_once(advice, advice)
     if mode == "vector_entry_point" and not is_game:
         factory = by_entry_point(factory)
     if not is_game:

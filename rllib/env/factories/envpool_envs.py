@@ -8,7 +8,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from rllib.env.suites.refusals import refuse_unknown_keys, unknown_id
 from rllib.models.observations.flat_spaces import positive_floats
+
+# Options of EnvPool that are given by the run.
+_OWN = {"num_envs", "seed", "env_seed", "gym_reset_return_info"}
 
 
 class EnvPoolVector(VectorEnv):
@@ -24,7 +28,7 @@ class EnvPoolVector(VectorEnv):
         options: of envpool.make, such as max_episode_steps or num_threads.
 
     Raises:
-        ValueError: for a game of several players, for a batch_size that is not N, and for what EnvPool refuses.
+        ValueError: for an id or option that EnvPool does not have, a game of several players, or a batch_size other than N.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -36,7 +40,11 @@ class EnvPoolVector(VectorEnv):
                 f"batch_size={options['batch_size']}: all {num_envs} environments of a worker are stepped at once. "
                 "Leave it out."
             )
+        if name not in (ids := envpool.list_all_envs()):
+            raise unknown_id("envpool", name, ids)
         try:
+            known = envpool.make_spec(name, num_envs=num_envs).config._fields
+            refuse_unknown_keys(f"envpool:{name}", options, set(known) - _OWN)
             spec = envpool.make_spec(name, num_envs=num_envs, **options)
         except ImportError as error:  # it names the system's libraries that a family of environments needs
             raise ValueError(f"environment 'envpool:{name}' lacks a library of the system: {error}") from error

@@ -14,6 +14,7 @@ from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict, needs
 from rllib.config.sections import Checked, Merged, NotYet, OfPolicy, Translated, above, at_least, only_with, section
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
+from rllib.env.factories.simulators import simulated
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.env.spaces.notation import space_from_text
 from rllib.evaluation.postprocess.return_scale import ReturnScale
@@ -50,6 +51,9 @@ class SamplingConfig(ConfigObject):
         env: Annotated[Any, "id, class, function of the env_config, or registered name of the environment"] = None,
         *,
         env_config: Annotated[dict, "handed to the environment's constructor", Merged] = _EMPTY,
+        simulator: Annotated[
+            Literal["envpool"] | None, "suite that simulates an id of gymnasium, where it has it; None: its own package"
+        ] = None,
         env_wrappers: Annotated[
             Any,
             "wrappers around each environment, innermost first: gymnasium's or registered names, classes, {name: args}",
@@ -177,6 +181,21 @@ class SamplingConfig(ConfigObject):
             "centralized_critic",
             why="both say what the value reads beyond the policy's observation",
         ),
+        *(
+            conflict(
+                "simulator",
+                ("gym_env_vectorize_mode", mode),
+                why="it steps all environments of a worker at once by itself",
+                remedies=[{"gym_env_vectorize_mode": "sync"}, {"simulator": None}],
+            )
+            for mode in ("async", "vector_entry_point")
+        ),
+        conflict(
+            "simulator",
+            "env_wrappers",
+            why="wrappers go around single environments, and there are none",
+            remedies=[{"env_wrappers": None}, {"simulator": None}],
+        ),
         conflict(
             "env_wrappers",
             ("gym_env_vectorize_mode", "vector_entry_point"),
@@ -224,6 +243,16 @@ class SamplingConfig(ConfigObject):
                 "learn without one."
             ),
         )
+
+    @relation("env", "simulator")
+    def _check_simulator(self) -> Mistake | None:
+        """`simulator` simulates an id of gymnasium."""
+        try:
+            if self.env is not None and self.simulator is not None:
+                simulated(resolve(self.env), self.simulator)
+        except (ValueError, TypeError) as error:
+            return Mistake(str(error), ("env", "simulator"), ({"simulator": None},), advice=None)
+        return None
 
     @relation("env_wrappers")
     def _check_env_wrappers(self) -> Mistake | None:
@@ -290,7 +319,7 @@ class SamplingConfig(ConfigObject):
     @property
     def is_atari(self) -> bool:
         """Whether the environment is a game of the Arcade Learning Environment, by an id of gymnasium's registry."""
-        return self.env is not None and is_atari(resolve(self.env))
+        return self.env is not None and self.simulator is None and is_atari(resolve(self.env))
 
     def get_info_columns(self) -> tuple[Column, ...]:
         """The columns that `info_columns` describes.

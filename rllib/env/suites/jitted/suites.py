@@ -189,6 +189,8 @@ def playground(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
             raise unknown_id("playground", env_id, registry.ALL_ENVS)
         config = registry.get_default_config(env_id)
         refuse_unknown_keys(f"playground:{env_id}", env_config, config.keys())
+        if "impl" in config and jax.default_backend() == "cpu":
+            config.impl = "jax"  # the other one, Warp, is for GPUs
         config.update(env_config)
         return limited(_of_brax(registry.load(env_id, config=config)), config.episode_length)
 

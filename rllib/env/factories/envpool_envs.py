@@ -28,7 +28,7 @@ class EnvPoolVector(VectorEnv):
         options: of envpool.make, such as max_episode_steps or num_threads.
 
     Raises:
-        ValueError: for an id or option that EnvPool does not have, a game of several players, or a batch_size other than N.
+        ValueError: for an id or option that EnvPool does not have, several players, or a batch_size other than N.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}

@@ -3,10 +3,10 @@
 import gymnasium
 import numpy as np
 import pytest
+from suite_rows import random_rows, weights_after
 
 from rllib import PPOConfig
 from rllib.env import make_stream, resolve
-from tests.suite_rows import random_rows, weights_after
 
 pytestmark = pytest.mark.extras("gymnax")
 

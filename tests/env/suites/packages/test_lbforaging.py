@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from suite_rows import weights_after
 
 from rllib.env import resolve
 from rllib.env.factories.registry import EnvContext
-from tests.suite_rows import weights_after
 
 pytestmark = pytest.mark.extras("lbforaging")
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from suite_rows import random_rows
 
 from rllib.env import make_stream, resolve
-from tests.suite_rows import random_rows
 
 pytestmark = [pytest.mark.extras("pgx"), pytest.mark.timeout(1200)]
 

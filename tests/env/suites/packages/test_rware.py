@@ -7,7 +7,7 @@ from suite_rows import weights_after
 from rllib.env import resolve
 from rllib.env.factories.registry import EnvContext
 
-pytestmark = pytest.mark.extras("rware")
+pytestmark = [pytest.mark.extras("rware"), pytest.mark.timeout(1200)]
 
 
 def test_a_division_among_workers_gives_the_same_bits():

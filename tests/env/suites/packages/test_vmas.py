@@ -10,7 +10,7 @@ from suite_rows import weights_after
 from rllib.env import resolve
 from rllib.env.factories.registry import EnvContext
 
-pytestmark = pytest.mark.extras("vmas")
+pytestmark = [pytest.mark.extras("vmas"), pytest.mark.timeout(1200)]
 
 
 def test_a_run_is_repeated_to_the_bit():

@@ -101,7 +101,9 @@ def _tensor_stream(env, seeds: list[int], worker_index: int) -> "TensorStream":
                 f"tensor_rollouts=True needs one vector environment for all environments of the worker, but "
                 f"{env_name(env)} is no gymnasium.vector.VectorEnv. rllib.env.tensors.adapters has adapters."
             )
-        return TensorStream(env, seeds, worker_index=worker_index)
+        # One that computes in another library's arrays hands them over, where it can.
+        in_tensors = getattr(env, "in_tensors", None)
+        return TensorStream(in_tensors() if in_tensors else env, seeds, worker_index=worker_index)
     except BaseException:
         close_all([env])
         raise

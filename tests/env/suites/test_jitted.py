@@ -2,11 +2,13 @@
 
 import sys
 import types
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
 import pytest
 
+from rllib.env.factories.make import _tensor_stream
 from rllib.env.streams.vector import VectorEnvStream
 
 pytestmark = pytest.mark.extras("jax")
@@ -126,6 +128,23 @@ def test_tensors_have_the_same_numbers():
         for each, expected in zip(given, (rewards, terminated, truncated)):
             np.testing.assert_array_equal(each, expected)
         np.testing.assert_array_equal(info["final_obs"]["number"][:, 0], final)
+
+
+def test_a_stream_of_tensors_asks_for_them():
+    """What `tensor_rollouts=True` makes."""
+    torch = pytest.importorskip("torch")
+    counted = counting()
+    numbers = replace(
+        counted,
+        reset=lambda key: (lambda state, seen: (state, seen["number"]))(*counted.reset(key)),
+        step=lambda *given: (lambda made: made._replace(observation=made.observation["number"]))(counted.step(*given)),
+        observation_space=counted.observation_space["number"],
+    )
+    stream = _tensor_stream(made(numbers, 4), SEEDS, 0)
+    try:
+        assert isinstance(stream.reset(), torch.Tensor)
+    finally:
+        stream.close()
 
 
 def test_the_same_functions_compile_once():

@@ -1,7 +1,7 @@
 """Wrappers of environments by name: the setting env_wrappers.
 
 Names may come from files and checkpoints of unknown origin, so a name never represents code of any other module: it is
-one of gymnasium's wrappers, one of minigrid's, or was given to `register_wrapper`.
+one of gymnasium's wrappers, one of minigrid's or of the library, or was given to `register_wrapper`.
 """
 
 import importlib
@@ -23,8 +23,11 @@ from rllib.registered import WRAPPERS
 
 logger = logging.getLogger("rllib.env")
 
+# The library's own wrappers.
+_OWN = "rllib.env.factories.past_actions"
+_NAMES_OF_OWN = ("PastActions",)
 # Modules whose wrappers may be named, and what else they are called: gym's in older files.
-MODULES = {"gymnasium.wrappers": ("gym.wrappers",), "minigrid.wrappers": ("gym_minigrid.wrappers",)}
+MODULES = {"gymnasium.wrappers": ("gym.wrappers",), "minigrid.wrappers": ("gym_minigrid.wrappers",), _OWN: ()}
 # Wrappers of gymnasium's that do not belong around an environment here, and what does their work.
 REFUSED = {
     "Autoreset": "workers reset environments themselves",
@@ -279,7 +282,7 @@ def _resolve_name(name: str) -> Callable:
     if name in WRAPPERS:
         return WRAPPERS.get(name)
     module_name, _, short = name.replace(":", ".").rpartition(".")
-    module = _module(module_name) if module_name else "gymnasium.wrappers"
+    module = _module(module_name) if module_name else _OWN if short in _NAMES_OF_OWN else "gymnasium.wrappers"
     if module is None:
         raise ValueError(
             f"env_wrappers names {name!r}, but a name may stand for no code of other modules than "
@@ -288,7 +291,7 @@ def _resolve_name(name: str) -> Callable:
         )
     found = _class(module, short)
     if found is None:
-        known = [*_names(module), *(WRAPPERS if module == "gymnasium.wrappers" else ())]
+        known = [*_names(module), *((*WRAPPERS, *_NAMES_OF_OWN) if module == "gymnasium.wrappers" else ())]
         hint = did_you_mean(short, known, repr, otherwise=f"Known are {', '.join(known)}.")
         raise ValueError(f"there is no wrapper {name!r}.{hint} Your own: rllib.register_wrapper(name, wrapper).")
     if module == "gymnasium.wrappers" and short in REFUSED:

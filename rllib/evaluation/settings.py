@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gymnasium import Space
 
+from rllib.env.disturbances.disturbed import RangedFactory
+from rllib.env.disturbances.settings import Interval
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvFactory
 from rllib.env.factories.settable_tasks import TaskFactory
@@ -76,6 +78,8 @@ class EnvironmentSettings:
         is_external: whether the environment drives its own loop (env/external/).
         env_tasks: (worker, index of an environment in it) -> the task that env_task_fn has set last, which an
             environment that is made in its place takes over. It is changed in place.
+        disturbance_ranges: parameter -> the range that an adaptation has reached, for environments that are made in the
+            place of others. It is changed in place.
     """
 
     env: EnvFactory | None
@@ -91,6 +95,7 @@ class EnvironmentSettings:
     agents: "AgentSettings | None" = None
     is_external: bool = False
     env_tasks: dict[tuple[int, int], Any] = field(default_factory=dict)
+    disturbance_ranges: dict[str, Interval] = field(default_factory=dict)
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
@@ -124,7 +129,7 @@ class EnvironmentSettings:
             "replace_failed": self.replace_failed_envs,
             "in_evaluation": kind == seeding.EVALUATION_ENVIRONMENTS,
         }
-        factory = TaskFactory(self.env, self.env_tasks)
+        factory = RangedFactory(TaskFactory(self.env, self.env_tasks), self.disturbance_ranges)
         if self.agents is None:
             stream = make_stream(factory, **options, info_columns=self.info_columns, tensors=tensors)
         else:

@@ -7,6 +7,9 @@ import numpy as np
 
 from rllib.compat.names import absent
 from rllib.did_you_mean import explains
+from rllib.env.disturbances.adaptive import BoundReturn
+from rllib.env.disturbances.disturbed import layer_of
+from rllib.env.disturbances.settings import Interval
 from rllib.env.factories.registry import EnvContext
 from rllib.env.streams.base import EnvironmentStream
 from rllib.policies import of_only_policy
@@ -149,6 +152,17 @@ class Worker:
         tasks = self.foreach_env_with_context(choose)
         self.settings.env_tasks.update({(self.worker_index, index): task for index, task in enumerate(tasks)})
         return self.worker_index, tasks
+
+    def take_bound_returns(self) -> tuple[int, list[BoundReturn]]:
+        """The index of the worker, and returns of the episodes that have ended at bounds of adapted disturbances."""
+        of_environments = (layer_of(env).take_bound_returns() for env in self.stream.environments)
+        return self.worker_index, [each for returns in of_environments for each in returns]
+
+    def set_disturbance_ranges(self, ranges: Mapping[str, Interval]) -> None:
+        """Sets ranges of the environments' parameters, which those that replace them take over."""
+        self.settings.disturbance_ranges.update(ranges)
+        for env in self.stream.environments:
+            layer_of(env).set_disturbance_ranges(ranges)
 
     def foreach_policy(self, function: Callable[..., Any], **kwargs) -> list:
         """function(policy, policy id, **kwargs) for each policy."""

@@ -403,8 +403,8 @@ class WorkerSet(AskedWorkers):
 
 
 def _change_worker(worker, settings: RolloutSettings) -> None:
-    # Its environments are made with the very dict that it had.
-    own = {"fragment_length": worker.settings.fragment_length, "env_tasks": worker.settings.env_tasks}
+    # Its environments are made with the very dicts that it had.
+    own = {name: getattr(worker.settings, name) for name in ("fragment_length", "env_tasks", "disturbance_ranges")}
     worker.change_settings(replace(settings, **own))
 
 

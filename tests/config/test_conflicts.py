@@ -26,6 +26,10 @@ SAMPLES: dict[str, list] = {
     "auxiliary_losses": [{"some": 1}],
     "callbacks_class": [int],
     "custom_loss": ["no function"],
+    "disturbances": [
+        {"action_delay": 1, "observation_delay": 1},
+        {"parameters": {"gravity": [8, 12]}, "adapt": {"high": 1, "low": 0, "start": {"gravity": 10}}},
+    ],
     "env": [None, "CartPole-v1"],
     "env_config": [{1: 2}],
     "env_task_fn": [print],

@@ -47,7 +47,7 @@ FREQUENT = {
     "output": 0.04, "num_learners": 0.04, "torch_autocast": 0.04, "restart_failed_sub_environments": 0.05,
     "sample_async": 0.03, "teacher": 0.08, "teacher_coeff": 0.1, "beta": 0.1, "aggregate": 0.3,
     "actor_warmup_updates": 0.05, "evaluate_teacher": 0.03,
-    "bc_coeff": 0.3, "bc_pretrain_updates": 0.3,
+    "bc_coeff": 0.3, "bc_pretrain_updates": 0.3, "disturbances": 0.06,
 }  # fmt: skip
 # Drawn often where several agents act.
 OF_SEVERAL = ("policies", "centralized_critic", "agent_id_in_observation")

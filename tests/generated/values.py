@@ -119,6 +119,14 @@ TABLES: dict[str, tuple] = {
     "ignore_observation_keys": (["choice"], ["numbers"]),
     "critic_observation_keys": (["choice"], ["numbers"]),
     "info_columns": ({"extra": {}}, {"pair": {"shape": [2], "before_action": True}}),
+    "disturbances": (
+        {"observation_delay": [0, 2]}, {"action_delay": 2, "drop_observation": 0.3}, {"action_noise": [0, 0.5]},
+        {"observation_noise": 0.1, "parameters": {"gain": {"scale": [0.5, 2]}}}, {"parameters": {"gain": [0, 2]}},
+        {
+            "parameters": {"gain": [0, 2]},
+            "adapt": {"high": 1, "low": -1, "start": {"gain": 1}, "episodes": 1, "at_bounds": 1.0},
+        },
+    ),
     "env_task_fn": (named("next_task"),),
     "env_to_module_connector": (named("flatten"), named("with_previous")),
     "auxiliary_losses": ({"small": {"loss": named("small_outputs"), "weight": 0.5, "stats": ["mean"]}},),
@@ -136,7 +144,7 @@ TABLES: dict[str, tuple] = {
     ),
     "evaluation_config": (
         {"explore": True}, {"num_envs_per_worker": 2}, {"num_envs_per_worker": 1}, {"explore": False, "seed": 3},
-        {"env_config": {"length": 4}},
+        {"env_config": {"length": 4}}, {"disturbances": {"observation_delay": 1}},
     ),
     "teacher": (
         {"teacher of": "function"}, {"teacher of": "network"}, {"teacher of": "network"}, {"teacher of": "several"},

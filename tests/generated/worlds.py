@@ -218,6 +218,7 @@ class World(gymnasium.Env):
         self.t = self.number = 0
         self.is_due = False  # mode NEXT_STEP: whether the next step begins an episode
         self.task = 1
+        self.gain = 1.0  # which disturbances change
         self._steps = 0
         _worlds.add(self)
 
@@ -252,7 +253,7 @@ class World(gymnasium.Env):
         over = self.t >= self.config["length"] - (self.config.get("uneven", False) and self.number % 3 == 0)
         terminated, truncated = self._end() if over else (False, False)
         seen = self.seen()
-        reward = 0.5 + size_of(action) * self.task
+        reward = 0.5 + size_of(action) * self.task * self.gain
         if self.config["observation"] == "goal":
             shown = seen["observations"] if self.mask == "observation" else seen
             reward = float(self.compute_reward(shown["achieved_goal"], shown["desired_goal"], {}))
@@ -319,6 +320,7 @@ class Worlds(MultiAgentEnv):
         self.action_spaces = dict.fromkeys(self.agents, ACTIONS[config["action"]])
         self.t = self.number = 0
         self.is_due = False
+        self.gain = 1.0
         self.living: list[str] = []
         _worlds.add(self)
 
@@ -342,7 +344,7 @@ class Worlds(MultiAgentEnv):
             check_space(self.action_spaces[agent], action, f" of {agent}")
         self.t += 1
         steps[0] += 1
-        rewards = {agent: 1.0 + size_of(action_dict.get(agent, 0)) for agent in self.living}
+        rewards = {agent: 1.0 + size_of(action_dict.get(agent, 0)) * self.gain for agent in self.living}
         over = self.t >= self.config["length"]
         terminated, truncated = World._end(self) if over else (False, False)
         dying = set()

@@ -627,6 +627,38 @@ def box(tmp_path, algorithm="PPO", fails=False, **settings) -> None:
     assert steps.check_complete(family) > 5
 
 
+# ------------------------------------------------------------------ disturbances
+
+
+def late_observations(tmp_path, delay=2, door=Single, parts=1, **settings) -> None:
+    """Rows show the observation of some steps before, and the first one at first; rewards and ends do not move."""
+    family = family_of(door)
+    disturbances = {"disturbances": {"observation_delay": delay}}
+    config = config_of("PPO", door, family, environment=disturbances, **PPO, **settings)
+    if door is Several:
+        by_policy(config, only)
+    steps, rows_of_lives = Steps(), Counter()
+
+    def decode(row):
+        *life, shown = decoded(row)
+        step = rows_of_lives[tuple(life)]
+        rows_of_lives[tuple(life)] += 1
+        assert shown == max(0, step - delay), f"step {step} of {life} shows step {shown}"
+        return *life, step
+
+    def shown_at(places):
+        return [(*place[:3], max(0, place[3] - delay)) for place in places]
+
+    for trainer, read, result in trained(config, tmp_path, parts=parts):
+        for policy_id, columns in read.learned:
+            found = check_rows(columns, family, steps, decode=decode)
+            values = values_of(trainer.get_policy(policy_id))
+            check_advantages(columns, found, family, lambda places: values(shown_at(places)), GAMMA, LAMBDA)  # noqa: B023
+        last = result
+    assert steps.check_complete(family, num_open=1) > 5
+    check_counters(last, family, steps)
+
+
 def replayed_rows(tmp_path, algorithm: str, n_step=3, **settings) -> None:
     """Rows of n steps in replays."""
     config = config_of(algorithm, Single, ONE, n_step=n_step, **REPLAYED, **settings)
@@ -675,6 +707,9 @@ CASES: dict[str, Callable] = {
     "gru, restored": functools.partial(memory, parts=2),
     "gru of A2C": functools.partial(memory, algorithm="A2C"),
     "previous steps": previous_steps,
+    "late observations": late_observations,
+    "late observations of several agents": functools.partial(late_observations, door=Several, delay=1),
+    "late observations, restored": functools.partial(late_observations, parts=2),
     "sequences": replayed_sequences,
     "sequences of n steps": functools.partial(replayed_sequences, n_step=3, max_seq_len=4),
     "sequences without states": functools.partial(replayed_sequences, zero_init_states=True, burn_in=0),

@@ -17,6 +17,7 @@ from rllib import metrics
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families import q_learning
+from rllib.env.disturbances.disturbed import DisturbedEnv
 from rllib.env.episodes import EpisodeTracker
 from rllib.env.external import external_env
 from rllib.env.external.episodes import OpenEpisode
@@ -110,6 +111,13 @@ def bootstrap_from_the_next_episode(_add, *_given): ...
 def terminated_written_for_truncated(finish, lane, fragment):
     fragment[sb.TERMINATEDS][:] |= fragment[sb.TRUNCATEDS]
     finish(lane, fragment)
+
+
+@mutates(DisturbedEnv, "step", "late observations")
+def reward_late_with_its_observation(step, env, action):
+    observation, reward, *rest = step(env, action)
+    env.late, reward = reward, getattr(env, "late", 0.0)
+    return observation, reward, *rest
 
 
 @mutates(Lane, "finish", "rows")

@@ -24,7 +24,7 @@ from rllib import spans
 from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
-from rllib.algorithms.base.curriculum import Curriculum
+from rllib.algorithms.base.curriculum import make_curricula
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.part_rules import refuse_absent_columns, refuse_memory
@@ -70,7 +70,7 @@ from rllib.policies import of_only_policy
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
-from rllib.result import ENV_TASK, Result
+from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
 from rllib.storage.local_path import local_path
@@ -272,9 +272,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.setup()
         wiring.log_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
-        self._curriculum: Curriculum | None = None
-        if self.config.env_task_fn is not None:
-            self._curriculum = Curriculum(self.config, self.workers, self._rollout_settings)
+        self._curricula = make_curricula(self.config, self.workers, self._rollout_settings)
         self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 
@@ -713,12 +711,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 evaluation["evaluation"].update(losses)
             result = self._results.of_iteration(stats, evaluation or {})
             self._note_exploration()
-            if self._curriculum is not None:
-                result[ENV_TASK] = self._curriculum.summary()
+            for name, curriculum in self._curricula.items():
+                result[name] = curriculum.summary()
             call_recreated_hooks(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
-            if self._curriculum is not None:
-                self._curriculum.choose_next(result)
+            for curriculum in self._curricula.values():
+                curriculum.choose_next(result)
             if self._learning is not None:
                 self._learning.on_result(result)
             self.log_result(result)

@@ -1,4 +1,7 @@
-"""Tasks of the environments that are trained in, chosen by the setting env_task_fn after every iteration."""
+"""Tasks of the environments that are trained in, chosen by the setting env_task_fn after every iteration.
+
+`make_curricula` gives all that changes these environments in the course of a run.
+"""
 
 import functools
 import logging
@@ -7,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.randomization import Randomization
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.space_rules import naming_settings
+from rllib.env.disturbances.settings import Disturbances
 from rllib.env.factories.settable_tasks import set_next_task, set_saved_task, summary_of, task_of
 from rllib.evaluation.settings import RolloutSettings
-from rllib.result import Result
+from rllib.result import DISTURBANCES, ENV_TASK, Result
 from rllib.storage.encoding import encode
 
 logger = logging.getLogger(__name__)
@@ -72,3 +77,21 @@ class Curriculum:
         """Sets the tasks of `get_state`, before the workers' episodes start again."""
         if (saved := files.get(_FILE)) and all(saved["tasks"]):
             self._set(functools.partial(set_saved_task, saved["tasks"]))
+
+
+def make_curricula(
+    config: AlgorithmConfig, workers: Source, settings: RolloutSettings
+) -> dict[str, Curriculum | Randomization]:
+    """Name of an entry of results -> what chooses this part of the environments after every iteration.
+
+    Args:
+        config, workers, settings: as for Curriculum.
+    """
+    made: dict[str, Curriculum | Randomization] = {}
+    if config.env_task_fn is not None:
+        made[ENV_TASK] = Curriculum(config, workers, settings)
+    disturbances = Disturbances.of(config.disturbances)
+    if disturbances is not None and disturbances.adapt is not None:
+        samples_here = not config.num_rollout_workers
+        made[DISTURBANCES] = Randomization(disturbances.adapt, samples_here, workers, settings)
+    return made

@@ -109,7 +109,9 @@ class Evaluations:
         """Settings of the training, or of the environments that evaluation_config describes."""
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
-            return training
+            if training.env is None or not algorithm.config.disturbances:
+                return training
+            return replace(training, env=wiring.learned_environment(config))
         try:
             factory = wiring.learned_environment(config)
             observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)

@@ -29,6 +29,7 @@ from rllib.algorithms.base.from_checkpoint import (
     take_policies,
     unfit_by,
 )
+from rllib.algorithms.base.randomization import Randomization
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
@@ -79,7 +80,7 @@ class Saving:
     _restores: int
     _first_timestep: int
     _stopped: bool
-    _curriculum: Curriculum | None
+    _curricula: Mapping[str, Curriculum | Randomization]
 
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
@@ -316,7 +317,9 @@ class Saving:
         for trainee in self.trainees.values():
             place = f"policies/{trainee.policy_id}"
             files |= {f"{place}/{name}": arrays for name, arrays in trainee.get_state().items()}
-        return files if self._curriculum is None else {**files, **self._curriculum.get_state()}
+        for curriculum in self._curricula.values():
+            files |= curriculum.get_state()
+        return files
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes over `get_state`, or networks alone by RLlib's components; spaces and network must be the same.
@@ -366,8 +369,8 @@ class Saving:
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
-        if self._curriculum is not None:
-            self._curriculum.set_state(state)  # before the workers, whose episodes start again
+        for curriculum in self._curricula.values():
+            curriculum.set_state(state)  # before the workers, whose episodes start again
         self.workers.set_state(rng["workers"], self._restores)
         self._note_exploration()
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it

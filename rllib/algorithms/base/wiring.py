@@ -17,6 +17,7 @@ from rllib.config.conflicts import Mistake
 from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, check_environment, examine_environment
 from rllib.env.checkup.lost_masks import refuse_lost_mask
+from rllib.env.disturbances.settings import Disturbances
 from rllib.env.factories.adapters import adapted_space, adapters_of, as_teacher_sees
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
@@ -58,8 +59,8 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
 def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> EnvFactory | None:
     """The factory of the environments that are learned in, as the policy sees them; None if the config names none.
 
-    Wrappers of env_wrappers, or DeepMind's preprocessing of Atari games, are innermost; the adapters of observations
-    are around them.
+    Disturbances are innermost. Around them are the wrappers of env_wrappers, and around these the adapters of
+    observations. DeepMind's preprocessing of Atari games is inside of the disturbances.
 
     Args:
         config: of the algorithm.
@@ -71,7 +72,7 @@ def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> E
         return served_environment(config)
     if config.env is None:
         return None
-    factory = _preprocessed(config)
+    factory = _preprocessed(config, Disturbances.of(config.disturbances))
     if isinstance(config.policies, Mapping):
         from rllib.algorithms.base.agents import spaces_of_policies
         from rllib.env.multi_agent.wrapped import GivenSpacesFactory
@@ -156,13 +157,18 @@ def environment_name(config: AlgorithmConfig) -> str | None:
     return None if config.env is None else simulated(resolve(config.env), config.simulator).name
 
 
-def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
+def _preprocessed(config: AlgorithmConfig, disturbances: Disturbances | None = None) -> EnvFactory:
     """The factory of a config's environments, with its wrappers or an Atari game's preprocessing, and its connectors.
+
+    Args:
+        config: of the algorithm.
+        disturbances: of the environments; None: there are none.
 
     Raises:
         ValueError: if there are both.
     """
-    factory, connectors = _wrapped(config), (config.env_to_module_connector, config.module_to_env_connector)
+    factory = _wrapped(config, disturbances)
+    connectors = config.env_to_module_connector, config.module_to_env_connector
     if connectors == (None, None):
         return factory
     from rllib.core.connectors.connected_env import ConnectedFactory
@@ -176,7 +182,16 @@ def _keeps_mask(config: AlgorithmConfig, setting: str) -> Callable[[Any, Any], N
     return partial(refuse_lost_mask, mask_key, setting)
 
 
-def _wrapped(config: AlgorithmConfig) -> EnvFactory:
+def _disturbed(config: AlgorithmConfig, factory: EnvFactory, disturbances: Disturbances | None) -> EnvFactory:
+    if disturbances is None:
+        return factory
+    from rllib.env.multi_agent.disturbed import DisturbedAgentsFactory
+
+    mask_key = config.action_mask_key if config.action_mask_from == "observation" else None
+    return DisturbedAgentsFactory(factory, disturbances, mask_key)
+
+
+def _wrapped(config: AlgorithmConfig, disturbances: Disturbances | None) -> EnvFactory:
     factory = simulated(resolve(config.env), config.simulator)
     is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
     if wrappers := resolve_wrappers(config.env_wrappers):
@@ -189,20 +204,21 @@ def _wrapped(config: AlgorithmConfig) -> EnvFactory:
                     ({"preprocessor_pref": None}, {"env_wrappers": None}),
                 )
             )
-        factory = WrappedFactory(factory, wrappers, _keeps_mask(config, "env_wrappers"))
-    elif mode == "sync" and (advice := faster_simulator(factory, config.env_config)):
+        disturbed = _disturbed(config, factory, disturbances)
+        factory, disturbances = WrappedFactory(disturbed, wrappers, _keeps_mask(config, "env_wrappers")), None
+    elif mode == "sync" and not disturbances and (advice := faster_simulator(factory, config.env_config)):
         log_once(advice, advice)
     if mode == "vector_entry_point" and not is_game:
         factory = by_entry_point(factory)
-    if not is_game:
-        return factory
-    model = ModelSettings(config.model)
-    return AtariFactory(
-        factory.spec,
-        native=config.batch_mode == "truncate_episodes" and mode != "async",
-        size=model.dim,
-        stack=4 if model.framestack else 1,
-    )
+    if is_game:
+        model = ModelSettings(config.model)
+        factory = AtariFactory(
+            factory.spec,
+            native=config.batch_mode == "truncate_episodes" and mode != "async" and disturbances is None,
+            size=model.dim,
+            stack=4 if model.framestack else 1,
+        )
+    return _disturbed(config, factory, disturbances)
 
 
 def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Examined:
@@ -306,6 +322,8 @@ def refuse_changed_observations(config: AlgorithmConfig) -> None:
             for name in ("agent_id_in_observation", "centralized_critic")
             if config[name]
         ]
+    if Disturbances.of(config.disturbances) is not None:
+        asked.append((f"disturbances={shortened(config.disturbances)}", {"disturbances": {}}))
     for setting, remedy in asked:
         raise config.error(
             Mistake(

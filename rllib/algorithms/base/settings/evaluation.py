@@ -25,6 +25,7 @@ class EvaluationConfig(ConfigObject):
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
             *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
+            "disturbances",
             *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
             *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
@@ -223,10 +224,12 @@ class EvaluationConfig(ConfigObject):
     def get_evaluation_config_object(self) -> Self:
         """A copy with evaluation_config applied.
 
-        Its env_config adds to that of training, unless it names another env as well.
+        Its env_config adds to that of training, unless it names another env as well. There are no disturbances but
+        those that it names.
         """
         changes = self.evaluation_changes()
         config = self.copy(copy_frozen=False)
+        config.disturbances = {}
         if "env" in changes:
             config.env_config = {}
         return config.update_from_dict(changes)

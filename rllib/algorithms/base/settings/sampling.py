@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -10,8 +10,20 @@ import numpy as np
 
 from rllib.compat.methods.ray_rllib.settings import connectors_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict, needs
-from rllib.config.sections import Checked, Merged, NotYet, OfPolicy, Translated, above, at_least, only_with, section
+from rllib.config.conflicts import DEFAULT, Mistake, Remedy, asks, conflict, needs
+from rllib.config.sections import (
+    Checked,
+    Keys,
+    Merged,
+    NotYet,
+    OfPolicy,
+    Translated,
+    above,
+    at_least,
+    only_with,
+    section,
+)
+from rllib.env.disturbances.settings import OF_OBSERVATIONS, OF_STEPS, DisturbanceSettings, without
 from rllib.env.factories.atari import is_atari
 from rllib.env.factories.registry import resolve
 from rllib.env.factories.simulators import simulated
@@ -37,6 +49,10 @@ def _space(given: Any) -> Any:
 def _is_no_text(given: Any) -> bool:
     """Whether this is no text; raises ValueError for one, which is no space as `_space` has left it."""
     return not (isinstance(given, str) and space_from_text(given))
+
+
+def _asks_for_some(given: dict, keys: Iterable[str]) -> bool:
+    return any(asks(given.get(key)) for key in keys)
 
 
 _SPACE = Translated(_space), Checked(_is_no_text)
@@ -104,6 +120,13 @@ class SamplingConfig(ConfigObject):
             "function of (result, environment, EnvContext) that returns the environment's next task, called for each "
             "environment after every iteration (docs/guide/environments.md)",
         ] = None,
+        disturbances: Annotated[
+            dict,
+            "noise, delays and drawn parameters of the environment in training, for policies that are to act elsewhere "
+            "(docs/guide/sim_to_real.md)",
+            Merged,
+            Keys(DisturbanceSettings),
+        ] = _EMPTY,
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
     ) -> Self:
@@ -201,6 +224,42 @@ class SamplingConfig(ConfigObject):
             ("gym_env_vectorize_mode", "vector_entry_point"),
             why="wrappers go around single environments, and there are none",
             remedies=[{"gym_env_vectorize_mode": "sync"}, {"env_wrappers": None}],
+        ),
+        conflict(
+            "disturbances",
+            ("gym_env_vectorize_mode", "vector_entry_point"),
+            why="disturbances go around single environments, and there are none",
+            remedies=[{"gym_env_vectorize_mode": "sync"}, {"disturbances": DEFAULT}],
+        ),
+        conflict(
+            "disturbances",
+            "action_mask_from",
+            when=lambda config: (
+                config.action_mask_from != "observation" and _asks_for_some(config.disturbances, OF_STEPS)
+            ),
+            why="a late action may no longer be legal",
+            remedies=[lambda config: without(config.disturbances, OF_STEPS)],
+        ),
+        conflict(
+            "disturbances",
+            "replay_buffer_config",
+            when=lambda config: config.needs_goals and _asks_for_some(config.disturbances, OF_OBSERVATIONS),
+            why="rewards of further goals are computed from the goals in observations",
+            remedies=[lambda config: without(config.disturbances, OF_OBSERVATIONS)],
+        ),
+        conflict(
+            "disturbances",
+            "input_",
+            when=lambda config: config.disturbances.get("adapt") and config.is_offline,
+            why="ranges adapt to the returns of training's episodes, and recorded ones are not played",
+            remedies=[lambda config: without(config.disturbances, ["adapt"])],
+        ),
+        needs(
+            "disturbances",
+            "env",
+            why="they go around the environments of training",
+            remedies=[{"disturbances": DEFAULT}],
+            examples=[{"env": "ENV"}],
         ),
         conflict(
             ("gym_env_vectorize_mode", "vector_entry_point"),

@@ -1,0 +1,108 @@
+"""Environments with several agents in their disturbances, each agent with delays and noise of its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymnasium import Space
+
+from rllib.env.agents import is_multi_agent
+from rllib.env.disturbances.adaptive import BoundReturn
+from rllib.env.disturbances.channel import Channel
+from rllib.env.disturbances.disturbed import DisturbedFactory, DrawnEpisodes
+from rllib.env.disturbances.settings import Disturbances, Interval
+from rllib.env.factories.registry import EnvContext
+from rllib.env.multi_agent.adapt import as_multi_agent
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+
+
+class DisturbedAgents(MultiAgentEnv):
+    """An environment with several agents in its disturbances.
+
+    Parameters are those of the environment. Delays count an agent's own observations and actions; noise, delays and
+    drops are drawn for each agent with its first observation of an episode.
+
+    Args:
+        env, disturbances, adapts: as for DisturbedEnv.
+    """
+
+    def __init__(self, env: MultiAgentEnv, disturbances: Disturbances, adapts: bool = True):
+        self.env, self._disturbances, self._spaces = env, disturbances, AgentSpaces(env)
+        self.possible_agents = known_agents(env)
+        self.metadata, self.render_mode = env.metadata, env.render_mode
+        self.drawn_episodes = DrawnEpisodes(env, disturbances, adapts)
+        self._channels = {agent: self._channel_of(agent) for agent in self.possible_agents or ()}
+        self._begun: set[AgentID] = set()
+
+    def _channel_of(self, agent: AgentID) -> Channel:
+        return Channel(self._disturbances, self._spaces.observation(agent), self._spaces.action(agent))
+
+    @property
+    def agents(self) -> Sequence[AgentID]:
+        return self.env.agents
+
+    @property
+    def unwrapped(self):
+        return self.env.unwrapped
+
+    def get_observation_space(self, agent_id: AgentID) -> Space:
+        return self._spaces.observation(agent_id)
+
+    def get_action_space(self, agent_id: AgentID) -> Space:
+        return self._spaces.action(agent_id)
+
+    def get_agent_ids(self) -> set[AgentID]:
+        return self.env.get_agent_ids()
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        self.drawn_episodes.begin(seed)
+        result = self.env.reset(seed=seed, options=options)
+        observations, infos = result if isinstance(result, tuple) else (result, {})
+        self._begun.clear()
+        return self._seen(observations), infos
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        played = {agent: self._channels[agent].played(action) for agent, action in action_dict.items()}
+        observations, rewards, terminateds, truncateds, infos = self.env.step(played)
+        self.drawn_episodes.add(float(sum(reward or 0.0 for reward in rewards.values())))
+        if terminateds.get(ALL) or truncateds.get(ALL):
+            self.drawn_episodes.end()
+        return self._seen(observations), rewards, terminateds, truncateds, infos
+
+    def _seen(self, observations: Mapping[AgentID, Any]) -> dict[AgentID, Any]:
+        return {agent: self._seen_by(agent, observation) for agent, observation in observations.items()}
+
+    def _seen_by(self, agent: AgentID, observation: Any) -> Any:
+        if agent not in self._channels:
+            self._channels[agent] = self._channel_of(agent)
+        if agent in self._begun:
+            return self._channels[agent].seen(observation)
+        self._begun.add(agent)
+        return self._channels[agent].begin(self.drawn_episodes.rng, observation)
+
+    def take_bound_returns(self) -> list[BoundReturn]:
+        """`DrawnEpisodes.take_returns`."""
+        return self.drawn_episodes.take_returns()
+
+    def set_disturbance_ranges(self, ranges: Mapping[str, Interval]) -> None:
+        """`DrawnEpisodes.set_ranges`."""
+        self.drawn_episodes.set_ranges(ranges)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class DisturbedAgentsFactory(DisturbedFactory):
+    """A factory of environments with one agent or several in disturbances."""
+
+    def disturbed(self, env: Any, context: EnvContext):
+        if not is_multi_agent(env):
+            return super().disturbed(env, context)
+        env = as_multi_agent(env)
+        spaces = AgentSpaces(env)
+        for agent in known_agents(env) or ():
+            self.refuse_masks(spaces.observation(agent))
+        return DisturbedAgents(env, self.disturbances, adapts=not context.in_evaluation)

@@ -683,6 +683,8 @@ def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
         return False  # an episode depends on its number, which begins anew
     if config.observation_filter != "NoFilter" and name not in ("ES", "ARS"):
         return False
+    if config.disturbances and name not in ("ES", "ARS"):
+        return False  # environments of a restored run have other seeds, which draw others
     if config.num_rollout_workers or config.evaluation_interval or config.gym_env_vectorize_mode == "async":
         return False  # whether episodes are over there is not known here
     if name in _ASYNCHRONOUS and (config.get("replay_proportion") or config.get("minibatch_buffer_size", 1) > 1):

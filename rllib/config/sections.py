@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_
 
 from rllib.config.conflicts import Mistake
 from rllib.config.setting_types import (
+    allows,
     convert,
     is_schedule,
     numbers_in,
@@ -194,6 +195,10 @@ class Setting:
                 return self._mistake(f"{self._given(value)} {broken}.", [[0, 0.1], [100000, 0.01]], self.default)
             # A schedule may end at a bound that is no value for the whole run.
             numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
+        elif allows(self.type, list) and any(map(math.isinf, numbers)):
+            return self._mistake(
+                f"{self._given(value)} must be {self.rule}, and finite ({self.meaning}).", self.default
+            )
         if allowed is not None and not all(number in allowed for number in numbers):
             return self._mistake(f"{self._given(value)} must be {self.rule} ({self.meaning}).", self.default)
         if self.not_yet is not None and value != self.default:

@@ -10,6 +10,7 @@ import rllib.algorithms
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.config.config_object import rules_of
 from rllib.config.conflicts import SettingsError
+from rllib.config.setting_types import allows
 
 PATH = "/tmp/recorded"
 DATA = {"input_": PATH}
@@ -298,3 +299,13 @@ def test_numbers_in_remedies_are_settings_of_the_right_type():
             for remedy in mistake.remedies:
                 assert not any(isinstance(value, np.generic) for value in remedy.values())
                 after(config, remedy)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_a_number_that_could_be_a_schedule_is_finite(name):
+    """Schedules have no other numbers, and would say so without the name of the setting."""
+    settings = get_algorithm_class(name).config_class.settings
+    for setting in (each for each in settings.values() if allows(each.type, list) and allows(each.type, float)):
+        mistake = setting.mistake(np.inf)
+        assert mistake is not None and mistake.names == (setting.name,), setting.name
+        assert "finite" in mistake.problem or "<=" in mistake.problem

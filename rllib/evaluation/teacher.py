@@ -368,7 +368,7 @@ class _AskedFunction:
             else:
                 rows = batch = np.asarray(answer)
                 rows = rows if rows.shape == (self._count, *space.shape) else None
-            if rows is not None and len(rows) == self._count and _outside(space, rows) is None:
+            if rows is not None and len(rows) == self._count and _are_actions(space, rows):
                 return batch
         except (ValueError, TypeError, KeyError):  # of another form
             pass
@@ -397,14 +397,16 @@ def _hint(answer: Any) -> str:
     return ""
 
 
-def _outside(space: spaces.Space, rows: Sequence) -> Any:
-    """The first choice that does not lie in its space; None where all do. Numbers beyond bounds are clipped."""
-    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-        return None
+def _are_actions(space: spaces.Space, rows: Sequence) -> bool:
+    """Whether all are real numbers, and choices those of the space. Other numbers are clipped at its bounds."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        found = (_outside(part, [row[key] for row in rows]) for key, part in inner)
-        return next((each for each in found if each is not None), None)
-    cast = [np.asarray(row).astype(space.dtype) for row in rows]
-    is_inside = (np.array_equal(own, row) and space.contains(own) for own, row in zip(cast, rows))
-    return next((row for row, fits in zip(rows, is_inside) if not fits), None)
+        return all(_are_actions(part, [row[key] for row in rows]) for key, part in inner)
+    given = [np.asarray(row) for row in rows]
+    if any(row.dtype.kind not in "biuf" for row in given):
+        return False
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        return True
+    with np.errstate(invalid="ignore"):  # NaN is no choice, which the comparison finds
+        cast = [row.astype(space.dtype) for row in given]
+    return all(np.array_equal(own, row) and space.contains(own) for own, row in zip(cast, given))

@@ -191,6 +191,32 @@ def test_a_function_that_returns_something_else(answer):
         algo.train()
 
 
+NUMBERS = Box(-1, 1, (1,), np.float32)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wrong", [None, 1j, "0", b"0", {}, np.datetime64(1, "s")], ids=repr)
+@pytest.mark.parametrize("space", [Discrete(2), NUMBERS, Dict({"a": Discrete(2), "b": NUMBERS})], ids=str)
+def test_a_function_that_returns_no_numbers(space, wrong):
+    """Whatever numpy makes an array of, and might convert with a warning, or fail at."""
+
+    def answer(observations):
+        row = np.array([wrong] * 2)
+        if isinstance(space, Dict):
+            return {"a": np.zeros(2, int), "b": row[:, None]}
+        return row.reshape(2, *space.shape)
+
+    made = config(answer).environment(env_config={"actions": space})
+    with made.build() as algo, pytest.raises(ValueError, match="the teacher is a function"):
+        algo.train()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_choice_that_is_no_number():
+    with config(lambda o: np.full(2, np.nan)).build() as algo, pytest.raises(ValueError, match="the teacher is a func"):
+        algo.train()
+
+
 @pytest.mark.parametrize("name", ["teacher", "teacher_mapping_fn"])
 def test_a_function_that_raises_is_named(name):
     def fails(observations):

@@ -30,8 +30,8 @@ from rllib.sample_batch import OBS, Column, SampleBatch
 
 # Nothing trains the deviation of continuous actions: it is what the student varies its actions by in training.
 _DEVIATION = {"free_log_std": True, "log_std_init": -1.0}
-# Keys of `model` with which the deviation is another one, or is no parameter.
-_OTHER_DEVIATIONS = (*_DEVIATION, "use_sde", "network", "custom_model", "custom_action_dist")
+# Keys of `model` with which the deviation is another one.
+_OTHER_DEVIATIONS = ("use_sde", "network", "custom_model", "custom_action_dist")
 _STORE = AggregatedRowsSettings.defaults()
 
 
@@ -141,8 +141,10 @@ class Distillation(Algorithm):
 
     def make_policy_spec(self, observation_space, action_space, config: DistillationConfig) -> NetworkSpec:
         is_numbers = isinstance(action_space, spaces.Box) and action_space.dtype.kind == "f"
-        has_own = any(config.acting_model.get(key) for key in _OTHER_DEVIATIONS)
-        deviation = _DEVIATION if is_numbers and not has_own else {}
+        given = config.acting_model
+        has_own = any(given.get(key) for key in _OTHER_DEVIATIONS)
+        takes_default = is_numbers and not has_own
+        deviation = {key: value for key, value in _DEVIATION.items() if takes_default and key not in given}
         return self._described_network(observation_space, action_space, config, **deviation).without_value()
 
     def training_step(self) -> dict[str, dict[str, float]]:

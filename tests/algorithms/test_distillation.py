@@ -8,9 +8,19 @@ import pytest
 from click.testing import CliRunner
 from gymnasium.spaces import Box, Discrete
 
-from rllib import DAggerConfig, DistillationConfig, PPOConfig, SACConfig, load_policy
+from rllib import (
+    A2CConfig,
+    APPOConfig,
+    DAggerConfig,
+    DistillationConfig,
+    IMPALAConfig,
+    PPOConfig,
+    SACConfig,
+    load_policy,
+)
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.families.taught import TaughtConfig
 from rllib.cli import command
 from rllib.storage.checkpoint import CheckpointError
 from tests.algorithms.algorithm_support import learner_stats
@@ -332,7 +342,7 @@ def test_a_teacher_is_needed():
     assert names_of(DistillationConfig().environment("CartPole-v1")) == ("teacher",)
 
 
-@pytest.mark.parametrize("given", [3, ["a"], {}, {"a": 3}, b"path"])
+@pytest.mark.parametrize("given", [3, ["a"], {}, {"a": 3}, b"path", PPOConfig, {"a": PPOConfig}])
 def test_what_is_no_teacher(given):
     assert "teacher" in names_of(config(given))
 
@@ -341,6 +351,8 @@ def test_several_without_a_mapping(teacher):
     assert names_of(config({"a": teacher})) == ("teacher", "teacher_mapping_fn")
     error = refusal(config(teacher, teacher_mapping_fn=lambda observation: "a"))
     assert "teacher_mapping_fn" in error.mistakes[0].names
+    for given in (3, "a", ["a"]):
+        assert "teacher_mapping_fn=" in str(refusal(config({"a": teacher}, teacher_mapping_fn=given)))
 
 
 def test_a_path_without_a_checkpoint(tmp_path):
@@ -402,6 +414,59 @@ def test_several_agents():
     made = DistillationConfig().environment(BasicMultiAgent).training(teacher=by_rule)
     with pytest.raises(ValueError, match="agents"):
         made.build()
+
+
+OWN = {
+    "teacher": by_rule,
+    "teacher_coeff": 0.25,
+    "teacher_deterministic": False,
+    "teacher_mapping_fn": by_rule,
+    "teacher_observation_keys": ["mass"],
+    "evaluate_teacher": True,
+    "beta": 0.5,
+    "distillation_loss": "huber",
+}
+
+
+@pytest.mark.parametrize("name", sorted(TaughtConfig.settings_of_one_agent))
+@pytest.mark.parametrize("kind", [DistillationConfig, PPOConfig, A2CConfig, IMPALAConfig, APPOConfig])
+def test_teachers_of_policies(kind, name):
+    """The message is that of several agents, and not that the run's setting is missing, which would be refused too."""
+    made = kind().environment(BasicMultiAgent).rollouts(num_rollout_workers=0)
+    made.multi_agent(policies={"a": {name: OWN[name]}, "b": {}}, policy_mapping_fn=lambda agent, *rest: "a")
+    message = str(refusal(made))
+    assert "a teacher is asked in environments with one agent" in message
+    assert "belongs to the run" not in message and "there is none" not in message
+    assert kind is DistillationConfig or f"Leave {name} out." in message
+
+
+def test_all_settings_of_a_teacher_are_of_one_agent():
+    """Whatever acts with a teacher alone says so to policies that have it as their own."""
+    settings = TaughtConfig.settings
+    of_teacher = {name for name, each in settings.items() if each.only_with and "teacher" in str(each.only_with)}
+    assert of_teacher | {name for name in settings if name.startswith("teacher")} == TaughtConfig.settings_of_one_agent
+
+
+@pytest.mark.parametrize(
+    ("model", "is_parameter", "expected"),
+    [
+        ({}, True, -1),
+        ({"log_std_init": 0.0}, True, 0),
+        ({"log_std_init": -2.0}, True, -2),
+        ({"free_log_std": True}, True, -1),
+        ({"free_log_std": False}, False, -1),
+        ({"free_log_std": False, "log_std_init": 0.5}, False, 0.5),
+    ],
+)
+def test_the_deviation_is_what_the_model_says(model, is_parameter, expected):
+    """What is left out alone has a default of its own: nothing trains the deviation."""
+    made = config(lambda o: np.zeros((8, 1)), model={"fcnet_hiddens": [16], **model})
+    with made.environment(env_config={"actions": Box(-1, 1, (1,), np.float32)}).build() as algo:
+        assert algo.policy.spec.free_log_std is is_parameter
+        worker = algo.workers.local_worker()
+        worker.load_snapshots(algo.snapshots())
+        batch, _ = worker.sample()
+    np.testing.assert_allclose(batch[sb.ACTION_DIST_INPUTS][:, 1], expected, atol=0.1)
 
 
 def test_recorded_steps_are_of_others(teacher):

@@ -380,6 +380,9 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
         problem = f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run."
         rest = {name: value for name, value in own.items() if name in of_policy}
         advice = f"A policy's own settings can be {', '.join(sorted(of_policy))}."
+        if of_one := sorted(config.settings_of_one_agent.intersection(foreign)):
+            problem = f"policies[{policy_id!r}] sets {', '.join(of_one)}, {config.why_one_agent}."
+            advice = f"Leave {' and '.join(of_one)} out."
         raise config.error(Mistake(problem, ("policies",), with_settings(config, policy_id, [rest]), advice))
     return {name: value for name, value in own.items() if name not in of_run}
 

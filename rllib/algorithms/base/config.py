@@ -91,6 +91,9 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     without_memory: ClassVar[str] = ""
     # Whether policies have to have one.
     needs_memory: ClassVar[bool] = False
+    # Settings that act in environments with one agent alone, and why, as the end of a sentence.
+    settings_of_one_agent: ClassVar[frozenset[str]] = frozenset()
+    why_one_agent: ClassVar[str] = ""
     # Whether workers sample the next round of fragments while the learner is at this one.
     samples_ahead: ClassVar[bool] = False
 

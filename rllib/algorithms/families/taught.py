@@ -20,6 +20,13 @@ class TaughtConfig(AlgorithmConfig):
 
     # Whether there has to be one.
     needs_teacher: ClassVar[bool] = False
+    settings_of_one_agent: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("teacher", "teacher_mapping_fn", "teacher_deterministic", "teacher_coeff", "teacher_observation_keys"),
+            *("beta", "distillation_loss", "evaluate_teacher"),
+        }
+    )
+    why_one_agent: ClassVar[str] = "but a teacher is asked in environments with one agent alone"
 
     @section
     def environment(
@@ -111,6 +118,13 @@ class TaughtConfig(AlgorithmConfig):
     @relation("teacher", "teacher_mapping_fn")
     def _check_teacher(self) -> Mistake | None:
         """`teacher` is a path, a policy, or a function; of several, `teacher_mapping_fn` chooses one."""
+        if self.teacher is None and self.needs_teacher and self.is_multi_agent:
+            return Mistake(
+                f"{self.algorithm_name} does not train policies of several agents, with one teacher or with one for "
+                "each: a teacher is asked in environments with one agent.",
+                ("teacher", "policies"),
+                advice="Wrap the environment so that it has one agent, leave policies out, and give a teacher.",
+            )
         if self.teacher is None and self.needs_teacher:
             return Mistake(
                 f"{self.algorithm_name} learns from a teacher, and there is none.",
@@ -128,6 +142,14 @@ class TaughtConfig(AlgorithmConfig):
                 ("teacher_mapping_fn", "teacher"),
                 ({"teacher_mapping_fn": None},),
                 examples=({"teacher": {"NAME": "PATH"}},),
+            )
+        if several and self.teacher_mapping_fn is not None and not callable(self.teacher_mapping_fn):
+            return Mistake(
+                f"teacher_mapping_fn={self.teacher_mapping_fn!r:.80} must be a function that returns a teacher's name "
+                "for an observation.",
+                ("teacher_mapping_fn", "teacher"),
+                ({"teacher": next(iter(several.values())), "teacher_mapping_fn": None},),
+                examples=({"teacher_mapping_fn": "FUNCTION"},),
             )
         if several and self.teacher_mapping_fn is None:
             return Mistake(

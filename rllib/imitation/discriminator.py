@@ -103,7 +103,7 @@ class Discriminator:
 
     def _with_absorbing(self, rows: np.ndarray, steps: Steps) -> np.ndarray:
         """The rows of these steps, and one of the absorbing state for each episode that terminated."""
-        count = int(steps.terminated.sum())
+        count = int(steps.terminated.sum()) + steps.left_out_ends
         if not (self._settings.absorbing and count):
             return rows
         return np.concatenate([rows, np.tile(self._reader.absorbing, (count, 1))])

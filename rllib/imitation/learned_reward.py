@@ -89,9 +89,11 @@ class LearnedReward:
     def _expert_steps(self, demonstrations: Dataset) -> Steps:
         # A shaped logit has the probability of the action.
         stored = self._stored(demonstrations, ACTION in self._settings.parts or self._settings.is_shaped)
-        is_read = np.ones(len(demonstrations), bool)
-        if NEXT_OBSERVATION in self._settings.parts:
+        terminated, is_read = demonstrations.columns[sb.TERMINATEDS], np.ones(len(demonstrations), bool)
+        if NEXT_OBSERVATION in self._settings.inputs:
             is_read = demonstrations.has_next
+        elif self._settings.is_shaped:  # of a terminated step the shaping takes nothing of what followed
+            is_read = demonstrations.is_transition
         if not is_read.any():
             raise Unfit(
                 f"{demonstrations.source} has {len(demonstrations):,} steps, but of none of them it is known what "
@@ -99,12 +101,26 @@ class LearnedReward:
                 "Give new_obs, or use .training(discriminator_inputs=['obs', 'actions']).",
                 {"discriminator_inputs": [OBSERVATION, ACTION]},
             )
+        left_out_ends = int((terminated & ~is_read).sum())
+        if left_out_ends:
+            logger.warning(
+                "%s: it is not known what was seen after %s terminated episodes, so that the discriminator, which "
+                "reads it (next_obs), is not shown their last steps. Give new_obs.",
+                demonstrations.source, f"{left_out_ends:,}",
+            )  # fmt: skip
         self._expert_actions = stored[is_read]
+        observations, following = demonstrations.columns[sb.OBS], demonstrations.columns[sb.NEXT_OBS]
+        unknown = ~demonstrations.has_next & is_read
+        if unknown.any():
+            # A penalty reads rows between this one and others: one of the expert's observations, and not zeros.
+            following = following.copy()
+            following[unknown] = observations[unknown]
         return Steps(
-            demonstrations.columns[sb.OBS][is_read],
+            observations[is_read],
             self._played(self._expert_actions),
-            demonstrations.columns[sb.NEXT_OBS][is_read],
-            demonstrations.columns[sb.TERMINATEDS][is_read],
+            following[is_read],
+            terminated[is_read],
+            left_out_ends=left_out_ends,
         )
 
     def _stored(self, steps: Dataset, reads_actions: bool) -> np.ndarray:

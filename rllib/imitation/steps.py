@@ -15,6 +15,7 @@ class Steps:
         next_observations: as stored; of terminated steps the true final ones.
         terminated: bool.
         log_probs: float32, of the actions by the newest policy; None where no logit reads them.
+        left_out_ends: terminated episodes whose last steps are not here, as it is unknown what followed them.
     """
 
     observations: np.ndarray
@@ -22,6 +23,7 @@ class Steps:
     next_observations: np.ndarray
     terminated: np.ndarray
     log_probs: np.ndarray | None = None
+    left_out_ends: int = 0
 
     def __len__(self) -> int:
         return len(self.terminated)

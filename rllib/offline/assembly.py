@@ -32,7 +32,7 @@ class Episodes:
     Attributes:
         records: with the columns terminateds and truncateds, and one flag at the end of each episode; with new_obs.
         starts: int64 [episodes + 1], first row of each episode, and the number of rows.
-        has_next: bool [rows], whether new_obs holds what followed; True after a termination, where nothing is read.
+        has_next: bool [rows], whether new_obs holds what followed.
         time_limit: steps after which episodes were cut, if that is known or was found out.
         is_reordered: whether the rows of an episode were apart, and were put together.
     """
@@ -295,7 +295,7 @@ def _following(
         following[:-1] = obs[1:]
         following[last] = 0
         known = np.ones(len(obs), bool)
-        known[last] = terminateds[last]
+        known[last] = False
     else:
         following, known = records.columns[sb.NEXT_OBS], np.ones(len(obs), bool)
         breaks, compared = _breaks(records, starts)
@@ -305,15 +305,15 @@ def _following(
                 f"{compared:,} rows. The rows are shuffled, or the episode ids are wrong. input_config={{'check': "
                 "False} takes them as they are."
             )
-        known[last] = terminateds[last] | ~followed_by_resets(obs, following, starts)
+        known[last] = ~followed_by_resets(obs, following, starts)
         if HAS_NEXT in records.columns:  # our own files say it
             said = records.columns[HAS_NEXT].reshape(len(obs))
             known = np.where(said == UNSAID, known, said != 0)
-        if (resets := int((~known).sum())) > 0:
+        if (resets := int((~(known | terminateds)).sum())) > 0:
             records.notices.append(
                 f"new_obs of {resets:,} episodes' last rows is the first observation of the next episode"
             )
-    if (lost := int((~known).sum())) > 0:
+    if (lost := int((~(known | terminateds)).sum())) > 0:
         records.notices.append(
             f"the observation after {lost:,} truncated episodes is not known: what bootstraps takes them as cut before "
             "their last step, whose observation is known"

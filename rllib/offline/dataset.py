@@ -305,9 +305,9 @@ class Dataset:
         columns = dict(self.columns)
         if not self._can_be_told_apart:
             columns[sb.EPS_ID] = np.repeat(np.arange(self.num_episodes), self.lengths)
-        # The known observation after a truncation may be the first of the episode that is the next one here.
+        # The known observation after an end may be the first of the episode that is the next one here.
         like_resets = followed_by_resets(columns[sb.OBS], columns[sb.NEXT_OBS], self.starts)
-        if not self.has_next.all() or (like_resets & columns[sb.TRUNCATEDS][self.starts[1:] - 1]).any():
+        if like_resets.any() or not self.has_next.all():
             columns[HAS_NEXT] = self.has_next
         units = ENVIRONMENT
         if normalized_actions:

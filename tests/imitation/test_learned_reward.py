@@ -6,6 +6,7 @@ import pytest
 
 from rllib import sample_batch as sb
 from rllib.imitation.learned_reward import LearnedReward
+from rllib.imitation.rows import INDICATOR
 from rllib.imitation.settings import DiscriminatorSettings
 from rllib.losses.discriminator import absorbing_bonus
 from rllib.models.catalog.catalog import policy_spec
@@ -116,6 +117,31 @@ def test_rows_whose_next_observation_is_unknown_are_not_read_where_that_is():
     alone = {"obs": np.zeros((1, 2), np.float32), "actions": np.zeros(1, np.int64), "truncateds": np.array([True])}
     with pytest.raises(ValueError, match="next_obs"):
         make(columns=alone, inputs=("obs", "next_obs"))
+
+
+@pytest.mark.parametrize("stands_there", ["nothing", "the reset"])
+@pytest.mark.parametrize("inputs", [("obs", "next_obs"), ("next_obs",), ("obs", "actions", "next_obs", "terminated")])
+def test_what_stands_behind_a_termination_is_not_read_as_what_followed(stands_there, inputs, caplog):
+    rng = np.random.default_rng(0)
+    seen, ends = rng.normal(3, 0.1, size=(12, 2)).astype(np.float32), np.arange(12) % 4 == 3
+    columns = {"obs": seen, "actions": np.zeros(12, np.int64), "terminateds": ends}
+    if stands_there == "the reset":  # of environments that reset themselves
+        columns["new_obs"] = np.roll(seen, -1, axis=0)
+    reward = make(columns=columns, inputs=inputs)
+    last_known = stands_there == "the reset"  # nothing stands behind the last one, so that it is taken as given
+    assert len(reward._expert) == 9 + last_known and reward._expert.left_out_ends == 3 - last_known
+    assert reward._expert.next_observations.min() > 2, "zeros, which nobody has seen"
+    absorbing = reward.discriminator._expert[:, -1] == INDICATOR
+    assert absorbing.sum() == 3, "each terminated episode has its absorbing row"
+    assert "terminated episodes" in caplog.text and "new_obs" in caplog.text
+
+
+def test_a_shaped_logit_reads_terminated_steps_without_what_followed():
+    seen, ends = np.full((12, 2), 3, np.float32), np.arange(12) % 4 == 3
+    columns = {"obs": seen, "actions": np.zeros(12, np.int64), "terminateds": ends}
+    reward = make(columns=columns, is_shaped=True, absorbing=False, reward_form="airl")
+    assert reward._expert.terminated.sum() == 3
+    assert (reward._expert.next_observations == 3).all(), "zeros, which nobody has seen"
 
 
 def test_a_discriminator_that_has_won_is_told_of_once(caplog):

@@ -165,12 +165,14 @@ def test_next_observations_follow_from_the_next_rows():
     columns = chain([3, 2], terminateds=[True, False])
     del columns["new_obs"]
     dataset = Dataset.from_columns(columns)
-    assert dataset.has_next.tolist() == [True, True, True, True, False]
+    assert dataset.has_next.tolist() == [True, True, False, True, False]
+    assert dataset.is_transition.tolist() == [True, True, True, True, False]
     assert dataset.columns["new_obs"][[0, 1, 3], 0].tolist() == dataset.columns["obs"][[1, 2, 4], 0].tolist()
 
 
-def test_the_first_observation_of_the_next_episode_is_no_final_one():
-    columns = chain([3, 2, 2], truncateds=[True, True, True])
+@pytest.mark.parametrize("end", ["terminateds", "truncateds"])
+def test_the_first_observation_of_the_next_episode_is_no_final_one(end):
+    columns = chain([3, 2, 2], **{end: [True, True, True]})
     columns["new_obs"][2] = columns["obs"][3]  # of an environment that has reset itself
     dataset = Dataset.from_columns(columns)
     assert dataset.has_next.tolist() == [True, True, False, True, True, True, True]

@@ -282,7 +282,8 @@ def test_d4rl_files_have_next_observations_by_shifting(tmp_path):
         file["metadata/algorithm"] = "SAC"
     dataset = Dataset.from_path(tmp_path / "a.hdf5")
     assert dataset.starts.tolist() == [0, 3, 7]
-    assert dataset.has_next.tolist() == [True] * 6 + [False]
+    assert dataset.has_next.tolist() == [True, True, False, True, True, True, False]
+    assert dataset.is_transition.tolist() == [True] * 6 + [False]
     assert dataset.columns["action_logp"].tolist() == [-0.5] * 7
     assert "infos/qpos" not in dataset.columns
     more = Dataset.from_path(tmp_path / "a.hdf5", schema={"qpos": "infos/qpos"})

@@ -24,6 +24,7 @@ from rllib.imitation.settings import (
     NEXT_OBSERVATION,
     OBSERVATION,
     R1,
+    TERMINATED,
     UNIT_NORM,
     DiscriminatorSettings,
 )
@@ -144,6 +145,15 @@ class DemonstratedConfig(AlgorithmConfig):
             remedies=[{"normalize_returns": False}, {"reward_normalize": False}],
         ),
         conflict(
+            "time_limit_ends_episode",
+            "demonstrations",
+            when=lambda config: config.time_limit_ends_episode and config._reads_ends,
+            why="it makes the policy's truncated episodes terminated ones, but not those of the demonstrations, and "
+            "the discriminator reads how episodes end",
+            remedies=[{"time_limit_ends_episode": False}],
+            note="An environment can terminate its episodes at the limit, and demonstrations say terminateds there.",
+        ),
+        conflict(
             "label_smoothing",
             "reward_form",
             when=lambda config: config.label_smoothing and config.reward_form == LEAST_SQUARES,
@@ -186,6 +196,11 @@ class DemonstratedConfig(AlgorithmConfig):
     def reads_next_observations(self) -> bool:
         """Whether the discriminator reads what followed each step."""
         return NEXT_OBSERVATION in self.discriminator_inputs
+
+    @property
+    def _reads_ends(self) -> bool:
+        """Whether the discriminator treats terminated episodes otherwise than truncated ones."""
+        return self.absorbing or self.is_shaped or TERMINATED in self.discriminator_inputs
 
     @property
     def asks_policy(self) -> bool:

@@ -64,7 +64,9 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
         logger.warning("datasets of Minari have no place for %s: these columns are left out", ", ".join(left_out))
 
     lengths, known = np.diff(starts), columns.get(HAS_NEXT)
-    shorter = np.zeros(len(lengths), bool) if known is None else ~known[starts[1:] - 1]
+    last = starts[1:] - 1
+    # What follows a termination is not learned from: the format wants an observation, and gets what stands there.
+    shorter = np.zeros(len(lengths), bool) if known is None else ~(known | columns[sb.TERMINATEDS])[last]
     if shorter.any():
         logger.warning("%d last steps are left out, as it is unknown what followed them", shorter.sum())
     buffers = []

@@ -104,9 +104,9 @@ class LearnedReward:
         left_out_ends = int((terminated & ~is_read).sum())
         if left_out_ends:
             logger.warning(
-                "%s: it is not known what was seen after %s terminated episodes, so that the discriminator, which "
-                "reads it (next_obs), is not shown their last steps. Give new_obs.",
-                demonstrations.source, f"{left_out_ends:,}",
+                "%s: what was seen after termination is not known (%s of %s episodes), so that the discriminator, "
+                "which reads it (next_obs), is not shown their last steps. Give new_obs.",
+                demonstrations.source, f"{left_out_ends:,}", f"{demonstrations.num_episodes:,}",
             )  # fmt: skip
         self._expert_actions = stored[is_read]
         observations, following = demonstrations.columns[sb.OBS], demonstrations.columns[sb.NEXT_OBS]

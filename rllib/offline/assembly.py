@@ -55,6 +55,7 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     Raises:
         ValueError: if steps do not follow from one another, or an episode continues after its end.
     """
+    _refuse_two_shapes(records)
     given = records = _with_gaps_counted(records)
     records, starts = _in_order(records, options)
     starts = _cut_at_gaps(records, starts)
@@ -108,6 +109,16 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
             begins[seams[~follows]] = True
             return grouped, _starts(begins, len(grouped))
     return records, _starts(_begins_of_ids(records), len(records))
+
+
+def _refuse_two_shapes(records: Records) -> None:
+    """Raises a ValueError if observations before and after steps have other shapes: they are compared."""
+    before, after = (records.columns.get(name, records.columns[sb.OBS]).shape[1:] for name in (sb.OBS, sb.NEXT_OBS))
+    if before != after:
+        raise ValueError(
+            f"{records.source}: rows of obs have the shape {before}, but those of new_obs {after}. Both are "
+            "observations of one space: give both in the same form, or leave new_obs out."
+        )
 
 
 def _with_gaps_counted(records: Records) -> Records:
@@ -305,7 +316,11 @@ def _following(
                 f"{compared:,} rows. The rows are shuffled, or the episode ids are wrong. input_config={{'check': "
                 "False} takes them as they are."
             )
-        known[last] = ~followed_by_resets(obs, following, starts)
+        resets, ended = followed_by_resets(obs, following, starts), terminateds[last]
+        known[last] = ~resets
+        # After terminations a few may be alike by chance. Environments that reset themselves give no other ones.
+        of_ended = resets[:-1][ended[:-1]]
+        known[last[ended]] = not (of_ended.size and of_ended.all())
         if HAS_NEXT in records.columns:  # our own files say it
             said = records.columns[HAS_NEXT].reshape(len(obs))
             known = np.where(said == UNSAID, known, said != 0)
@@ -352,7 +367,8 @@ def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f" and not same.all():  # most are equal to the bit
         rows = np.flatnonzero(~same)
         a, b = a[rows].astype(np.float64), b[rows].astype(np.float64)
-        close = np.abs(a - b) <= _SAME * np.maximum(1, np.abs(b))
+        # NaN is like NaN: that it is no number is told where observations are checked.
+        close = (np.abs(a - b) <= _SAME * np.maximum(1, np.abs(b))) | (np.isnan(a) & np.isnan(b))
         same[rows] = close.all(tuple(range(1, close.ndim)))
     return same
 

@@ -234,6 +234,7 @@ def test_demonstrations_may_lack_actions_that_nothing_reads():
         with pytest.raises(ValueError, match="has no actions") as caught:
             make(without, **more).build()
         assert "next_obs" in caught.value.__notes__[0]
+        assert ("bc_coeff" in caught.value.__notes__[0]) == ("bc_coeff" in more)
 
 
 @pytest.mark.parametrize("more", [{}, {"discriminator_inputs": ["obs", "next_obs"], "bc_coeff": 0.1}])

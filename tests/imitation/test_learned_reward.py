@@ -128,12 +128,11 @@ def test_what_stands_behind_a_termination_is_not_read_as_what_followed(stands_th
     if stands_there == "the reset":  # of environments that reset themselves
         columns["new_obs"] = np.roll(seen, -1, axis=0)
     reward = make(columns=columns, inputs=inputs)
-    last_known = stands_there == "the reset"  # nothing stands behind the last one, so that it is taken as given
-    assert len(reward._expert) == 9 + last_known and reward._expert.left_out_ends == 3 - last_known
+    assert len(reward._expert) == 9 and reward._expert.left_out_ends == 3
     assert reward._expert.next_observations.min() > 2, "zeros, which nobody has seen"
     absorbing = reward.discriminator._expert[:, -1] == INDICATOR
     assert absorbing.sum() == 3, "each terminated episode has its absorbing row"
-    assert "terminated episodes" in caplog.text and "new_obs" in caplog.text
+    assert "3 of 3 episodes" in caplog.text and "new_obs" in caplog.text
 
 
 def test_a_shaped_logit_reads_terminated_steps_without_what_followed():

@@ -170,12 +170,21 @@ def test_next_observations_follow_from_the_next_rows():
     assert dataset.columns["new_obs"][[0, 1, 3], 0].tolist() == dataset.columns["obs"][[1, 2, 4], 0].tolist()
 
 
-@pytest.mark.parametrize("end", ["terminateds", "truncateds"])
-def test_the_first_observation_of_the_next_episode_is_no_final_one(end):
-    columns = chain([3, 2, 2], **{end: [True, True, True]})
+def test_the_first_observation_of_the_next_episode_is_no_final_one():
+    columns = chain([3, 2, 2], truncateds=[True, True, True])
     columns["new_obs"][2] = columns["obs"][3]  # of an environment that has reset itself
     dataset = Dataset.from_columns(columns)
     assert dataset.has_next.tolist() == [True, True, False, True, True, True, True]
+
+
+@pytest.mark.parametrize("resets", [[2], [2, 4]])
+def test_after_terminations_it_is_none_where_all_are_so(resets):
+    """One may be alike by chance; of an environment that has reset itself the last one is a beginning, too."""
+    columns = chain([3, 2, 2], terminateds=[True, True, True])
+    columns["new_obs"][resets] = columns["obs"][np.array(resets) + 1]
+    dataset = Dataset.from_columns(columns)
+    assert np.flatnonzero(~dataset.has_next).tolist() == ([] if resets == [2] else [2, 4, 6])
+    assert dataset.is_transition.all()
 
 
 def test_a_step_both_terminated_and_truncated_is_terminated():
@@ -319,6 +328,16 @@ FAULTS = {
         {"new_obs": np.array([[9], [1], [2], [7], [3]], float)},
         {},
         r"new_obs is not the obs of the next row.*input_config=\{'check': False\} takes them",
+    ),
+    "next observations of another shape": (
+        {"obs": np.zeros((5, 4))},
+        {},
+        r"rows of obs have the shape \(4,\), but those of new_obs \(1,\)",
+    ),
+    "an observation that is not finite, before and after": (
+        {"obs": np.array([[0], [1], [np.nan], [3], [4]]), "new_obs": np.array([[1], [np.nan], [3], [4], [5]])},
+        {},
+        "row 2: obs is not finite",
     ),
     "an episode that goes on": ({"terminateds": np.array([0, 1, 0, 0, 1])}, {}, "row 1: the episode has ended"),
     "no rows": ({name: np.empty((0, 1)) for name in ("obs", "new_obs", "actions", "rewards", "eps_id")}, {}, "no rows"),

@@ -259,6 +259,17 @@ def test_minari_datasets_have_one_observation_more_than_steps(tmp_path, monkeypa
         np.testing.assert_array_equal(episode.truncations, columns["truncateds"])
 
 
+def test_a_termination_after_which_nothing_is_known_keeps_its_step_in_minari(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    columns = dict(dataset("numbers").columns)
+    del columns["new_obs"]
+    Dataset.from_columns(columns).save("minari:test/ends-v0")
+    episodes = list(minari.load_dataset("test/ends-v0"))
+    assert [len(episode.rewards) for episode in episodes] == [3, 3]  # of truncated ones the last step is left out
+    assert episodes[0].terminations[-1]
+
+
 def test_steps_that_minari_cannot_hold_are_refused():
     with pytest.raises(ValueError, match="minari:test/some-v0 has actions in units of the environment"):
         dataset("continuous").save("minari:test/some-v0", normalized_actions=True)

@@ -146,7 +146,6 @@ class DemonstratedConfig(AlgorithmConfig):
         ),
         conflict(
             "time_limit_ends_episode",
-            "demonstrations",
             when=lambda config: config.time_limit_ends_episode and config._reads_ends,
             why="it makes the policy's truncated episodes terminated ones, but not those of the demonstrations, and "
             "the discriminator reads how episodes end",
@@ -258,9 +257,10 @@ def demonstrations(algorithm: "Algorithm") -> Dataset | None:
         dataset = data_of("demonstrations", config, *spaces, limit, **read)
     except LackingColumnError as error:
         if error.column == sb.ACTIONS and not config.is_shaped:
+            clones = ", and nothing clones them (bc_coeff, bc_pretrain_updates)" if config.asks_policy else ""
             error.add_note(
                 "Demonstrations of what was seen alone are imitated with .training(discriminator_inputs=['obs', "
-                "'next_obs'])."
+                f"'next_obs']){clones}."
             )
         raise
     count = config.num_demonstrations

@@ -168,7 +168,6 @@ _WITHOUT = {
 }
 
 
-@explains(_WITHOUT)
 def array_of(values: list) -> np.ndarray:
     """A list of a program as a column; rows of different forms are objects."""
     try:
@@ -179,6 +178,7 @@ def array_of(values: list) -> np.ndarray:
         return column
 
 
+@explains(_WITHOUT)
 class SampleBatch(dict[str, np.ndarray]):
     """A dict of column name -> array whose first dimensions are equal; its length is the number of rows.
 

@@ -186,7 +186,7 @@ class GAIL(PPO):
     reported_stats = (
         *PPO.reported_stats,
         "imitation_reward_mean", "absorbing_reward", "discriminator_accuracy_expert", "discriminator_accuracy_policy",
-        "discriminator_loss", "discriminator_entropy", "gradient_penalty", "bc_loss",
+        "discriminator_loss", "discriminator_entropy", "gradient_penalty",
     )  # fmt: skip
 
     def learned_reward(

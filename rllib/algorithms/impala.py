@@ -43,7 +43,7 @@ from rllib.replay.memory import free_bytes
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 
 
-class IMPALAConfig(ActorWarmupConfig, PolicyGradientConfig):
+class IMPALAConfig(PolicyGradientConfig, ActorWarmupConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in default_differences.py."""
 
     on_policy = False

@@ -14,7 +14,7 @@ def test_a_gate_has_an_example_that_ends(name):
 
 
 def outcomes(*finals):
-    return [learning_gates.Outcome(3000 + i, final, 50_176, 0.5 + i / 10) for i, final in enumerate(finals)]
+    return [learning_gates.Outcome(3000 + i, final, 50_176, 0.5 + i / 10, 30.0) for i, final in enumerate(finals)]
 
 
 def test_a_row_says_pass_or_miss():

@@ -99,7 +99,7 @@ CASES = [
     ("SAC", LARGE, BOUNDED, {"model": {"network": "simba"}}, "model"),
     ("SAC", VECTOR, BOUNDED, {"model": {"network": "simba"}, "observation_filter": "MeanStdFilter"}, "model"),
     ("SAC", MASKED, CHOICES, {"model": {"network": "simba"}}, "action_mask_key"),
-    ("SAC", VECTOR, BOUNDED, {"learner": "numpy", "model": {"network": "simba"}}, "learner"),
+    ("SAC", VECTOR, BOUNDED, {"learner": "numpy", "model": {"network": "simbav2"}}, "learner"),
     ("CrossQ", IMAGE, BOUNDED, {"model": CONV}, "batch_norm_actor"),
     ("ApexDDPG", IMAGE, BOUNDED, {"model": CONV}, "model"),
     ("ES", VECTOR, PARTS, {}, "env"),

@@ -218,11 +218,12 @@ def test_trials_of_several_seeds_have_the_same_ones(tmp_path):
 
 
 def test_a_failure_is_told_in_a_line(tmp_path):
-    found = rllib_tune(tmp_path, "PPO", "NoSuchEnv-v1", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
+    wrong = "env_config.nonsense=1"
+    found = rllib_tune(tmp_path, "PPO", "CartPole-v1", wrong, *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
     (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trial failed")]
-    assert found.returncode == 1 and "x/PPO_NoSuchEnv-v1_0/error.txt: " in line and "NoSuchEnv" in line
+    assert found.returncode == 1 and "x/PPO_CartPole-v1_0/error.txt: " in line and "nonsense" in line
     assert "Traceback" not in found.stderr and "Unhandled" not in found.stderr
-    assert "Traceback" in (tmp_path / "results/x/PPO_NoSuchEnv-v1_0/error.txt").read_text()
+    assert "Traceback" in (tmp_path / "results/x/PPO_CartPole-v1_0/error.txt").read_text()
 
 
 def test_a_file(tmp_path):

@@ -197,7 +197,8 @@ def _with_more(rng: random.Random, run: Draw, config) -> Draw:
 def _other_settings(rng: random.Random, config, world: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that a run is restored with."""
     often = [name for name in CHANGED if name in config.settings and name not in config.unused]
-    others = [name for name in drawable(config, world) if name not in NOT_CHANGED and name not in config.unused]
+    kept = NOT_CHANGED | (OF_WHAT_IS_RECORDED if "data" in world else set())
+    others = [name for name in drawable(config, world) if name not in kept and name not in config.unused]
     names = rng.sample(often, min(rng.choice([1, 2, 3]), len(often))) + rng.sample(others, rng.choice([0, 0, 1]))
     changed = {name: value_in(rng, name, config, world) for name in names}
     if "replay_buffer_config" in changed:
@@ -220,6 +221,8 @@ CHANGED_OF_REPLAYS = (
 )
 # Not changed: other networks, which are no restore.
 NOT_CHANGED = {"model", "hiddens", "q_model_config", "policy_model_config", "policies", "seed"}
+# Nor what recorded steps show: other data would be needed.
+OF_WHAT_IS_RECORDED = {"env_wrappers", "ignore_observation_keys", "env_to_module_connector"}
 
 
 # ------------------------------------------------------------------ settings

@@ -30,7 +30,7 @@ def is_refusal(error: Exception, stage: str) -> bool:
 
 def wrong_advice(error: Exception, algorithm: str) -> str | None:
     """What is wrong with a refusal's advice: it names as one to take instead the algorithm that is refused."""
-    advice = [mistake.advice for mistake in mistakes_of(error) if f"such as {algorithm}" in mistake.advice]
+    advice = [mistake.advice for mistake in mistakes_of(error) if f"such as {algorithm}" in (mistake.advice or "")]
     return f"{advice[0]} is told of {algorithm}" if advice else None
 
 

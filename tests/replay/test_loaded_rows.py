@@ -202,7 +202,7 @@ def test_returns_of_another_gamma_are_refused(cls, saved, own, tmp_path):
 
 
 # Rows of another n_step are right, each with its own discount; the others make another environment, or another replay.
-OTHER_ROWS = ("n_step", "replay_buffer_config", "env_wrappers", "env_to_module_connector")
+OTHER_ROWS = ("n_step", "replay_buffer_config", "env_wrappers", "env_to_module_connector", "disturbances")
 # Single values of settings that change rows, beside those that are drawn by their declarations.
 BY_HAND = [
     ("clip_rewards", True),

@@ -356,5 +356,5 @@ def test_other_things_than_algorithms_and_policies_are_refused(tmp_path):
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with CASES["bounds"]().build() as algo, pytest.raises(ImportError, match=r"needs the extra onnx.*rllib\[onnx\]"):
+    with CASES["bounds"]().build() as algo, pytest.raises(ImportError, match=r"needs the extra onnx.*\[onnx\]"):
         export_policy(algo, tmp_path / "policy", "onnx")

@@ -203,7 +203,8 @@ def test_a_restored_run_goes_on_exactly(name, tmp_path):
         config.training(teacher=teacher_of(config.env))
     steps = {"obs": np.zeros((20, 1), np.float32), "actions": np.arange(20) % 2, "terminateds": np.ones(20, bool)}
     if name in DEMONSTRATED:
-        config.offline_data(demonstrations={**steps, "new_obs": steps["obs"]})
+        # The same observation after each end would be taken for that of the next episode.
+        config.offline_data(demonstrations={**steps, "new_obs": steps["obs"] + np.float32(0.5)})
     if name in HALF:
         config.offline_data(input_=steps)
     if "store_buffer_in_checkpoints" in config:

@@ -55,7 +55,7 @@ check: $(VENV)/installed
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 -m "not learning and not slow and not ray and not peers" \
 		tests/test_layout.py $$($(BIN)/python tools/changed_tests.py)
 
-# In environments of their own, without constraints.txt, which has what is tested every day.
+# In separate environments, without constraints.txt, which has what is tested every day.
 oldest newest: %: .venv-%/installed
 	@.venv-$@/bin/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
 		-m "not learning and not slow and not ray and not peers"

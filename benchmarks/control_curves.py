@@ -39,7 +39,7 @@ def file_of(task: str, algorithm: str, side: str, seed: int) -> Path:
 
 
 def run(task: str, algorithm: str, side: str, seed: int) -> str | None:
-    """Trains once in a process of its own. Returns the error's text, or None."""
+    """Trains once in a new process. Returns the error's text, or None."""
     python = sys.executable if side == "ours" else PEERS / "venvs" / "sbx" / "bin" / "python"
     if not Path(python).exists():
         return f"{side}: not set up; benchmarks/peers/setup sbx"

@@ -10,7 +10,7 @@ from typing import Any
 
 _EPISODES = (
     ("rllib.evaluation.running_episode", "RunningEpisode"),
-    ("rllib.evaluation.agent_episode", "AgentEpisode"),
+    ("rllib.evaluation.running_episode", "AgentEpisode"),
     ("rllib.core.connectors.connector", "ConnectorEpisode"),
 )
 _RUNNERS = (

@@ -9,11 +9,12 @@ from gymnasium import Space, spaces
 from rllib.core.connectors.connector import ConnectorEpisode
 from rllib.core.connectors.pieces import MultiAgentObservationPreprocessor
 from rllib.core.connectors.rows import in_space
-from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.agent_spaces import AgentID
+from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 
 
-class ConnectedAgents(MultiAgentEnv):
+class ConnectedAgents(AgentsWrapper):
     """An environment with several agents, with the observations that preprocessors make of all agents' own.
 
     Args:
@@ -25,8 +26,8 @@ class ConnectedAgents(MultiAgentEnv):
     """
 
     def __init__(self, env: MultiAgentEnv, pieces: Sequence[MultiAgentObservationPreprocessor]):
-        self.env, self._pieces, self._spaces = env, pieces, AgentSpaces(env)
-        self.possible_agents = known_agents(env)
+        super().__init__(env)
+        self._pieces = pieces
         if not self.possible_agents:
             raise ValueError(
                 f"{type(pieces[0]).__name__} reads the spaces of all agents, but {type(env).__name__} does not say who "
@@ -38,26 +39,11 @@ class ConnectedAgents(MultiAgentEnv):
             piece.connect(observed, acted)
             observed = piece.observation_space
         self._observed = observed
-        self.metadata, self.render_mode = env.metadata, env.render_mode
         self._numbers = itertools.count()
         self._episode: ConnectorEpisode | None = None
 
-    @property
-    def agents(self) -> Sequence[AgentID]:
-        return self.env.agents
-
-    @property
-    def unwrapped(self):
-        return self.env.unwrapped
-
     def get_observation_space(self, agent_id: AgentID) -> Space:
         return self._observed[agent_id]
-
-    def get_action_space(self, agent_id: AgentID) -> Space:
-        return self._spaces.action(agent_id)
-
-    def get_agent_ids(self) -> set[AgentID]:
-        return self.env.get_agent_ids()
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         result = self.env.reset(seed=seed, options=options)

@@ -1,9 +1,7 @@
 """Environments with several agents in their disturbances, each agent with delays and noise of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from gymnasium import Space
 
 from rllib.env.agents import is_multi_agent
 from rllib.env.disturbances.adaptive import BoundReturn
@@ -13,10 +11,11 @@ from rllib.env.disturbances.settings import Disturbances, Interval
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 
 
-class DisturbedAgents(MultiAgentEnv):
+class DisturbedAgents(AgentsWrapper):
     """An environment with several agents in its disturbances.
 
     Parameters are those of the environment. Delays count an agent's own observations and actions; noise, delays and
@@ -27,32 +26,14 @@ class DisturbedAgents(MultiAgentEnv):
     """
 
     def __init__(self, env: MultiAgentEnv, disturbances: Disturbances, adapts: bool = True):
-        self.env, self._disturbances, self._spaces = env, disturbances, AgentSpaces(env)
-        self.possible_agents = known_agents(env)
-        self.metadata, self.render_mode = env.metadata, env.render_mode
+        super().__init__(env)
+        self._disturbances = disturbances
         self.drawn_episodes = DrawnEpisodes(env, disturbances, adapts)
         self._channels = {agent: self._channel_of(agent) for agent in self.possible_agents or ()}
         self._begun: set[AgentID] = set()
 
     def _channel_of(self, agent: AgentID) -> Channel:
         return Channel(self._disturbances, self._spaces.observation(agent), self._spaces.action(agent))
-
-    @property
-    def agents(self) -> Sequence[AgentID]:
-        return self.env.agents
-
-    @property
-    def unwrapped(self):
-        return self.env.unwrapped
-
-    def get_observation_space(self, agent_id: AgentID) -> Space:
-        return self._spaces.observation(agent_id)
-
-    def get_action_space(self, agent_id: AgentID) -> Space:
-        return self._spaces.action(agent_id)
-
-    def get_agent_ids(self) -> set[AgentID]:
-        return self.env.get_agent_ids()
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         self.drawn_episodes.begin(seed)

@@ -1,6 +1,6 @@
 """Factories that wrap environments with several agents: adapted and augmented observations, and given spaces."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,14 @@ from rllib.env.agents import is_multi_agent
 from rllib.env.factories.adapter import ActionRow, AdaptedFactory, Adapter, StepInputs
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.multi_agent.adapt import DictEnv, ExtendedObservation, as_multi_agent
-from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents, space_method
+from rllib.env.multi_agent.agent_spaces import AgentID, space_method
+from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.augmented import AugmentedEnv
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.streams.first_results import env_name
 
 
-class AdaptedAgents(MultiAgentEnv):
+class AdaptedAgents(AgentsWrapper):
     """An environment with several agents, with the observations that an adapter makes of each agent's own.
 
     An agent's previous action is the one that it took last, and its previous reward is the sum of what it got since
@@ -31,32 +32,17 @@ class AdaptedAgents(MultiAgentEnv):
     """
 
     def __init__(self, env: MultiAgentEnv, adapter: Adapter):
-        self.env, self._adapter, self._spaces = env, adapter, AgentSpaces(env)
-        self.possible_agents = known_agents(env)
+        super().__init__(env)
+        self._adapter = adapter
         if self.possible_agents:
             adapter.refuse_agents([self._spaces.observation(agent) for agent in self.possible_agents], env_name(env))
-        self.metadata, self.render_mode = env.metadata, env.render_mode
         self._rows: dict[AgentID, ActionRow] = {}
         # Of this episode, by agent: the newest action, and the rewards since.
         self._actions: dict[AgentID, Any] = {}
         self._rewards: dict[AgentID, float] = {}
 
-    @property
-    def agents(self) -> Sequence[AgentID]:
-        return self.env.agents
-
-    @property
-    def unwrapped(self):
-        return self.env.unwrapped
-
     def get_observation_space(self, agent_id: AgentID) -> Space:
         return self._adapter.space(self._spaces.observation(agent_id), self._spaces.action(agent_id))
-
-    def get_action_space(self, agent_id: AgentID) -> Space:
-        return self._spaces.action(agent_id)
-
-    def get_agent_ids(self) -> set[AgentID]:
-        return self.env.get_agent_ids()
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         result = self.env.reset(seed=seed, options=options)

@@ -162,7 +162,12 @@ def _settings(class_: type[ConfigObject]) -> Iterator[str]:
     for setting in class_.settings.values():
         if setting.name not in inherited and setting.name not in class_.sections:
             yield f"{setting.name}: {_type(setting.type)}"
-    declared = [name for name in class_.sections if name in vars(class_)]
+    # Also those of a further base: jedi takes the first base's, with all that this one inherits.
+    first = class_.__bases__[0].sections
+    declared = [
+        name for name, section in class_.sections.items()
+        if name in vars(class_) or name not in first or first[name].names != section.names
+    ]  # fmt: skip
     for name in declared:
         yield _section(class_, name, name)
     for name, alias in class_.section_aliases.items():

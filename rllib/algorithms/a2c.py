@@ -22,7 +22,7 @@ from rllib.algorithms.families.intrinsic import (
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, at_least, section
-from rllib.evaluation.postprocess.advantages import AdvantageEstimator
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
@@ -90,7 +90,7 @@ class A2C(Algorithm):
         """Whether batches have the observations that follow each step."""
         return seeks_novelty(self.config)
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         return advantage_estimator(self.config_of(policy_id), self.config)
 
     def training_step(self) -> dict[str, dict[str, float]]:

@@ -22,7 +22,8 @@ from rllib.algorithms.families.demonstrated import DemonstratedConfig, demonstra
 from rllib.algorithms.ppo import PPO, PPOConfig, PPOTrainee
 from rllib.config.conflicts import Unfit, conflict
 from rllib.config.sections import at_least, section
-from rllib.evaluation.postprocess.advantages import AdvantageEstimator, RecomputedAdvantages
+from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.imitation.learned_reward import LearnedReward
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.loss import Loss
@@ -203,7 +204,7 @@ class GAIL(PPO):
         self.trainee.begin()
         return super().training_step()
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         estimator = super().make_postprocess(policy_id)
         if not self.config.reads_next_observations:
             return estimator

@@ -18,6 +18,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.sections import section
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.returns import standardized
 
@@ -43,7 +44,7 @@ class PG(Algorithm):
     loss = POLICY_GRADIENT_LOSS
     reported_stats = ("total_loss", "policy_loss", "policy_entropy", "cur_lr", "entropy_coeff")
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         return AdvantageEstimator(self.config_of(policy_id).gamma, use_gae=False, use_critic=False)
 
     def training_step(self) -> dict[str, dict[str, float]]:

@@ -26,7 +26,8 @@ from rllib.algorithms.families.intrinsic import advantage_estimator, seeks_novel
 from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.config.conflicts import Mistake, conflict, needs
 from rllib.config.sections import FollowsKL, OfPolicy, above, at_least, section
-from rllib.evaluation.postprocess.advantages import AdvantageEstimator, RecomputedAdvantages
+from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.ppo import PPO_LOSS
@@ -221,7 +222,7 @@ class PPO(Algorithm):
     def make_features(self) -> dict[str, Feature]:
         return cost_limit_of(self.config)
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         config = self.config_of(policy_id)
         return with_cost_advantages(advantage_estimator(config, self.config), config)
 

@@ -27,6 +27,7 @@ from rllib.algorithms.families.q_learning import for_discrete_actions
 from rllib.algorithms.families.sampling_ahead import SamplingAheadConfig
 from rllib.config.sections import OfPolicy, at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.losses.td import TDLoss
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.distributions.q_values import QValues
@@ -88,7 +89,7 @@ class PQN(Algorithm):
         spec = super().make_policy_spec(observation_space, action_space, config)
         return spec.without_value(distribution=QValues(int(action_space.n), masked=spec.is_masked))
 
-    def make_postprocess(self, policy_id: str) -> QLambda:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         config = self.config_of(policy_id)
         return QLambda(config.gamma, config.lambda_)
 

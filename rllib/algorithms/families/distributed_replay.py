@@ -31,8 +31,8 @@ from rllib.algorithms.base.wiring import fault_tolerance
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig, OffPolicyTrainee
 from rllib.config.conflicts import conflict
 from rllib.config.sections import Keys, Merged, at_least, only_with, section
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.evaluation.postprocess.td_errors import TDErrors
-from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.policy import Policy
 from rllib.replay.replay_settings import ShardedReplaySettings
@@ -214,7 +214,7 @@ class DistributedReplay(OffPolicy):
         settings = self.config_of(policy_id).replay_settings()
         return settings.has_priorities and settings.worker_side_prioritization
 
-    def make_postprocess(self, policy_id: str) -> Transitions:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         postprocess = super().make_postprocess(policy_id)
         if not self.workers_give_priorities(policy_id):
             return postprocess

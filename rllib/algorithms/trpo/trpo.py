@@ -26,7 +26,7 @@ from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.conflicts import conflict
 from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
-from rllib.evaluation.postprocess.advantages import AdvantageEstimator
+from rllib.evaluation.postprocess.base import Postprocess
 from rllib.losses.value import VALUE_LOSS
 from rllib.sample_batch import SampleBatch
 
@@ -139,7 +139,7 @@ class TRPO(Algorithm):
         """Whether batches have the observations that follow each step."""
         return seeks_novelty(self.config)
 
-    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+    def make_postprocess(self, policy_id: str) -> Postprocess:
         return advantage_estimator(self.config_of(policy_id), self.config)
 
     def training_step(self) -> dict[str, dict[str, float]]:

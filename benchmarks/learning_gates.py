@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import statistics
 import sys
+import tempfile
 import time
 
 from measure import ROOT, machine
@@ -45,6 +46,8 @@ class Gate:
         most_cost: mean cost of the evaluation's episodes beyond which the return does not count: it is -inf.
         exploited: whether the policies' exploitability (strategies.py) is measured, not their return.
         teacher: the tuned example, or the gate, whose final policy teaches: its checkpoint is given by --teacher.
+        disturbed: `disturbances` of further evaluations: what counts is the least of their returns as a share of that
+            of the example's own evaluation.
     """
 
     example: str
@@ -61,6 +64,7 @@ class Gate:
     most_cost: float | None = None
     exploited: bool = False
     teacher: str | None = None
+    disturbed: tuple[dict, ...] = ()
 
     def passes(self, finals: list[float]) -> bool:
         """Whether these final returns, one of each seed, suffice."""
@@ -102,6 +106,7 @@ _ONE_PENDULUM = {"env_config": {"num_agents": 1}}
 _ENORMOUS = "-143, the data"
 _HALVES = "-350, the data: -524 and -175"
 _WITHIN = "3.162 is the optimum within the limit of 1.5, 2.739 that of one speed for all stretches"
+_MASSES = "model.body_mass"  # of MuJoCo's model
 _PENDULUM = "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds, with state-dependent noise"
 
 GATES = {
@@ -400,6 +405,39 @@ GATES = {
     ),
     "AMP": Gate("amp/halfcheetah", 3155, "3944, PPO by the task's reward alone; the bar is 0.8 of it", seeds=1),
     "SQIL": Gate("sqil/cartpole", 475, "500, the data: 4 episodes of it", seeds=3),
+    "D1": Gate("sac/pendulum_delayed", -250, "-148.5 without a delay (A30)", seeds=3),
+    "D1-control": Gate(
+        "sac/pendulum_delayed",
+        -math.inf,
+        "without its past actions",
+        changes={"env_wrappers": []},
+        seeds=3,
+        below=-250,
+    ),
+    "D2": Gate(
+        "ppo/halfcheetah",
+        0.8,
+        "share of its return with the masses of the model",
+        changes={"disturbances": {"parameters": {_MASSES: {"scale": [0.5, 2]}}}},
+        disturbed=tuple({"parameters": {_MASSES: {"scale": scale}}} for scale in (0.5, 2)),
+        seeds=3,
+    ),
+    "D2-control": Gate(
+        "ppo/halfcheetah",
+        -math.inf,
+        "trained with the masses of the model alone",
+        disturbed=tuple({"parameters": {_MASSES: {"scale": scale}}} for scale in (0.5, 2)),
+        seeds=3,
+        below=0.8,
+    ),
+    "J1": Gate(
+        "ppo/cartpole",
+        475,
+        "500, RL Baselines3 Zoo, one run",
+        changes={"env": "gymnax:CartPole-v1"},
+        steps=100_000,
+        seeds=3,
+    ),
     "M3": Gate("gail/cartpole", 475, "500 with 4 episodes, imitation's table; its reward makes episodes long", seeds=3),
     "O1": Gate("offline/bc_cartpole", 475, "350 as stop criterion, RLlib; the data: 197, cut off at 200", seeds=3),
     "O2": Gate("offline/bc_pendulum", -200, f"{_ENORMOUS}; -161 to -168, a plain torch loop", seeds=3),
@@ -457,6 +495,28 @@ class Outcome:
     cpu_s: float
 
 
+class ShareKept:
+    """The least return of the final policy under the gate's disturbances, as a share of its return without them."""
+
+    def __init__(self, gate: Gate, config):
+        self._gate, self._config = gate, config
+
+    def on_iteration(self, algo) -> None:
+        """Takes nothing: what counts is the end."""
+
+    def final(self, algo) -> float:
+        """Plays the episodes, each disturbance in a run of its own that has the policy's weights."""
+        own, returns = algo.evaluate(self._gate.episodes)["episode_reward_mean"], []
+        for disturbances in self._gate.disturbed:
+            config = self._config.copy(copy_frozen=False).evaluation(evaluation_config={"disturbances": disturbances})
+            with tempfile.TemporaryDirectory() as folder, config.build() as disturbed:
+                disturbed.restore(algo.save(folder))
+                returns.append(disturbed.evaluate(self._gate.episodes)["episode_reward_mean"])
+        figures = ", ".join(f"{value:.1f}" for value in returns)
+        print(f"#  {self._gate.example}: {own:.1f}; disturbed {figures}", file=sys.stderr, flush=True)
+        return min(returns) / own if own > 0 else -math.inf
+
+
 class FinalReturn:
     """The mean return of the final policy, deterministic, in the gate's episodes."""
 
@@ -489,7 +549,7 @@ def train(name: str, seed: int, steps: int | None = None, teacher: str | None = 
     taught = {"teacher": teacher} if gate.teacher else {}
     config.update_from_dict({**spec.config, **gate.changes, **taught}).debugging(seed=seed)
     steps = steps or gate.steps or spec.stop["timesteps_total"]
-    measured = Exploitability(steps) if gate.exploited else FinalReturn(gate)
+    measured = _measure(gate, config, steps)
     started, computed = time.perf_counter(), time.process_time()
     with contextlib.chdir(ROOT), config.build() as algo:  # recorded data is named from there
         while algo.timesteps < steps:
@@ -499,6 +559,12 @@ def train(name: str, seed: int, steps: int | None = None, teacher: str | None = 
         final, trained = measured.final(algo), algo.timesteps
     runtime.shutdown()
     return Outcome(seed, float(final), trained, minutes, cpu_s)
+
+
+def _measure(gate: Gate, config, steps: int):
+    if gate.exploited:
+        return Exploitability(steps)
+    return ShareKept(gate, config) if gate.disturbed else FinalReturn(gate)
 
 
 def row(name: str, outcomes: list[Outcome]) -> str:

@@ -222,7 +222,8 @@ def test_a_notebook_in_its_kernel(tmp_path, monkeypatch):
     shown, error = outputs[4]
     assert error["ename"] == "KeyboardInterrupt" and "interrupted" in shown["data"]["text/plain"], outputs[4]
     assert texts[5] == "1 2\nTrue\n", outputs[5]
-    table, best = outputs[6]
+    holds_code, table, best = outputs[6]
+    assert holds_code["text"].startswith("this experiment holds code"), outputs[6]
     assert "TERMINATED" in table["data"]["text/html"] and best["text"] == "20.0\n", outputs[6]
 
 

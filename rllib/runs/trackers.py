@@ -15,11 +15,13 @@ import contextvars
 import importlib
 import importlib.util
 import logging
+import os
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rllib.extras import install_hint
@@ -59,13 +61,17 @@ class TrackedRun(ABC):
     Attributes:
         package: that is imported.
         login: how the tracker gets the user's login, for messages.
+        environment: variables that the package reads when it is imported; what the user has set stays.
     """
 
     package: ClassVar[str]
     login: ClassVar[str]
+    environment: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, params: Mapping[str, Any], name: str, **options):
         self._name, self._faults = name, 0
+        for variable, value in self.environment.items():
+            os.environ.setdefault(variable, value)
         self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
 
     def on_result(self, result: Mapping) -> None:
@@ -212,6 +218,8 @@ class ClearmlRun(TrackedRun):
     """
 
     package, login = "clearml", "clearml-init, or CLEARML_API_ACCESS_KEY and CLEARML_API_SECRET_KEY"
+    # Else a thread looks for the program's repository while ClearML forks, and `close` may wait for it for 300 s.
+    environment = MappingProxyType({"CLEARML__SDK__DEVELOPMENT__VCS_REPO_DETECT_ASYNC": "false"})
 
     def _begin(
         self,

@@ -39,6 +39,7 @@ def test_a_control_must_not_learn():
 NEEDS = {
     **dict.fromkeys(("doorkey", "minigrid"), "minigrid"),
     "dm_": "shimmy",
+    "gymnax": "gymnax",
     "lunarlander": "Box2D",
     "pistonball": "pymunk",
     **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), "mujoco"),
@@ -49,7 +50,8 @@ def gates():
     for name, gate in learning_gates.GATES.items():
         if gate.teacher:  # the checkpoint of a run that has to be trained first
             continue
-        needed = [package for part, package in NEEDS.items() if part in gate.example]
+        task = f"{gate.example} {gate.changes.get('env', '')}"
+        needed = [package for part, package in NEEDS.items() if part in task]
         yield pytest.param(name, marks=[pytest.mark.extras(*needed)] if needed else [])
 
 

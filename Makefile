@@ -10,7 +10,8 @@
 #                   and cuts at each point of runs and requests, scripted episodes at random by all triples of doors, settings
 #                   and algorithms (WITNESS_SEED=n repeats them), and 30 minutes of drawn runs (SEED=n: from that seed on)
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed, then 100 clients of a run that are
-#                   killed while it is restarted and their connections are cut (SEED=n repeats both)
+#                   killed while it is restarted and their connections are cut (SEED=n repeats both), and eight hours of
+#                   runs on a clock that is set forward
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
@@ -113,6 +114,7 @@ faults: $(VENV)/installed
 soak: $(VENV)/installed
 	@$(BIN)/python tests/runtime/soak.py $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/env/external_soak.py $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/runs/long_run.py
 
 learning: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "(learning or slow) and not ray and not peers" --timeout 3600

@@ -15,13 +15,11 @@ import contextvars
 import importlib
 import importlib.util
 import logging
-import os
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rllib.extras import install_hint
@@ -61,17 +59,13 @@ class TrackedRun(ABC):
     Attributes:
         package: that is imported.
         login: how the tracker gets the user's login, for messages.
-        environment: variables that the package reads when it is imported; what the user has set stays.
     """
 
     package: ClassVar[str]
     login: ClassVar[str]
-    environment: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, params: Mapping[str, Any], name: str, **options):
         self._name, self._faults = name, 0
-        for variable, value in self.environment.items():
-            os.environ.setdefault(variable, value)
         self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
 
     def on_result(self, result: Mapping) -> None:
@@ -218,8 +212,6 @@ class ClearmlRun(TrackedRun):
     """
 
     package, login = "clearml", "clearml-init, or CLEARML_API_ACCESS_KEY and CLEARML_API_SECRET_KEY"
-    # Else a thread looks for the program's repository while ClearML forks, and `close` may wait for it for 300 s.
-    environment = MappingProxyType({"CLEARML__SDK__DEVELOPMENT__VCS_REPO_DETECT_ASYNC": "false"})
 
     def _begin(
         self,
@@ -233,6 +225,8 @@ class ClearmlRun(TrackedRun):
         given = {"project_name": _PROJECT, "task_name": name, **options}
         if offline:
             library.Task.set_offline(offline_mode=True)
+            # Else it forks while a thread of its own starts git, and `close` may wait 300 s for that thread.
+            library.Task._report_subprocess_enabled = False
             self._task = library.Task.init(**{**_QUIET, **given})
         else:
             self._task = library.Task.create(**given)

@@ -1,8 +1,8 @@
 """Stable-Baselines3 PPO over EnvPool's environments, sampling and training: environment steps a second.
 
-CartPole-v1 with SB3's default network and one thread for torch, or Pong-v5 (84x84, stack of 4, four frames a step) with
-CnnPolicy and as many threads as there are cores, as in sb3_ppo_throughput.py and sb3_pong_throughput.py. EnvPool steps
-all environments at once in its threads, as many as there are cores.
+An environment of numbers with SB3's default network and one thread for torch, or Pong-v5 (84x84, stack of 4, four
+frames a step) with CnnPolicy and as many threads as there are cores, as in sb3_ppo_throughput.py and
+sb3_pong_throughput.py. EnvPool steps all environments at once in its threads, as many as there are cores.
 """
 
 import argparse
@@ -70,10 +70,12 @@ class EnvPoolVecEnv(VecEnv):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--env", choices=("CartPole-v1", "Pong-v5"), default="CartPole-v1")
+    parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--envs", type=int, default=8)
     parser.add_argument("--fragment", type=int, default=128, help="steps of each environment an iteration")
     parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=256, help="rows of a minibatch; not of Pong's")
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--warm-up", type=int, default=1, help="iterations before those that count")
     arguments = parser.parse_args()
     envs = EnvPoolVecEnv(arguments.env, arguments.envs)
@@ -81,7 +83,7 @@ def main() -> None:
         model = pong_ppo(envs, arguments.fragment)
     else:
         torch.set_num_threads(1)
-        sizes = {"n_steps": arguments.fragment, "batch_size": 256, "n_epochs": 4}
+        sizes = {"n_steps": arguments.fragment, "batch_size": arguments.batch, "n_epochs": arguments.epochs}
         model = PPO("MlpPolicy", envs, seed=0, device="cpu", verbose=0, **sizes)
     found = {"env_steps_per_s": rate(model, arguments.iterations, arguments.warm_up)}
     threads = torch.get_num_threads()

@@ -73,7 +73,7 @@ def worker_mb(cluster) -> float:
     for pid in (pid for node in cluster.nodes for pid in processes_of(node)):
         with contextlib.suppress(OSError):
             name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-            if name.startswith(b"ray::") and b"Worker" in name:
+            if name.startswith(b"ray::") and b"RolloutActor" in name:
                 lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
                 shares += [int(line.split()[1]) / 1e3 for line in lines if line.startswith("Pss:")]
     return sum(shares) / len(shares) if shares else float("nan")

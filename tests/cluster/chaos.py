@@ -89,7 +89,7 @@ def rollout_workers(cluster: RayCluster) -> list[int]:
     for pid in (pid for node in list(cluster.nodes) for pid in processes_of(node)):
         with contextlib.suppress(OSError):
             name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
-            if name.startswith(b"ray::") and b"Worker" in name:
+            if name.startswith(b"ray::") and b"RolloutActor" in name:
                 found.append(pid)
     return found
 

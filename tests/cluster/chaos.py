@@ -40,7 +40,7 @@ SETTINGS = {
     "PPO": {"train_batch_size": BATCH, "sgd_minibatch_size": 60, "num_sgd_iter": 1},
     "IMPALA": {"train_batch_size": BATCH, "rollout_fragment_length": 40},
     "APPO": {"train_batch_size": BATCH, "rollout_fragment_length": 40},
-    "ApexDQN": {**REPLAY, "num_replay_shards": 1},
+    "ApexDQN": {**REPLAY, "num_replay_buffer_shards": 1},
     "ES": {"episodes_per_batch": 12, "train_batch_size": 100},
 }
 
@@ -68,7 +68,8 @@ class Killer(threading.Thread):
     def stop(self) -> None:
         """Returns when nothing more is killed, and each killed node has been replaced."""
         self._ended.set()
-        self.join(600)
+        if self.is_alive():
+            self.join(600)
 
     def _kill_a_worker(self) -> None:
         workers = rollout_workers(self._cluster)
@@ -171,8 +172,11 @@ def main() -> None:
                 runtime.init("ray", address=cluster.address, log_to_driver=False)
                 run = Run(name, cluster)
                 killer = Killer(cluster, arguments, random.Random(f"{options.seed} {number}"))
-                run.train(options.minutes * 60 / len(names), killer)
-                runtime.shutdown()
+                try:
+                    run.train(options.minutes * 60 / len(names), killer)
+                finally:
+                    killer.stop()
+                    runtime.shutdown()  # before the cluster goes
                 print(
                     f"{name:8} {run.iterations:>10} {killer.workers:>15} {killer.nodes:>13} {run.restarts:>9}",
                     flush=True,

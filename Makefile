@@ -15,6 +15,8 @@
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
+#   make chaos      ten minutes of training on a Ray cluster of four nodes here, while workers and nodes are killed (SEED=n
+#                   repeats it)
 #   make peers      our losses, targets, statistics and decisions beside those of other libraries, on the same inputs; installs
 #                   them first, some 5 GB (see benchmarks/peers/setup)
 #   make engines    what make train trains, with two workers, on the engines zeromq and ray, side by side
@@ -36,7 +38,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput pqn_throughput multi_agent_throughput \
 	tensor_environments environment_processes external scale serving as_ray
 
-.PHONY: train test check oldest newest one-process venv extras faults soak learning ray peers engines docs types benchmark gpu wheel release-check release-extras clean
+.PHONY: train test check oldest newest one-process venv extras faults soak learning ray chaos peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/trains
@@ -141,6 +143,9 @@ $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 peers: $(VENV)/installed
 	@benchmarks/peers/setup sb3 d3rlpy ray rlax
 	@$(BIN)/python -m pytest -m "peers and not learning" tests/peers
+
+chaos: $(lastword $(RAY_VENVS))
+	@$(dir $<)bin/python tests/cluster/chaos.py $(if $(SEED),--seed $(SEED))
 
 engines: $(lastword $(RAY_VENVS))
 	@$(dir $<)bin/python benchmarks/engine_throughput.py

@@ -418,11 +418,7 @@ GATES = {
         "ppo/halfcheetah",
         0.8,
         "share of its return with the masses of the model",
-        changes={
-            "disturbances": {"parameters": {_MASSES: {"scale": [0.5, 2]}}},
-            "lr": {"type": "linear", "initial": 3e-4, "final": 0.0, "timesteps": 3_000_000},
-        },
-        steps=3_000_000,
+        changes={"disturbances": {"parameters": {_MASSES: {"scale": [0.5, 2]}}}},
         disturbed=tuple({"parameters": {_MASSES: {"scale": scale}}} for scale in (0.5, 2)),
         seeds=3,
     ),

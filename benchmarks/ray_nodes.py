@@ -26,7 +26,7 @@ RUNS = {
         "PPO",
         {
             "sgd_minibatch_size": 128, "num_sgd_iter": 1, "evaluation_num_workers": 4, "evaluation_interval": 1,
-            "evaluation_parallel_to_training": True, "evaluation_duration": 4,
+            "evaluation_parallel_to_training": True, "evaluation_duration": 64, "evaluation_duration_unit": "timesteps",
         },
     ),
     "PPO, 2 learners": ("PPO", {"sgd_minibatch_size": 128, "num_sgd_iter": 1, "num_learners": 2}),
@@ -45,8 +45,9 @@ def trained(run: str, workers: int, sleep_ms: float, seconds: float, cluster) ->
 
     name, settings = RUNS[run]
     config = get_algorithm_config(name).environment(SleepingEnv, env_config={"sleep_ms": sleep_ms})
+    fragment = {} if name == "ES" else {"rollout_fragment_length": FRAGMENT}
     batch = {} if name in ("ES", "ApexDQN") else {"train_batch_size": workers * FRAGMENT}
-    config.update_from_dict({**batch, **settings, "rollout_fragment_length": FRAGMENT, "min_time_s_per_iteration": 0})
+    config.update_from_dict({**fragment, **batch, **settings, "min_time_s_per_iteration": 0})
     started = time.perf_counter()
     with config.rollouts(num_rollout_workers=workers).training(model={"fcnet_hiddens": [64, 64]}).build() as algo:
         ready_s = time.perf_counter() - started
@@ -119,8 +120,10 @@ def main() -> None:
                     cluster.add_node(*share)
                 for run in options.runs:
                     runtime.init("ray", address=cluster.address, log_to_driver=False)
-                    found = trained(run, options.workers, options.sleep_ms, options.seconds, cluster)
-                    runtime.shutdown()
+                    try:
+                        found = trained(run, options.workers, options.sleep_ms, options.seconds, cluster)
+                    finally:
+                        runtime.shutdown()  # before the cluster goes
                     cells = f"{found['ready_s']:.0f} | {found['mb']:.0f} | {found['nodes']} | {found['rate']:,.0f}"
                     print(f"| {count} | {run} | {cells} | {found['rate'] / limit:.2f} |", flush=True)
                 runtime.init("ray", address=cluster.address, log_to_driver=False)

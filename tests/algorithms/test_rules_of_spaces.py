@@ -12,6 +12,7 @@ from rllib import env as environments
 from rllib.algorithms.base import policies
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.algorithms.base.space_rules import _rules, broken_rules
+from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.config.conflicts import SettingsError
 
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
@@ -189,3 +190,16 @@ def test_no_rule_is_left_out():
     for case in range(len(CASES)):
         refusal(case)
     assert declared - BROKEN == ELSEWHERE
+
+
+def test_check_fit_refuses_what_build_refuses_and_starts_nothing(monkeypatch):
+    monkeypatch.setattr(DQN, "_build", lambda self, factory: pytest.fail("something was started"))
+    config = DQNConfig().environment("CartPole-v1")
+    DQN.check_fit(config)
+    assert not config.is_frozen
+    for wrong in (DQNConfig().environment("Pendulum-v1"), DQNConfig().environment("CartPole-v1").training(lr=-1)):
+        with pytest.raises(SettingsError) as checked:
+            DQN.check_fit(wrong)
+        with pytest.raises(SettingsError) as built:
+            wrong.build()
+        assert str(checked.value) == str(built.value)

@@ -163,8 +163,38 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """A validated, frozen config of the algorithm's own class; `env`: environment, where the config names none."""
         return frozen(self.config_class, config, env)
 
+    @classmethod
+    def check_fit(cls, config: AlgorithmConfig) -> None:
+        """Checks that a run can be built: the settings, the environment, the spaces and the networks.
+
+        One environment is made and closed; learners, workers and replay are not.
+
+        Raises:
+            ValueError, TypeError: as `config.build()`, before anything that it starts.
+        """
+        cls.__new__(cls)._fit(frozen(cls.config_class, config, None))
+
     def _begin(self, config: AlgorithmConfig) -> None:
         """Makes all that a run has, by a frozen config: agents, data, policies, and what `_build` makes."""
+        factory, specs = self._fit(config)
+        self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
+        if self.config.normalizes_by_data:
+            for policy in self.policies.values():
+                if policy.filters_observations:  # choices, and what is one-hot, are not filtered
+                    policy.filter.set_state(self.recorded.moments(policy))
+        self._stopped = False
+        self.trainees: dict[str, Trainee] = {}
+        self._parts = contextlib.ExitStack()
+        self._parts.callback(self._stop_trainees)
+        try:
+            with naming_settings(self.config):
+                self._build(factory)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _fit(self, config: AlgorithmConfig) -> tuple[EnvFactory | None, dict[str, NetworkSpec]]:
+        """Examines agents, data and spaces by a frozen config; returns the environment and each policy's network."""
         self.config = config
         self.callbacks = make_callbacks(self.config.callbacks_class, self.config.callback_functions)
         _set_log_level(self.config.log_level)
@@ -186,22 +216,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self.config.log_without_effect(by_message(self._policy_configs))
-        specs = self._described(self.policy_spaces(), self.policy_overrides())
-        self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
-        if self.config.normalizes_by_data:
-            for policy in self.policies.values():
-                if policy.filters_observations:  # choices, and what is one-hot, are not filtered
-                    policy.filter.set_state(self.recorded.moments(policy))
-        self._stopped = False
-        self.trainees: dict[str, Trainee] = {}
-        self._parts = contextlib.ExitStack()
-        self._parts.callback(self._stop_trainees)
-        try:
-            with naming_settings(self.config):
-                self._build(factory)
-        except BaseException:
-            self.stop()
-            raise
+        return factory, self._described(self.policy_spaces(), self.policy_overrides())
 
     def __repr__(self) -> str:
         of = f"{type(self).__name__} on {wiring.environment_name(self.config)}"

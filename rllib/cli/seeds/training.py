@@ -5,6 +5,8 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -40,10 +42,61 @@ _ON_INTERRUPT = "Each seed finishes its iteration, then saves a checkpoint. Once
 LOG = "log.txt"
 
 
-def train_seeds(
-    spec: RunSpec, seeds: Sequence[int], folders: Folders, quiet: bool, profile: bool, keep_best: bool
-) -> None:
-    """Trains seeds side by side, as many at a time as have room.
+@dataclass
+class SeedTraining:
+    """Seeds of a folder that are trained side by side, as many at a time as have room.
+
+    Attributes:
+        folder: of the seeds.
+        trials: one for each seed.
+        runner: trains them; None: each seed has reached its stop criterion.
+        table: shows their progress.
+    """
+
+    folder: SeedFolder
+    trials: Sequence[Trial]
+    runner: TrialRunner | None
+    table: SeedLines | LiveSeeds
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether each seed has reached its stop criterion, and all files have arrived in remote storage."""
+        lacking = self.runner is not None and self.runner.directory.lacking
+        is_whole = len(self.trials) == len(self.folder.seeds)
+        return is_whole and not lacking and all(trial.status == TERMINATED for trial in self.trials)
+
+    def run(self, quiet: bool) -> int | None:
+        """Trains until all seeds have ended, or a signal comes, whose number is returned.
+
+        After the first one, each seed finishes its iteration and saves a checkpoint.
+        """
+
+        def note() -> None:
+            if quiet or isinstance(self.table, SeedLines):
+                click.echo(_ON_INTERRUPT, err=True)
+            else:
+                self.table.note = _ON_INTERRUPT
+
+        if self.runner is None:
+            return None
+        interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=note)
+        try:
+            self.runner.run(interrupts, patience_s=math.inf)
+        except KeyboardInterrupt:
+            return interrupts.seen or signal.SIGINT
+        return None
+
+
+def begun(
+    spec: RunSpec,
+    seeds: Sequence[int],
+    folders: Folders,
+    quiet: bool,
+    profile: bool = False,
+    keep_best: bool = False,
+    at_once: int | None = None,
+) -> SeedTraining:
+    """A new folder of seeds.
 
     Args:
         spec: of each run but for its seed.
@@ -51,50 +104,50 @@ def train_seeds(
         folders: in which the folder of the seeds is made.
         quiet: whether to show the end alone.
         profile, keep_best: as the options of `rllib train`.
+        at_once: largest number of seeds that train at a time; None: as many as have room.
 
     Raises:
         Mistake: for settings that do not fit together.
-        SystemExit: after a signal, or if a seed has failed.
     """
     config = {**spec.config, "env": spec.env, "seed": domains.grid_search(list(seeds))}
     experiment = ExperimentSpec(
         trainable=_trainable(spec, len(seeds)), config={**config, "profile": True} if profile else config,
         name=directory_name(spec), local_dir=folders.results, storage_path=folders.storage, stop=spec.stop,
         checkpoint_config=_checkpoints(spec, keep_best), trial_dirname_creator=SeedDirectories(), log_to_file=LOG,
-        chdir_to_trial_dir=False, verbose=int(not quiet),
+        chdir_to_trial_dir=False, verbose=int(not quiet), max_concurrent_trials=at_once,
     )  # fmt: skip
     table = _table(spec, len(seeds))
     with user_input():
         runner, _ = prepare(experiment, reporter=table)
     folder = SeedFolder(folders.results / runner.directory.path.name, seeds)
     folder.describe(spec)
-    _run(runner, folder, spec, table, quiet)
+    return SeedTraining(folder, runner.trials, runner, table)
 
 
-def resume_seeds(
+def taken_up(
     folder: SeedFolder,
     spec: RunSpec,
-    changed: Mapping[str, Any],
     folders: Folders,
     quiet: bool,
-    keep_best: bool,
-    load_user_code: bool,
-) -> None:
-    """Resumes the seeds of a folder from their checkpoints, those that have none from the beginning.
+    changed: Mapping[str, Any] = MappingProxyType({}),
+    keep_best: bool = False,
+    load_user_code: bool = False,
+    at_once: int | None = None,
+) -> SeedTraining:
+    """The seeds of a folder, which go on from their checkpoints, those that have none from the beginning.
 
     A seed whose last result has reached the stop criterion stays as it is.
 
     Args:
         folder: of the seeds.
         spec: of each run, from now on.
-        changed: settings that differ from before.
         folders: whose `storage` gets a copy of the folder.
-        quiet: whether to show the end alone.
+        quiet, at_once: as for `begun`.
+        changed: settings that differ from before.
         keep_best, load_user_code: as the options of `rllib train`.
 
     Raises:
         Mistake: if the folder is damaged, another process trains there, or settings do not fit together.
-        SystemExit: after a signal, or if a seed has failed.
     """
 
     def new(config: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +157,7 @@ def resume_seeds(
     given = ExperimentSpec(
         trainable=_trainable(spec, len(folder.seeds)), name=path.name, local_dir=path.parent, resume="AUTO+ERRORED",
         storage_path=folders.storage, verbose=int(not quiet), load_user_code=load_user_code,
+        max_concurrent_trials=at_once,
     )  # fmt: skip
     table = _table(spec, len(folder.seeds))
     with user_input():
@@ -115,11 +169,54 @@ def resume_seeds(
         trials = change_experiment(path, new, settings, load_user_code)
         folder.describe(spec)
         if len(trials) == len(folder.seeds) and all(trial.status == TERMINATED for trial in trials):
-            click.echo("nothing to train: each seed has reached its stop criterion; give another --stop", err=True)
-            _show(folder, trials, "")
-            return
+            return SeedTraining(folder, trials, None, table)
         runner, _ = prepare(with_saved_settings(given, path), path, table)
-    _run(runner, folder, spec, table, quiet)
+    return SeedTraining(folder, runner.trials, runner, table)
+
+
+def train_seeds(
+    spec: RunSpec, seeds: Sequence[int], folders: Folders, quiet: bool, profile: bool, keep_best: bool
+) -> None:
+    """Trains seeds side by side, and says how they ended; see `begun`.
+
+    Raises:
+        Mistake: as `begun`.
+        SystemExit: after a signal, or if a seed has failed.
+    """
+    _finish(begun(spec, seeds, folders, quiet, profile, keep_best), spec, quiet)
+
+
+def resume_seeds(
+    folder: SeedFolder,
+    spec: RunSpec,
+    changed: Mapping[str, Any],
+    folders: Folders,
+    quiet: bool,
+    keep_best: bool,
+    load_user_code: bool,
+) -> None:
+    """Resumes the seeds of a folder, and says how they ended; see `taken_up`.
+
+    Raises:
+        Mistake: as `taken_up`.
+        SystemExit: after a signal, or if a seed has failed.
+    """
+    training = taken_up(folder, spec, folders, quiet, changed, keep_best, load_user_code)
+    if training.runner is None:
+        click.echo("nothing to train: each seed has reached its stop criterion; give another --stop", err=True)
+        _show(folder, training.trials, "")
+        return
+    _finish(training, spec, quiet)
+
+
+def _finish(training: SeedTraining, spec: RunSpec, quiet: bool) -> None:
+    """Trains the seeds and says how they ended."""
+    seen = training.run(quiet)
+    _show(training.folder, training.trials, flag_for(spec.env, spec.algorithm))
+    if seen:
+        sys.exit(EXIT_SIGNAL + seen)
+    if not training.has_ended:
+        sys.exit(EXIT_FAILURE)
 
 
 def _trainable(spec: RunSpec, count: int) -> Resolved:
@@ -141,34 +238,19 @@ def _table(spec: RunSpec, count: int) -> SeedLines | LiveSeeds:
     return lines
 
 
-def _run(runner: TrialRunner, folder: SeedFolder, spec: RunSpec, table: SeedLines | LiveSeeds, quiet: bool) -> None:
-    """Trains the seeds and says how they ended."""
-
-    def note() -> None:
-        if quiet or isinstance(table, SeedLines):
-            click.echo(_ON_INTERRUPT, err=True)
-        else:
-            table.note = _ON_INTERRUPT
-
-    interrupts, seen = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=note), None
-    try:
-        runner.run(interrupts, patience_s=math.inf)
-    except KeyboardInterrupt:
-        seen = interrupts.seen or signal.SIGINT
-    _show(folder, runner.trials, flag_for(spec.env, spec.algorithm))
-    if seen:
-        sys.exit(EXIT_SIGNAL + seen)
-    if runner.directory.lacking or any(trial.status != TERMINATED for trial in runner.trials):
-        sys.exit(EXIT_FAILURE)
+def failures_of(folder: SeedFolder, trials: Sequence[Trial]) -> list[str]:
+    """Which seeds have failed, why, and where the traceback is."""
+    return [
+        f"seed {seed}: {as_typed(why_raised(trial.error))} ({folder.run(seed) / 'error.txt'})"
+        for trial in trials
+        if trial.status == ERROR and (seed := trial.config["seed"]) is not None
+    ]
 
 
 def _show(folder: SeedFolder, trials: Sequence[Trial], flag: str) -> None:
     """Prints which seeds have failed, the commands that follow, and the return over the seeds."""
-    for trial in trials:
-        if trial.status == ERROR:
-            why = why_raised(trial.error)
-            directory = folder.run(trial.config["seed"])
-            click.echo(f"failed      seed {trial.config['seed']}: {as_typed(why)} ({directory / 'error.txt'})")
+    for failure in failures_of(folder, trials):
+        click.echo(f"failed      {failure}")
     place = shlex.quote(str(folder.path))
     click.echo(f"results     {place}")
     if any((folder.run(seed) / PROFILE).is_file() for seed in folder.seeds):

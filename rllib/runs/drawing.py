@@ -1,6 +1,7 @@
 """Pictures of curves and parallel coordinates, as PNG, SVG or HTML with an SVG, and the curve.png of a run."""
 
 import html
+import importlib.util
 import io
 import math
 import re
@@ -209,26 +210,35 @@ class CurveLogger:
             write_whole(self._path, rendered(figures, "png"))
 
 
-def rendered(figures: Figures, kind: str) -> bytes:
-    """Draws a "png", "svg", "pdf" or "html" file; raises an ImportError without matplotlib."""
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise ImportError(f"plots need matplotlib: {install_hint('plot')}") from None
-    figure, names = _drawn(figures)
+def refuse_missing_matplotlib() -> None:
+    """Raises an ImportError without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError(f"plots need matplotlib: {install_hint('plot')}")
+
+
+def saved(figure, kind: str) -> bytes:
+    """A matplotlib figure as a "png", "svg" or "pdf" file."""
+    from matplotlib import rc_context
+
     drawn = io.BytesIO()
     if kind == "png":
         figure.savefig(drawn, format="png", dpi=110)
-        return drawn.getvalue()
-    if kind == "pdf":  # equal data, equal bytes; type 42, since journals refuse fonts of type 3
+    elif kind == "pdf":  # equal data, equal bytes; type 42, since journals refuse fonts of type 3
         with rc_context({"pdf.fonttype": 42}):
             figure.savefig(drawn, format="pdf", metadata={"Creator": None, "CreationDate": None})
-        return drawn.getvalue()
-    with rc_context({"svg.fonttype": "none"}):
-        figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    if kind == "svg":
-        return drawn.getvalue()
-    svg = drawn.getvalue().decode()
+    else:
+        with rc_context({"svg.fonttype": "none"}):
+            figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return drawn.getvalue()
+
+
+def rendered(figures: Figures, kind: str) -> bytes:
+    """Draws a "png", "svg", "pdf" or "html" file; raises an ImportError without matplotlib."""
+    refuse_missing_matplotlib()
+    figure, names = _drawn(figures)
+    if kind != "html":
+        return saved(figure, kind)
+    svg = saved(figure, "svg").decode()
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg[svg.index("<svg") :])
     for name, meaning in names.items():
         svg = svg.replace(f'<g id="{name}">', f'<g id="{name}"><title>{html.escape(meaning)}</title>', 1)
@@ -260,7 +270,7 @@ def _drawn(figures: Figures):
         axes.spines[["top", "right"]].set_visible(False)
     for index, curve in enumerate(figures.details):
         axes = figure.add_subplot(grid[len(panels) + index // 2, index % 2])
-        _draw(axes, curve)
+        draw_curve(axes, curve)
         axes.set_title(title_of(curve.name), fontsize="medium")
         axes.set_xlabel(title_of(figures.x), fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
@@ -280,7 +290,7 @@ def _drawn(figures: Figures):
 def _draw_curves(axes, figures: Figures) -> None:
     for index, curve in enumerate(figures.curves):
         name = curve.name + (f" (IQM of {curve.runs}, 95 % interval)" if curve.runs > 1 else "")
-        _draw(axes, curve, name).set_gid(f"run{index}")
+        draw_curve(axes, curve, name).set_gid(f"run{index}")
     if figures.goal is not None:
         axes.axhline(figures.goal, linestyle="--", linewidth=1.2, color="0.4", label=f"goal {figures.goal:g}")
     if 0 < len(figures.curves) <= 12:
@@ -288,12 +298,13 @@ def _draw_curves(axes, figures: Figures) -> None:
     axes.set(xlabel=title_of(figures.x), ylabel=title_of(figures.metric))
 
 
-def _draw(axes, curve: Curve, label: str | None = None):
+def draw_curve(axes, curve: Curve, label: str | None = None, color: str | None = None):
     """Draws a curve with its band, and marks points between two gaps, or all of a few points. Returns the line."""
     known = np.isfinite(curve.y)
     lone = np.flatnonzero(known & ~np.r_[False, known[:-1]] & ~np.r_[known[1:], False])
     marks = None if len(curve.x) < _FEW_POINTS else lone.tolist()
-    (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
+    (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label,
+                         color=color)  # fmt: skip
     if curve.raw is not None and curve.low is None:
         axes.plot(curve.x, curve.raw, linewidth=0.7, alpha=0.35, color=line.get_color(), zorder=1)
     if curve.low is not None:

@@ -78,7 +78,7 @@ one-process: $(VENV)/trains
 venv: $(VENV)/installed
 
 # jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
-EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
+EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minatar,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
 
 # Suites of environments whose packages do not share one environment: each has one that sees .venv's packages behind its own.
 SUITES := gymnax craftax pgx jumanji navix brax playground vmas lbforaging rware

@@ -51,6 +51,7 @@ FLOORS = [
     ["rllib.serving", "rllib.compat.files"],
     ["rllib.tune"],
     ["rllib.compat.programs"],
+    ["rllib.benchmark"],
     ["rllib.cli", "rllib.dashboard", "rllib.reports", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"],
 ]
 KNOW_THE_RUNTIME = [

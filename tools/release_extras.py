@@ -39,6 +39,7 @@ USES = {
     "joblib": ("{python} program_joblib.py",),
     "jumanji": ("rllib check-env jumanji:Game2048-v1 --steps 50",),
     "lbforaging": ("rllib check-env lbforaging:Foraging-8x8-2p-3f-v3 --steps 50",),
+    "minatar": ("rllib check-env rllib.env.tasks.minatar_games:MinAtar/Breakout-v1 --steps 50",),
     "minigrid": ("rllib train -f ppo/minigrid_empty --stop iterations=1",),
     "mlflow": (f"{FIRST} 'mlflow={{tracking_uri: \"sqlite:///runs.db\"}}'",),
     "mujoco": ("rllib check-env HalfCheetah-v5 --steps 50",),

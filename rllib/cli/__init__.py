@@ -27,6 +27,7 @@ _COMMANDS = {
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "compare": "Compare algorithms over several seeds.",
+    "benchmark": "Compare algorithms on a suite, beside published scores.",
     "report": "Write runs into one page to send.",
     "dashboard": "Look at runs in the browser.",
     "upload": "Bring a run's copy in remote storage up to date.",
@@ -40,6 +41,7 @@ _COMMANDS = {
 _PLACES = {
     **dict.fromkeys(("convert", "import-sb3", "import-ray"), "rllib.cli.imports"),
     "compare": "rllib.cli.seeds",
+    "benchmark": "rllib.cli.benchmark",
 }
 # Other names of commands.
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}

@@ -62,6 +62,7 @@ def _evaluate_options(settings: Mapping[str, str]) -> str:
 _TAKES_SETTINGS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "train": _assignments,
     "tune": _assignments,
+    "benchmark": _assignments,
     "serve": functools.partial(_assignments, before="--set "),
     "evaluate": _evaluate_options,
 }

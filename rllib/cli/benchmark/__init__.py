@@ -1,0 +1,1 @@
+"""`rllib benchmark`: which runs a benchmark has, and their training."""

@@ -180,14 +180,18 @@ def as_completed(refs: Iterable[ObjectRef[T]], timeout: float | None = None) -> 
     return _completed(refs, math.inf if timeout is None else time.monotonic() + timeout)
 
 
-def _completed(pending, deadline):
-    while pending:
+def _completed(refs, deadline):
+    if not refs:
+        return
+    places, arrivals = {ref: place for place, ref in enumerate(refs)}, _session(refs[0]).arrivals()
+    for ref in refs:
+        arrivals.add(ref)
+    while arrivals:
         left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        done, _ = _session(pending[0]).wait(pending, 1, left)
+        done = arrivals.take(left)
         if not done:
-            raise GetTimeoutError(f"{len(pending)} references were not done in time")
-        done, pending = _session(pending[0]).wait(pending, len(pending), 0)
-        yield from done
+            raise GetTimeoutError(f"{len(arrivals)} references were not done in time")
+        yield from sorted(done, key=places.__getitem__)
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..remote.refs import ObjectRef
     from ..runtime_context import RuntimeContext
     from ..scheduling import GroupInfo, PlacementGroup
+    from .arrivals import Arrivals
     from .definitions import CallOptions, ClassDefinition, Definition, Method
 
 
@@ -231,6 +232,9 @@ class Engine(Protocol):
 
     def wait(self, refs: list[ObjectRef], num_returns: int, timeout_s: float | None) -> tuple[list, list]:
         """Done (at most num_returns) and other references, each in the order given; errors count as done."""
+
+    def arrivals(self) -> Arrivals:
+        """References that are waited for together, to which others are added meanwhile; at first none."""
 
     def when_done(self, ref: ObjectRef, callback: Callable[[], None]) -> None:
         """Has `callback()` called once, when a `get` of the reference would not wait: it is done, or the session ended.

@@ -21,7 +21,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..api import get, kill, wait
 from ..errors import (
@@ -35,8 +35,11 @@ from ..errors import (
 )
 from ..remote.actors import ActorHandle
 from ..remote.refs import ObjectRef
-from ..session import before_shutdown
+from ..session import before_shutdown, engine
 from .closing import Closable, close_and_kill
+
+if TYPE_CHECKING:
+    from ..engines.arrivals import Arrivals
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +112,7 @@ class Member:
         since: when the oldest of them became the oldest, of time.monotonic().
         reports: number of times that its silence at this request has been reported.
         closable: of an actor that closes what it holds before it ends; None for others.
+        note_oldest: called with the reference of each request that becomes the oldest.
     """
 
     handle: ActorHandle
@@ -117,6 +121,7 @@ class Member:
     since: float = 0.0
     reports: int = 0
     closable: Closable | None = None
+    note_oldest: Callable[[ObjectRef], None] = lambda ref: None
 
     def send(self, ref: ObjectRef, tag: Any = None) -> None:
         """Adds a request to the pending ones.
@@ -125,17 +130,51 @@ class Member:
             ref: reference of the answer.
             tag: any value; it comes back with the answer, or in `pending` if the actor is lost.
         """
-        if not self.pending:
-            self._restart_clock()
         self.pending.append((tag, ref))
+        if len(self.pending) == 1:
+            self._begin_oldest()
 
     def pop(self) -> None:
         """Removes the oldest request; time counts for the next one from now on."""
         self.pending.popleft()
-        self._restart_clock()
+        if self.pending:
+            self._begin_oldest()
 
-    def _restart_clock(self) -> None:
+    def _begin_oldest(self) -> None:
         self.since, self.reports = time.monotonic(), 0
+        self.note_oldest(self.pending[0][1])
+
+
+class Oldest:
+    """The oldest request of each actor of a fleet that has one: a wait for them costs what arrives, not what waits.
+
+    Attributes:
+        index_of: reference of an answer -> index of the actor that it is asked of.
+        arrived: references of those that are answered, and have not been taken.
+    """
+
+    def __init__(self):
+        self.index_of: dict[ObjectRef, int] = {}
+        self.arrived: deque[ObjectRef] = deque()
+        self._arrivals: Arrivals | None = None  # made with the first request: a fleet of none needs no session
+
+    def add(self, index: int, ref: ObjectRef) -> None:
+        """Adds a request that has become the oldest of its actor."""
+        if self._arrivals is None:
+            self._arrivals = engine().arrivals()
+        self.index_of[ref] = index
+        self._arrivals.add(ref)
+
+    def discard(self, member: Member) -> None:
+        """Takes out the request of an actor that is not waited for any more."""
+        if member.pending:
+            ref = member.pending[0][1]
+            self.index_of.pop(ref, None)
+            self._arrivals.discard(ref)
+
+    def wait(self, timeout_s: float) -> None:
+        """Adds to `arrived` what has arrived; waits for the first one if nothing has."""
+        self.arrived.extend(self._arrivals.take(0.0 if self.arrived else timeout_s))
 
 
 class Answer(NamedTuple):
@@ -202,6 +241,10 @@ class Fleet:
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
         self._replaced: list[int] = []
+        self._oldest = Oldest()
+        self._count = 0  # pending requests of each, as `keep_in_flight` was asked for
+        self._short: set[int] = set()  # indices of those that may have fewer
+        self._look_at = -math.inf  # when somebody's silence may have to be reported, of time.monotonic()
         self._details_shown: set[str] = set()  # of failures, without numbers
         if close_s is not None:
             _fleets_that_close.add(self)
@@ -216,7 +259,9 @@ class Fleet:
 
     def _started(self, index: int, incarnation: int) -> Member:
         handle = self._start(index, incarnation)
-        return Member(handle, incarnation, closable=None if self._close_s is None else Closable(handle))
+        self._short.add(index)
+        closable = None if self._close_s is None else Closable(handle)
+        return Member(handle, incarnation, closable=closable, note_oldest=functools.partial(self._oldest.add, index))
 
     # ------------------------------------------------------------------ all at once
 
@@ -330,9 +375,14 @@ class Fleet:
             count: pending requests of each member.
         """
         self._replace_due()
-        for index, member in self.members.items():
+        if count != self._count:
+            self._count = count
+            self._short.update(self.members)
+        for index in sorted(self._short & self.members.keys()):
+            member = self.members[index]
             while len(member.pending) < count:
                 member.send(request(member.handle, index))
+        self._short.clear()
 
     def take(self, timeout_s: float) -> list[Answer]:
         """The answers that are there; waits for the first one.
@@ -347,40 +397,57 @@ class Fleet:
             what a request raised, or ActorDiedError or SilentActorError, where it is not tolerated.
         """
         self._replace_due()
-        if not any(member.pending for member in self.members.values()):
+        if not self._oldest.index_of:
             self._await_replacement(timeout_s)
             return []
         limits = [timeout_s, self.tolerance.silence_s, *(due - time.monotonic() for due, _ in self._due.values())]
-        answers = []
-        for index in answered(self.members, max(0.0, min(limits))):
+        answers, arrived = [], self._oldest.arrived
+        self._oldest.wait(max(0.0, min(limits)))
+        while arrived:  # what follows one that raises is taken the next time
+            ref = arrived[0]
+            index = self._oldest.index_of.get(ref)
+            if index is None:  # its actor is lost
+                arrived.popleft()
+                continue
             member = self.members[index]
-            tag, ref = member.pending[0]
             try:
                 value = get(ref)
             except FAILURES as failure:
+                arrived.popleft()
                 self._lose(index, failure)
                 continue
+            arrived.popleft()
+            del self._oldest.index_of[ref]
+            tag, _ = member.pending[0]
             member.pop()
+            self._short.add(index)
             self._failures_in_a_row.pop(index, None)
             answers.append(Answer(index, value, tag, member.incarnation))
-        self._check_silence()
+        if time.monotonic() >= self._look_at:
+            self._check_silence()
         return answers
 
     def forget(self) -> None:
         """Drops all requests in flight; their answers will not be taken."""
         for member in self.members.values():
+            self._oldest.discard(member)
             member.pending.clear()
+        self._short.update(self.members)
 
     def _check_silence(self) -> None:
-        now = time.monotonic()
+        now, silence_s = time.monotonic(), self.tolerance.silence_s
+        self._look_at = now + silence_s  # for whoever is asked from now on
         for index, member in list(self.members.items()):
-            if not member.pending or now - member.since < self.tolerance.silence_s * (member.reports + 1):
+            if not member.pending:
                 continue
-            if answered({index: member}, 0.0):
-                continue  # answered between two looks
-            member.reports += 1
-            if death := self._report_silence(index, member.reports, self.tolerance.patience):
-                self._lose(index, death)
+            due = member.since + silence_s * (member.reports + 1)
+            # One may have answered between two looks.
+            if due <= now and not wait([member.pending[0][1]], timeout=0.0)[0]:
+                member.reports += 1
+                due += silence_s
+                if death := self._report_silence(index, member.reports, self.tolerance.patience):
+                    self._lose(index, death)
+            self._look_at = min(self._look_at, due)
 
     # ------------------------------------------------------------------ failures
 
@@ -398,6 +465,7 @@ class Fleet:
     def _lose(self, index: int, failure: Exception) -> None:
         """Ends an actor that has failed, and replaces it, at once or later, if the tolerance allows."""
         member = self.members.pop(index)
+        self._oldest.discard(member)
         # One whose code has raised can close what it holds; one that is silent would not.
         self._end({index: member}, closes=isinstance(failure, TaskError))
         is_replaced = self._is_replaced_after(index, self._explained(index, failure))
@@ -471,6 +539,7 @@ class Fleet:
         except NodeDiedError:  # and all actors with it
             pass
         finally:
+            self.forget()
             self.members.clear()
 
     def _end(self, members: Mapping[int, Member], closes: bool) -> None:
@@ -490,19 +559,3 @@ _fleets_that_close: weakref.WeakSet[Fleet] = weakref.WeakSet()
 def _stop_fleets() -> None:
     for fleet in list(_fleets_that_close):
         fleet.stop()
-
-
-def answered(members: Mapping[int, Member], timeout_s: float) -> list[int]:
-    """Keys of the members whose oldest request is answered, by a value or an error; waits for the first one.
-
-    Args:
-        members: of one fleet or of several; those without pending requests are skipped.
-        timeout_s: longest wait (seconds).
-    """
-    oldest = {member.pending[0][1]: key for key, member in members.items() if member.pending}
-    if not oldest:
-        return []
-    done, _ = wait(list(oldest), timeout=timeout_s)
-    if done and len(oldest) > 1:
-        done, _ = wait(list(oldest), num_returns=len(oldest), timeout=0)
-    return [oldest[ref] for ref in done]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import runtime
+from runtime import session
 
 
 @runtime.remote
@@ -448,6 +449,24 @@ def test_as_completed(engine):
     assert list(runtime.as_completed([])) == []
     with pytest.raises(ValueError, match="different"):
         runtime.as_completed([refs[0], refs[0]])
+
+
+def test_arrivals_give_each_reference_once(engine):
+    arrivals, dropped, failed = session.engine().arrivals(), identity.remote(0), fail.remote("bad")
+    refs = [*(identity.remote(i) for i in range(3)), failed]
+    for ref in (dropped, *refs):
+        arrivals.add(ref)
+    arrivals.discard(dropped)
+    assert len(arrivals) == 4
+    found = arrivals.take(30)
+    refs.append(identity.remote(3))  # others are added while some are waited for
+    arrivals.add(refs[-1])
+    while len(arrivals):
+        found += arrivals.take(30)
+    assert sorted(map(refs.index, found)) == list(range(5))
+    assert arrivals.take(0.0) == []
+    with pytest.raises(ValueError, match="bad"):
+        runtime.get(failed)
 
 
 def test_the_id_of_a_reference(engine):

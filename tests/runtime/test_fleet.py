@@ -4,14 +4,16 @@ import gc
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 from runtime_support import wait_until
 
 import runtime
+from runtime.engines.arrivals import ArrivalsByWaiting
 from runtime.errors import ActorDiedError, TaskError
 from runtime.util import fleet as fleet_module
-from runtime.util.fleet import FaultTolerance, Fleet, Member, SilentActorError, answered
+from runtime.util.fleet import FaultTolerance, Fleet, SilentActorError
 
 REPLACED, LEFT_OUT, RAISED = "replaced", "left out", "raised"
 
@@ -250,6 +252,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(fleet_module, "wait", clock.wait)
     monkeypatch.setattr(fleet_module, "get", clock.get)
     monkeypatch.setattr(fleet_module, "kill", clock.killed.append)
+    monkeypatch.setattr(fleet_module, "engine", lambda: SimpleNamespace(arrivals=lambda: ArrivalsByWaiting(clock)))
     return clock
 
 
@@ -411,12 +414,28 @@ def test_time_in_which_nobody_looked_is_no_silence(clock):
     assert fleet.num_restarts == 0
 
 
-def test_members_of_any_fleet_can_be_waited_for_together(clock):
-    members = {"x": Member((1, 0)), "y": Member((2, 0)), "idle": Member((3, 0))}
-    members["x"].send(Ref())
-    members["y"].send(Ref("there"))
-    assert answered(members, 1.0) == ["y"]
-    assert answered({"idle": members["idle"]}, 1.0) == []
+def test_an_answer_costs_no_look_at_the_other_members(clock):
+    """Neither taking it nor asking its actor again: with a thousand members it would cost more than the answer."""
+
+    class Counted(dict):
+        looks = 0
+
+        def items(self):
+            self.looks += 1
+            return super().items()
+
+        values = __iter__ = items
+
+    fleet = fake_fleet(3, silence_s=60.0)
+    refs = {index: [Ref(), Ref()] for index in fleet.members}
+    fleet.keep_in_flight(lambda actor, index: refs[index][len(fleet.members[index].pending)], 2)
+    assert fleet.take(0.0) == []  # the first look at everybody's silence
+    fleet.members = members = Counted(fleet.members)
+    refs[2][0].answer.append("there")
+    assert [answer.value for answer in fleet.take(0.0)] == ["there"]
+    asked = []
+    fleet.keep_in_flight(lambda actor, index: asked.append(index) or Ref(), 2)
+    assert asked == [2] and members.looks == 0
 
 
 @pytest.fixture

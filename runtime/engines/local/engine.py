@@ -14,6 +14,7 @@ from ...host import machine
 from ...remote.refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
+from ..arrivals import ArrivalsByWaiting
 from ..base import EngineConfig, refusal
 from ..definitions import find_method
 from ..placement_groups import (
@@ -198,6 +199,9 @@ class LocalEngine:
                 raise self._runner.never(next(ref for ref in refs if not ref.done))
             chosen = set(done)
             return done, [ref for ref in refs if ref not in chosen]
+
+    def arrivals(self):
+        return ArrivalsByWaiting(self)
 
     def when_done(self, ref, callback):
         with self._entered():

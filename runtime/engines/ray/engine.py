@@ -22,6 +22,7 @@ from ...remote.refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call
+from ..arrivals import ArrivalsByWaiting
 from ..base import refusal
 from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
@@ -339,6 +340,9 @@ class RayEngine:
         chosen = [ref for ref in refs if ref.inner in found][:num_returns]
         found = {ref.inner for ref in chosen}
         return chosen, [ref for ref in refs if ref.inner not in found]
+
+    def arrivals(self):
+        return ArrivalsByWaiting(self)
 
     def when_done(self, ref, callback):
         self._enter()

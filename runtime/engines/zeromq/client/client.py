@@ -32,7 +32,7 @@ from ..transport.packed import PLACEHOLDER
 from ..transport.session_key import use_key
 from ..values.arguments import Arguments, Call
 from ..values.local_refs import LocalRefs
-from ..values.refs import SERIAL_STEP, Followers, Reference, UnseenErrors, Watch
+from ..values.refs import SERIAL_STEP, Arrivals, Followers, Reference, UnseenErrors, Watch
 from ..values.serializer import Serializer, called_by_encode
 from ..values.store import IDLE_SEGMENT_S
 from .actor_calls import ActorCalls
@@ -209,6 +209,9 @@ class Client:
         finally:
             with self.mailbox.lock:
                 self.watches.remove(watch)
+
+    def arrivals(self):
+        return Arrivals(self)
 
     def when_done(self, ref, callback):
         self.enter()

@@ -133,6 +133,62 @@ class Watch(Waiter):
             self.tick()
 
 
+class Arrivals(Waiter):
+    """See engines.arrivals: each reference reports itself, so that the price of one does not depend on the others.
+
+    Args:
+        client: of this process.
+
+    Attributes:
+        refs: those that were neither given back nor discarded.
+    """
+
+    __slots__ = ("_client", "_done", "refs")
+
+    def __init__(self, client):
+        super().__init__()
+        self._client, self.refs = client, set()
+        self._done: deque[Reference] = deque()
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+    def add(self, ref: Reference) -> None:
+        """Adds a reference, which may be done already."""
+        self._client.local_refs.check_own(ref)
+        self.refs.add(ref)
+        with self._client.mailbox.lock:
+            if ref.frame is None and ref.hold is not None and not ref.subscribed:
+                self._client.local_refs.subscribe(ref)
+            if not ref.when_done(functools.partial(self._arrived, ref)):
+                self._arrived(ref)
+
+    def discard(self, ref: Reference) -> None:
+        """Takes a reference out, if it is in."""
+        self.refs.discard(ref)
+
+    def _arrived(self, ref):
+        """It is done. The mailbox's lock is held."""
+        self._done.append(ref)
+        self.tick()
+
+    def take(self, timeout_s: float | None) -> list[Reference]:
+        """Takes out those that are done; waits for the first one, `timeout_s` at most."""
+        self._client.enter()
+        if timeout_s != 0:
+            self.count, self.frame = 1, None
+            if not self._done:  # looked at afterwards: one may arrive meanwhile
+                self._client.wait_for(self, timeout_s, self.refs, raising=False)
+        self._client.mailbox.drain()
+        done = []
+        while self._done:
+            ref = self._done.popleft()
+            if ref in self.refs:
+                self.refs.discard(ref)
+                done.append(ref)
+        return done
+
+
 class UnseenErrors:
     """The errors of calls whose references are all gone before anybody got the error: each is logged once.
 

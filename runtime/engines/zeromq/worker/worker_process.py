@@ -37,7 +37,7 @@ from ..system.trace_files import TraceFile
 from ..transport import structs, wire
 from ..transport.mailbox import Waiter
 from ..transport.packed import HeldReplies
-from ..values.refs import SERIAL_STEP, Reference, Watch
+from ..values.refs import SERIAL_STEP, Arrivals, Reference, Watch
 from ..values.store import IDLE_SEGMENT_S
 from .received_calls import ReceivedValues, received_call
 from .results import Results
@@ -293,7 +293,7 @@ class Worker(Client):
     def _keys_of(self, target):
         """Keys of the actors and tasks of this process that are needed for the end of a wait. Lock held."""
         refs = (target,) if type(target) is Reference else ()
-        if type(target) is Watch and target.count >= len(target.refs):
+        if type(target) in (Watch, Arrivals) and target.count >= len(target.refs):
             refs = target.refs
         serials = {ref.serial - ref.serial % SERIAL_STEP for ref in refs if ref.owner == self.process}
         tasks = [wire.key(serial, self.process) for serial in serials if serial in self.tasks.pending]

@@ -1,109 +1,357 @@
-"""One driver and ever more rollout workers: microseconds of the driver's processor time for each fragment.
+"""One driver and up to a thousand rollout workers: what each answer costs the driver, in time, memory and messages.
 
-IMPALA as it is, but for two things: a worker samples once and then sends copies of that fragment (50 steps of
-CartPole-v1), so that a thousand of them fit on a few cores; and the update does nothing, so that the time is that of
-asking, receiving, counting and joining. Every worker is a process with a mailbox of its own. The bar is that a fragment
-costs no more with the most workers than 1.5 times what it costs with the fewest.
+    python benchmarks/scale.py                                      # PPO, IMPALA, Ape-X with 1, 10, 100, 1,000 workers
+    python benchmarks/scale.py --algorithms IMPALA --workers 1000 --profile 25
+
+The driver is the library's own, from `training_step` down to the sockets. Two things differ. A worker, which is a
+process with a mailbox of its own, samples one fragment, and then answers with copies of it after delays that are drawn
+from a log-normal distribution; their mean is such that all workers together give `--rate` answers a second. An update
+changes nothing and takes no time. PPO waits for all workers in each round, IMPALA takes answers as they come, and Ape-X
+gives them to replay shards, which it asks for samples.
+
+Processor time of the driver is that of all its threads, and holds on a busy machine, too; seconds do not. Each
+measurement has a session of its own, in a process of its own.
+
+    CPU us       processor time of the driver for an answer
+    idle         share of the time in which the driver waits
+    round ms     time in which as many answers came as there are workers
+    sent, got    messages of the driver in such a round, and their bytes without what lies in shared memory
+    put          bytes of policies that were put for the workers in such a round, and how often
+    lag          updates by which the weights that acted were behind, mean and most
+    answer KiB   columns of an answer
+    MiB          what the driver grew by for each worker; beside it a worker's own memory
+    start ms     processor time of the driver, and of the node's processes, to start a worker
 """
 
-import resource
+import cProfile
+import json
+import os
+import pstats
+import re
+import sys
 import time
+from pathlib import Path
+from typing import ClassVar
 
+import gymnasium
 import numpy as np
-from measure import Row, arguments, machine, table
+from measure import Row, aligned, arguments, machine, ours, table
 
-from rllib import IMPALAConfig
-from rllib.algorithms.impala import IMPALA
+import runtime
+from rllib import ApexDQNConfig, IMPALAConfig, PPOConfig
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.learners.learner import Learner
+from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
+from runtime import context
 
-FRAGMENT = 50
-BATCH = 500
+FRAGMENT = 64
+SIGMA = 0.5  # of the logarithm of a delay
+# Columns of float32 beside the observations take the rest of a row's share.
+WIDTHS = {"PPO": 239, "IMPALA": 237, "APEX": 120}
+WORKER_MIB, LEFT_MIB = 16, 4096  # memory that a worker may need, and that stays free
+SAMPLED_PSS = 20  # workers whose memory is looked at
+
+
+class Canned(gymnasium.Env):
+    """Observations of noise, and episodes of 20 steps in the mean."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (config["width"],), np.float32)
+
+    def _observation(self):
+        return self.np_random.random(self.observation_space.shape, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        return self._observation(), 1.0, self.np_random.random() < 0.05, False, {}
 
 
 class StandIn(RolloutWorker):
-    """A worker that samples once, and sends that fragment again and again."""
+    """A worker that samples once, and sends copies of that fragment after its delays.
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self._sent = None
+    Attributes:
+        mean_s: of the delays (seconds).
+    """
+
+    mean_s: ClassVar[float]
+
+    def __init__(self, settings, worker_index, *more):
+        super().__init__(settings, worker_index, *more)
+        self._sent, self._delays = None, np.random.default_rng(worker_index)
 
     def sample(self):
         if self._sent is None:
             self._sent = super().sample()
+            return self._sent
+        time.sleep(self.mean_s * self._delays.lognormal(-(SIGMA**2) / 2, SIGMA))
         batch, report = self._sent
-        columns = {}
+        # One block for all columns, as a fragment has it.
+        block = self.lane._allocate((sum(-(-column.nbytes // 64) * 64 for column in batch.values()),), np.uint8)
+        columns, start = {}, 0
         for name, column in batch.items():
-            columns[name] = self.lane._allocate(column.shape, column.dtype)
-            np.copyto(columns[name], column)
-        return SampleBatch(columns, policy_version=self.policy_version), report
+            columns[name] = np.ndarray(column.shape, column.dtype, block, start)
+            columns[name][:] = column
+            start += -(-column.nbytes // 64) * 64
+        return SampleBatch(columns, policy_version=self.policy_version, num_steps=batch.num_steps), report
 
 
-class DriverAlone(IMPALA):
-    """IMPALA with such workers, and without updates."""
-
-    def make_workers(self):
-        return super().make_workers(worker_class=StandIn)
-
-
-def without_updates(learner: Learner, batch: SampleBatch, **settings) -> dict:
+def without_update(learner: Learner, batch: SampleBatch, **settings) -> dict:
     """In the place of Learner.update."""
-    return {}
+    return {"kl": 0.01, "td_error": np.ones(len(batch), np.float32)}
 
 
-def driver_us(workers: int, fragments: int) -> tuple[float, float]:
-    """Processor time of the driver for a fragment (us), and fragments a second."""
+def config_of(algorithm: str, workers: int, options):
+    """The settings of a measurement."""
+    classes = {"PPO": PPOConfig, "IMPALA": IMPALAConfig, "APEX": ApexDQNConfig}
     config = (
-        IMPALAConfig()
-        .environment("CartPole-v1")
-        .rollouts(num_rollout_workers=workers, rollout_fragment_length=FRAGMENT)
-        .training(train_batch_size=BATCH, learner_queue_size=max(16, 2 * workers * FRAGMENT // BATCH + 1))
+        classes[algorithm]()
+        .environment(Canned, env_config={"width": options.width or WIDTHS[algorithm]})
+        .rollouts(
+            num_rollout_workers=workers,
+            rollout_fragment_length=FRAGMENT,
+            observation_filter="MeanStdFilter" if algorithm != "APEX" else "NoFilter",
+        )
         .resources(num_cpus_per_worker=0)
-        .reporting(min_time_s_per_iteration=0)
+        .training(model={"fcnet_hiddens": [64, 64]})
+        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+        .debugging(seed=0)
     )
-    algo = DriverAlone(config)
+    if algorithm == "PPO":
+        return config.training(train_batch_size=workers * FRAGMENT, sgd_minibatch_size=FRAGMENT)
+    if algorithm == "IMPALA":
+        batch = 10 * FRAGMENT
+        return config.training(train_batch_size=batch, learner_queue_size=max(16, 2 * workers // 10 + 1))
+    return config.training(
+        train_batch_size=512,
+        num_steps_sampled_before_learning_starts=4 * 512,
+        replay_buffer_config={"capacity": 20_000},
+        max_weight_sync_delay=400,
+    )
+
+
+class Counts:
+    """Messages of the driver, what it puts, and the blocks that answers lie in, while it counts."""
+
+    def __init__(self):
+        self.sent = self.received = self.sent_bytes = self.received_bytes = self.put = self.put_bytes = 0
+
+    def watch(self, algo) -> None:
+        """Counts from now on."""
+        mailbox = context.current_engine().mailbox
+        receive, put = mailbox._receive, runtime.put
+        mailbox.sends |= {process: self._counting(send) for process, send in mailbox.sends.items()}
+
+        def received(*flags):
+            frame = receive(*flags)
+            self.received, self.received_bytes = self.received + 1, self.received_bytes + len(frame)
+            return frame
+
+        def counted_put(value):
+            self.put += 1
+            self.put_bytes += sum(snapshot.weights.nbytes for snapshot in value.values())
+            return put(value)
+
+        mailbox._receive, runtime.put = received, counted_put
+
+    def _counting(self, send):
+        def counted(frame, *flags):
+            self.sent, self.sent_bytes = self.sent + 1, self.sent_bytes + len(frame)
+            return send(frame, *flags)
+
+        return counted
+
+
+def seconds_of(pid: int) -> float:
+    """Processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_of(pid: int) -> list[int]:
+    """Its child processes."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def resident_mib(pid: int | str = "self") -> float:
+    """Memory of a process, with what it shares."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def own_mib(pids: list[int]) -> float:
+    """Memory of a process, with its share of what several have; the mean of some."""
+    sizes = []
+    for pid in pids[:: max(1, len(pids) // SAMPLED_PSS)]:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        sizes.append(sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024)
+    return sum(sizes) / max(len(sizes), 1)
+
+
+def refuse_too_many(workers: int) -> None:
+    """Ends the program where their memory is not there."""
+    free = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) / 1024
+    if workers * WORKER_MIB > free - LEFT_MIB:
+        raise SystemExit(
+            f"--workers {workers} may need {workers * WORKER_MIB:,} MiB, and {LEFT_MIB:,} of the {free:,.0f} MiB that are "
+            f"free are left to others. Take at most {max(int((free - LEFT_MIB) / WORKER_MIB), 0)}"
+        )
+
+
+class Spent:
+    """Processor seconds of the driver and of the node's processes, wall seconds, and the driver's memory, since."""
+
+    def __init__(self, node: int):
+        self._node = node
+        self._before = self._now()
+
+    def _now(self) -> np.ndarray:
+        of_node = seconds_of(self._node) + sum(map(seconds_of, children_of(self._node)))
+        return np.array([time.process_time(), of_node, time.perf_counter(), resident_mib()])
+
+    def since(self) -> dict[str, float]:
+        """What they have used since this object was made."""
+        return dict(zip(("cpu_s", "node_s", "wall_s", "mib"), self._now() - self._before))
+
+
+def with_stand_ins(algorithm: type, found: dict) -> type:
+    """The algorithm with such workers; what it takes to start them is added to `found`."""
+
+    class DriverAlone(algorithm):
+        def make_workers(self):
+            spent = Spent(context.current_engine().node_pid)
+            workers = super().make_workers(worker_class=StandIn)
+            found["start"] = spent.since()
+            return workers
+
+        def _take_in(self, report, batch=None):
+            if "answer_kib" not in found:
+                found["answer_kib"] = sum(column.nbytes for column in batch.values()) / 1024
+            super()._take_in(report, batch)
+
+    return DriverAlone
+
+
+def measured(algorithm: str, workers: int, options) -> dict:
+    """Figures of a driver with this number of workers."""
+    Learner.update, StandIn.mean_s = without_update, workers / options.rate
+    ensure_runtime()
+    node, found = context.current_engine().node_pid, {}
+    config = config_of(algorithm, workers, options)
+    algo = with_stand_ins(config.algo_class, found)(config)
     try:
-        for _ in range(max(2 * workers * FRAGMENT // BATCH, 20)):  # all have sampled
+        while algo.timesteps < 2 * workers * FRAGMENT:  # all have sampled, and sleep
             algo.training_step()
-        steps = fragments * FRAGMENT // BATCH
-        began, spent = time.perf_counter(), time.process_time()
-        for _ in range(steps):
-            algo.training_step()
-        spent, took = time.process_time() - spent, time.perf_counter() - began
+        profile = cProfile.Profile(time.thread_time) if options.profile else None
+        fragments = max(options.answers, 3 * workers)
+        found["run"] = run_of(algo, fragments, profile, node)
+        found["rounds"] = found["run"]["answers"] / workers
+        counts = Counts()
+        counts.watch(algo)
+        counted = run_of(algo, workers, None, node)["answers"]
+        found["counts"] = {name: value * workers / counted for name, value in vars(counts).items()}
+        found["worker_mib"] = own_mib(children_of(children_of(node)[0]))
     finally:
         algo.stop()
-    return spent / fragments * 1e6, fragments / took
+        runtime.shutdown()
+    if profile is not None:
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(options.profile)
+    return found
+
+
+def run_of(algo, answers: int, profile: cProfile.Profile | None, node: int) -> dict:
+    """Takes at least this number of answers."""
+    spent, before, lags, most = Spent(node), algo.timesteps, [], 0.0
+    if profile:
+        profile.enable()
+    while (taken := (algo.timesteps - before) / FRAGMENT) < answers:
+        stats = algo.training_step()["default_policy"]
+        if "policy_lag_mean" in stats:
+            lags.append(stats["policy_lag_mean"])
+            most = max(most, stats["policy_lag_max"])
+        else:
+            lags.append(np.mean(getattr(algo.trainees["default_policy"], "lags", [0])))
+            most = max(most, *getattr(algo.trainees["default_policy"], "lags", [0]), 0)
+    if profile:
+        profile.disable()
+    return spent.since() | {"answers": taken, "lag": float(np.mean(lags)), "lag_max": float(most)}
+
+
+HEAD = (
+    "algorithm", "workers", "CPU us", "idle", "round ms", "sent", "got", "sent KiB", "got KiB", "put", "put KiB", "lag",
+    "lag max", "answer KiB", "driver MiB", "worker MiB", "start ms", "node ms",
+)  # fmt: skip
+
+
+def line(algorithm: str, workers: int, found: dict) -> tuple[str, ...]:
+    """A line of the table."""
+    run, start, counts = found["run"], found["start"], found["counts"]
+    grown = start["mib"] + run["mib"]
+    figures = (
+        run["cpu_s"] / run["answers"] * 1e6,
+        1 - run["cpu_s"] / run["wall_s"],
+        run["wall_s"] / found["rounds"] * 1e3,
+        counts["sent"],
+        counts["received"],
+        counts["sent_bytes"] / 1024,
+        counts["received_bytes"] / 1024,
+        counts["put"],
+        counts["put_bytes"] / 1024,
+        run["lag"],
+        run["lag_max"],
+        found["answer_kib"],
+        grown / workers,
+        found["worker_mib"],
+        start["cpu_s"] / workers * 1e3,
+        start["node_s"] / workers * 1e3,
+    )
+    return (algorithm, f"{workers:,}", *(f"{each:,.0f}" if abs(each) >= 100 else f"{each:.3g}" for each in figures))
 
 
 def main() -> None:
-    parser = arguments(__doc__, rounds=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000], help="how many, one row each")
-    parser.add_argument("--fragments", type=int, default=20_000, help="of each measurement")
+    parser = arguments(__doc__, rounds=1)
+    parser.add_argument("--algorithms", nargs="+", default=list(WIDTHS), choices=list(WIDTHS))
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 10, 100, 1000], help="how many, one line each")
+    parser.add_argument("--answers", type=int, default=1000, help="of each measurement; at least three of each worker")
+    parser.add_argument("--rate", type=float, default=250.0, help="answers a second of all workers together")
+    parser.add_argument("--width", type=int, help="of an observation; by default a fragment has 64 KiB")
+    parser.add_argument("--profile", type=int, default=0, metavar="N", help="print the N costliest functions")
+    parser.add_argument("--one", action="store_true", help="measure in this process, and print JSON")
     options = parser.parse_args()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    Learner.update = without_updates
+    if options.one:
+        print(json.dumps(measured(options.algorithms[0], options.workers[0], options)))
+        return
     print(machine())
-    found = {workers: [] for workers in options.workers}
-    for _ in range(options.rounds):
+    refuse_too_many(max(options.workers))
+    given = ["--answers", options.answers, "--rate", options.rate, "--profile", options.profile]
+    given += ["--width", options.width] if options.width else []
+    lines, rows = [HEAD], []
+    for algorithm in options.algorithms:
         for workers in options.workers:
-            found[workers].append(driver_us(workers, options.fragments))
-    made = []
-    for workers, rounds in found.items():
-        us = float(np.median([each[0] for each in rounds]))
-        made.append(
-            Row(
-                f"{workers} workers",
-                "us",
-                us,
-                limit=float(np.median([each[0] for each in found[options.workers[0]]])),
-                bar="<= 1.5 limit" if workers != options.workers[0] else "",
-            )
-        )
-        rate = float(np.median([each[1] for each in rounds]))
-        print(f"{workers} workers: {rate:,.0f} fragments/s here, {rate * FRAGMENT:,.0f} env steps/s")
-    table(made)
+            found = ours("scale", "--one", "--algorithms", algorithm, "--workers", workers, *given)
+            lines.append(line(algorithm, workers, found))
+            print("# " + "  ".join(lines[-1]), file=sys.stderr, flush=True)
+            rows += rows_of(f"{algorithm}, {workers:,}", workers, found)
+    aligned(lines)
+    table(rows)
+
+
+def rows_of(name: str, workers: int, found: dict) -> list[Row]:
+    """The figures that have a bar."""
+    run, start = found["run"], found["start"]
+    rows = [Row(f"{name}: driver for an answer", "ms", run["cpu_s"] / run["answers"] * 1e3, bar="<= 1")]
+    if workers >= 100:  # else it is what the libraries need
+        grown = (start["mib"] + run["mib"]) / workers
+        rows.append(Row(f"{name}: driver's memory for a worker", "MiB", grown, bar="<= 2"))
+        rows.append(Row(f"{name}: driver to start a worker", "ms", start["cpu_s"] / workers * 1e3, bar="<= 60"))
+    return rows
 
 
 if __name__ == "__main__":

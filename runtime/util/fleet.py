@@ -48,6 +48,8 @@ FAILURES = (*DEATHS, TaskError)
 # A new actor rarely mends what made its predecessor hang: of several silences in a row, one is tolerated.
 MAX_CONSECUTIVE_SILENCES = 1
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+# Of warnings alike within this time (seconds), this number is logged, and the others are counted.
+_ALIKE_WITHIN_S, _MOST_ALIKE = 60.0, 10
 # How long errors of the other actors that were asked the same are waited for, once one is raised (seconds).
 _ALIKE_S = 1.0
 
@@ -192,6 +194,37 @@ class Answer(NamedTuple):
     incarnation: int
 
 
+class CountedWarnings:
+    """Warnings about the actors of a fleet: of many alike the first ones are logged, then the number of the others.
+
+    Args:
+        logger: logs them.
+        kind: what an actor is called.
+    """
+
+    def __init__(self, logger: logging.Logger, kind: str):
+        self._logger, self._kind = logger, kind
+        self._counts: dict[str, tuple[float, int]] = {}  # what happens -> since when, and how often
+
+    def warn(self, what: str, message: str, *arguments) -> None:
+        """Logs a message, or counts it among those that say the same of others: `what`, such as "are replaced"."""
+        self.flush()
+        since, count = self._counts.get(what, (time.monotonic(), 0))
+        self._counts[what] = since, count + 1
+        if count < _MOST_ALIKE:
+            self._logger.warning(message, *arguments)
+
+    def flush(self, at_end: bool = False) -> None:
+        """Logs the numbers whose time is over."""
+        now = time.monotonic()
+        for what, (since, count) in list(self._counts.items()):
+            if at_end or now - since >= _ALIKE_WITHIN_S:
+                del self._counts[what]
+                if count > _MOST_ALIKE:
+                    more = count - _MOST_ALIKE
+                    self._logger.warning("%d more %ss %s, within %.0f s", more, self._kind, what, now - since)
+
+
 class Fleet:
     """N actors under supervision.
 
@@ -238,6 +271,7 @@ class Fleet:
         self._start, self._kind, self._on_lost, self._logger = start, kind, on_lost, logger
         self._about, self._explained, self._close_s = about, explained, close_s
         self._hint = f"; {hint}" if hint else ""
+        self._warnings = CountedWarnings(logger, kind)
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
         self._replaced: list[int] = []
@@ -293,6 +327,7 @@ class Fleet:
         Raises:
             ActorDiedError: if no actor is left.
         """
+        self._warnings.flush()
         while self._due:
             self._await_replacement(math.inf)
         if not self.members:
@@ -436,6 +471,7 @@ class Fleet:
 
     def _check_silence(self) -> None:
         now, silence_s = time.monotonic(), self.tolerance.silence_s
+        self._warnings.flush()
         self._look_at = now + silence_s  # for whoever is asked from now on
         for index, member in list(self.members.items()):
             if not member.pending:
@@ -459,7 +495,9 @@ class Fleet:
             setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
             return SilentActorError(f"{name} did not answer within {patience:g} x {setting}{self._hint}")
         if times & (times - 1) == 0:
-            self._logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
+            silent_s = times * tolerance.silence_s
+            what = f"have not answered for {silent_s:.3g} s"
+            self._warnings.warn(what, "%s has not answered for %.3g s%s", name, silent_s, self._hint)
         return None
 
     def _lose(self, index: int, failure: Exception) -> None:
@@ -485,7 +523,7 @@ class Fleet:
             if not self.members:
                 failure.add_note(f"{name} was the last one that worked; {tolerance.name('restart')}=True replaces them")
                 raise failure
-            self._logger.warning("%s is left out from now on: %s", name, failure)
+            self._warnings.warn("are left out", "%s is left out from now on: %s", name, failure)
             return False
         self._failures_in_a_row[index] += 1
         in_a_row, limit = self._failures_in_a_row[index], tolerance.max_consecutive_failures
@@ -499,7 +537,7 @@ class Fleet:
             )
             raise failure
         self.num_restarts += 1
-        self._logger.warning("%s is replaced: %s", name, self._described(failure))
+        self._warnings.warn("are replaced", "%s is replaced: %s", name, self._described(failure))
         return True
 
     def _described(self, failure: Exception) -> str:
@@ -539,6 +577,7 @@ class Fleet:
         except NodeDiedError:  # and all actors with it
             pass
         finally:
+            self._warnings.flush(at_end=True)
             self.forget()
             self.members.clear()
 

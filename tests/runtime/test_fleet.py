@@ -397,6 +397,24 @@ def test_the_details_of_a_failure_are_shown_once(clock, caplog):
     ]
 
 
+def test_what_happens_to_many_is_counted(clock, caplog):
+    fleet = fake_fleet(50, silence_s=2.0, patience=3)
+    fleet.keep_in_flight(lambda actor, index: Ref(), 1)
+    for _ in range(3):
+        fleet.take(100.0)
+    assert fleet.num_restarts == 50
+    for seconds in (2, 4):
+        assert caplog.text.count(f"has not answered for {seconds} s") == 10
+    assert caplog.text.count("is replaced") == 10 and "more" not in caplog.text
+    caplog.clear()
+    fail(fleet, ActorDiedError("died"))
+    clock.now += 100  # what follows is another matter
+    fail(fleet, ActorDiedError("died"))
+    counted = ["40 more workers have not answered for 2 s", "40 more workers have not answered for 4 s"]
+    for line in (*counted, "41 more workers are replaced", "worker 1 is replaced"):
+        assert caplog.text.count(line) == 1, line
+
+
 def test_silence_is_tolerated_once_in_a_row(clock):
     fleet = fake_fleet(silence_s=2.0, patience=1)
     with pytest.raises(SilentActorError, match="1 x silence_s=2 s"):

@@ -200,8 +200,8 @@ def refuse_too_many(workers: int) -> None:
     free = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) / 1024
     if workers * WORKER_MIB > free - LEFT_MIB:
         raise SystemExit(
-            f"--workers {workers} may need {workers * WORKER_MIB:,} MiB, and {LEFT_MIB:,} of the {free:,.0f} MiB that are "
-            f"free are left to others. Take at most {max(int((free - LEFT_MIB) / WORKER_MIB), 0)}"
+            f"--workers {workers} may need {workers * WORKER_MIB:,} MiB, and {LEFT_MIB:,} of the {free:,.0f} MiB that "
+            f"are free are left to others. Take at most {max(int((free - LEFT_MIB) / WORKER_MIB), 0)}"
         )
 
 

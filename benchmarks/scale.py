@@ -31,7 +31,6 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -73,23 +72,18 @@ class Canned(gymnasium.Env):
 
 
 class StandIn(RolloutWorker):
-    """A worker that samples once, and sends copies of that fragment after its delays.
+    """A worker that samples once, and sends copies of that fragment after delays with this mean (seconds)."""
 
-    Attributes:
-        mean_s: of the delays (seconds).
-    """
-
-    mean_s: ClassVar[float]
-
-    def __init__(self, settings, worker_index, *more):
-        super().__init__(settings, worker_index, *more)
+    def __init__(self, settings, worker_index, incarnation, allocate, mean_s):
+        super().__init__(settings, worker_index, incarnation, allocate)
+        self._mean_s = float(mean_s[0])
         self._sent, self._delays = None, np.random.default_rng(worker_index)
 
     def sample(self):
         if self._sent is None:
             self._sent = super().sample()
             return self._sent
-        time.sleep(self.mean_s * self._delays.lognormal(-(SIGMA**2) / 2, SIGMA))
+        time.sleep(self._mean_s * self._delays.lognormal(-(SIGMA**2) / 2, SIGMA))
         batch, report = self._sent
         # One block for all columns, as a fragment has it.
         block = self.lane._allocate((sum(-(-column.nbytes // 64) * 64 for column in batch.values()),), np.uint8)
@@ -136,35 +130,44 @@ def config_of(algorithm: str, workers: int, options):
 
 
 class Counts:
-    """Messages of the driver, what it puts, and the blocks that answers lie in, while it counts."""
+    """Messages of the driver and their bytes, and what it puts, from now on until `stop`.
+
+    Attributes:
+        numbers: by name.
+    """
 
     def __init__(self):
-        self.sent = self.received = self.sent_bytes = self.received_bytes = self.put = self.put_bytes = 0
+        names = ("sent", "sent_bytes", "received", "received_bytes", "put", "put_bytes")
+        self.numbers = dict.fromkeys(names, 0)
+        self._mailbox = mailbox = context.current_engine().mailbox
+        self._sends, self._receive, self._put = dict(mailbox.sends), mailbox._receive, runtime.put
+        mailbox.sends |= {process: self._counting(send) for process, send in self._sends.items()}
+        mailbox._receive, runtime.put = self._counted_receive, self._counted_put
 
-    def watch(self, algo) -> None:
-        """Counts from now on."""
-        mailbox = context.current_engine().mailbox
-        receive, put = mailbox._receive, runtime.put
-        mailbox.sends |= {process: self._counting(send) for process, send in mailbox.sends.items()}
+    def stop(self) -> None:
+        """Counts no more."""
+        self._mailbox.sends |= self._sends
+        self._mailbox._receive, runtime.put = self._receive, self._put
 
-        def received(*flags):
-            frame = receive(*flags)
-            self.received, self.received_bytes = self.received + 1, self.received_bytes + len(frame)
-            return frame
-
-        def counted_put(value):
-            self.put += 1
-            self.put_bytes += sum(snapshot.weights.nbytes for snapshot in value.values())
-            return put(value)
-
-        mailbox._receive, runtime.put = received, counted_put
+    def _count(self, name: str, size: int) -> None:
+        self.numbers[name] += 1
+        self.numbers[f"{name}_bytes"] += size
 
     def _counting(self, send):
         def counted(frame, *flags):
-            self.sent, self.sent_bytes = self.sent + 1, self.sent_bytes + len(frame)
+            self._count("sent", len(frame))
             return send(frame, *flags)
 
         return counted
+
+    def _counted_receive(self, *flags):
+        frame = self._receive(*flags)
+        self._count("received", len(frame))
+        return frame
+
+    def _counted_put(self, value):
+        self._count("put", sum(snapshot.weights.nbytes for snapshot in value.values()))
+        return self._put(value)
 
 
 def seconds_of(pid: int) -> float:
@@ -221,13 +224,13 @@ class Spent:
         return dict(zip(("cpu_s", "node_s", "wall_s", "mib"), self._now() - self._before))
 
 
-def with_stand_ins(algorithm: type, found: dict) -> type:
-    """The algorithm with such workers; what it takes to start them is added to `found`."""
+def with_stand_ins(algorithm: type, mean_s: float, found: dict) -> type:
+    """The algorithm with such workers; what it takes to start them, and the size of an answer, are added to `found`."""
 
     class DriverAlone(algorithm):
         def make_workers(self):
             spent = Spent(context.current_engine().node_pid)
-            workers = super().make_workers(worker_class=StandIn)
+            workers = super().make_workers(worker_class=StandIn, shared=[np.array([mean_s])])
             found["start"] = spent.since()
             return workers
 
@@ -241,11 +244,10 @@ def with_stand_ins(algorithm: type, found: dict) -> type:
 
 def measured(algorithm: str, workers: int, options) -> dict:
     """Figures of a driver with this number of workers."""
-    Learner.update, StandIn.mean_s = without_update, workers / options.rate
     ensure_runtime()
     node, found = context.current_engine().node_pid, {}
     config = config_of(algorithm, workers, options)
-    algo = with_stand_ins(config.algo_class, found)(config)
+    algo = with_stand_ins(config.algo_class, workers / options.rate, found)(config)
     try:
         while algo.timesteps < 2 * workers * FRAGMENT:  # all have sampled, and sleep
             algo.training_step()
@@ -254,13 +256,12 @@ def measured(algorithm: str, workers: int, options) -> dict:
         found["run"] = run_of(algo, fragments, profile, node)
         found["rounds"] = found["run"]["answers"] / workers
         counts = Counts()
-        counts.watch(algo)
         counted = run_of(algo, workers, None, node)["answers"]
-        found["counts"] = {name: value * workers / counted for name, value in vars(counts).items()}
+        counts.stop()
+        found["counts"] = {name: value * workers / counted for name, value in counts.numbers.items()}
         found["worker_mib"] = own_mib(children_of(children_of(node)[0]))
     finally:
         algo.stop()
-        runtime.shutdown()
     if profile is not None:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(options.profile)
     return found
@@ -326,6 +327,7 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help="measure in this process, and print JSON")
     options = parser.parse_args()
     if options.one:
+        Learner.update = without_update
         print(json.dumps(measured(options.algorithms[0], options.workers[0], options)))
         return
     print(machine())

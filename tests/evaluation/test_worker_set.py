@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -16,6 +18,7 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import log_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
+from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.policy import Snapshot
 from rllib.processes import allocator, ensure_runtime, num_cores
@@ -104,6 +107,39 @@ def test_columns_arrive_without_a_copy():
 def _snapshots(workers: WorkerSet) -> dict[str, Snapshot]:
     (size,) = set(workers.foreach_worker(lambda worker: worker.policy.weights.size))
     return {DEFAULT_POLICY: Snapshot(np.zeros(size, np.float32))}
+
+
+class Reader(RolloutWorker):
+    """Notes in which memory of the machine the critics' weights of each snapshot lie."""
+
+    def load_snapshots(self, snapshots):
+        snapshot = snapshots[DEFAULT_POLICY]
+        self.places = [*getattr(self, "places", []), place_of(snapshot.modules["critics"])]
+        super().load_snapshots({DEFAULT_POLICY: replace(snapshot, modules=None)})
+
+
+def place_of(array: np.ndarray) -> tuple[int, int]:
+    """Number of the file in which an array lies, in whatever process it is mapped, and its place there."""
+    address = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, offset, _, inode, *_ = line.split()
+        first, end = (int(each, 16) for each in span.split("-"))
+        if first <= address < end:
+            return int(inode), int(offset, 16) + address - first
+    raise LookupError("it is not mapped")
+
+
+def test_weights_are_put_once_and_all_workers_read_that_memory(monkeypatch):
+    workers = WorkerSet(settings(CountingEnv), num_workers=3, worker_class=Reader)
+    weights, puts, put = _snapshots(workers)[DEFAULT_POLICY].weights, [], runtime.put
+    monkeypatch.setattr(runtime, "put", lambda value: puts.append(value) or put(value))
+    for version in range(2):
+        workers.sample({DEFAULT_POLICY: Snapshot(weights, version, modules={"critics": np.ones(50_000, np.float32)})})
+    assert len(puts) == 2
+    places = workers.foreach_worker(lambda worker: worker.places)
+    assert len(places) == 3 and places[0] == places[1] == places[2]
+    assert all(inode for inode, _ in places[0])
+    workers.stop()
 
 
 @pytest.mark.parametrize("moment", ["between", "during"])

@@ -36,7 +36,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput pqn_throughput multi_agent_throughput \
-	tensor_environments environment_processes external scale serving as_ray
+	tensor_environments environment_processes external scale tune_scale serving as_ray
 
 .PHONY: train test check oldest newest one-process venv extras faults soak learning ray chaos peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:

@@ -7,16 +7,10 @@ are drawn at random on all sides. Ours and Ray's are processes, and what they re
 `study.optimize(n_jobs=2)` has threads, which share Python's lock, and a study in memory; beside it stand two processes
 of Optuna, which share a study in a journal on disk, and which are there before the clock starts. The limit of the busy
 ones are two bare processes.
-
-With --many N also N of them: memory of the driver, the last trials beside the first, how soon the finished experiment
-is taken up again.
 """
 
-import gc
-import statistics
 import tempfile
 import time
-from pathlib import Path
 
 from measure import Row, alternate, arguments, machine, peer_side, rows, table, together
 
@@ -41,33 +35,12 @@ def passes(loops: int) -> None:
         pass
 
 
-class Clock(tune.Callback):
-    """When trials have ended, and what the driver's memory was then."""
-
-    def __init__(self):
-        self.ended: list[float] = []
-        self.mib: list[float] = []
-
-    def on_trial_complete(self, **info) -> None:
-        self.ended.append(time.perf_counter())
-        if len(self.ended) % 100 == 0:
-            gc.collect()
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            self.mib.append(pages * 4096 / 2**20)
-
-
-def experiment(count: int, directory: str, function=trivial, config: dict | None = None, **more):
-    """Runs this number of trials."""
-    space = {"x": tune.uniform(0, 1), **(config or {})}
-    return tune.run(
-        function, config=space, num_samples=count, storage_path=directory, verbose=0, max_concurrent_trials=2, **more
-    )
-
-
 def taken_s(count: int, function=trivial, config: dict | None = None) -> float:
+    """Seconds of an experiment with this number of trials."""
+    space = {"x": tune.uniform(0, 1), **(config or {})}
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
-        experiment(count, directory, function, config)
+        tune.run(function, config=space, num_samples=count, storage_path=directory, verbose=0, max_concurrent_trials=2)
         return time.perf_counter() - started
 
 
@@ -110,37 +83,14 @@ def optuna_sides(key: str, *given) -> dict:
     return {"optuna": peer_side(*script), "optuna_processes": peer_side(*script, "--processes", 2)}
 
 
-def many(count: int) -> list[Row]:
-    """Rows about a large experiment."""
-    with tempfile.TemporaryDirectory() as directory:
-        clock = Clock()
-        experiment(count, directory, name="many", callbacks=[clock])
-        started = time.perf_counter()
-        analysis = experiment(count, directory, name="many", resume=True)
-        resume_s = time.perf_counter() - started
-        assert len(analysis.trials) == count
-    gaps = [b - a for a, b in zip(clock.ended, clock.ended[1:])]
-    tenth = count // 10
-    first, last = statistics.median(gaps[tenth : 2 * tenth]), statistics.median(gaps[-tenth:])
-    return [
-        Row("a trial, at the end of many", "ms", 1e3 * last, 1e3 * first, bar="<= 1.2 limit"),
-        Row("memory gained by 100 trials", "MiB", (clock.mib[-1] - clock.mib[0]) / (len(clock.mib) - 1), bar="<= 0.5"),
-        Row(f"resume of {count} finished trials", "s", resume_s, bar="<= 2"),
-    ]
-
-
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--trials", type=int, default=32)
     parser.add_argument("--loops", type=int, default=3_000_000, help="passes of a busy trial's loop")
-    parser.add_argument("--many", type=int, default=0, metavar="N", help="also run N trials, at least 200, e.g. 1000")
     options = parser.parse_args()
-    if 0 != options.many < 200:
-        parser.error(f"--many {options.many} must be at least 200: memory is compared from 100 trials to the next")
     print(machine())
     taken_s(2)  # starts the session, as Tune does for its users
-    made = of_trivial(options) + of_busy(options)
-    table(made + (many(options.many) if options.many else []))
+    table(of_trivial(options) + of_busy(options))
     runtime.shutdown()
 
 

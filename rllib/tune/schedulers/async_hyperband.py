@@ -10,6 +10,7 @@ others' values. A trial without a number at a rung (NaN) is compared at its next
 passed by then.
 """
 
+import bisect
 import itertools
 from collections.abc import Mapping
 
@@ -52,7 +53,10 @@ class AsyncHyperBandScheduler(TrialScheduler):
         self.brackets = [
             [(t, {}) for t in _milestones(grace_period, max_t, reduction_factor, s)] for s in range(brackets)
         ]
+        # The same scores in order, so that no result sorts those of all trials.
+        self._ascending: list[list[list[float]]] = [[[] for _ in bracket] for bracket in self.brackets]
         self._bracket_of: dict[str, int] = {}
+        self._sizes = [0] * brackets  # number of trials in each bracket
         self._num_stopped = 0
 
     def on_trial_add(self, runner, trial) -> None:
@@ -63,25 +67,26 @@ class AsyncHyperBandScheduler(TrialScheduler):
         if trial.trial_id in self._bracket_of:
             return
         shares = [self.eta ** len(rungs) / (len(rungs) + 1) for rungs in self.brackets]
-        members = list(self._bracket_of.values())
-        deficits = [
-            share / sum(shares) * (len(members) + 1) - members.count(s) if len(shares) > 1 else 0.0
-            for s, share in enumerate(shares)
-        ]
-        self._bracket_of[trial.trial_id] = deficits.index(max(deficits))
+        trials = len(self._bracket_of) + 1
+        deficits = [share / sum(shares) * trials - size for share, size in zip(shares, self._sizes)]
+        furthest = deficits.index(max(deficits))
+        self._bracket_of[trial.trial_id] = furthest
+        self._sizes[furthest] += 1
 
     def on_trial_result(self, runner, trial, result: Mapping) -> str:
         time, score = self.progress(result), self.score(result)
         if time >= self.max_t and self._stop_last:
             return self.STOP
         self.on_trial_add(runner, trial)
-        passed = [scores for milestone, scores in self.brackets[self._bracket_of[trial.trial_id]] if milestone <= time]
-        if score is None or not passed or trial.trial_id in passed[-1]:
+        bracket = self._bracket_of[trial.trial_id]
+        passed = [place for place, (milestone, _) in enumerate(self.brackets[bracket]) if milestone <= time]
+        if score is None or not passed or trial.trial_id in self.brackets[bracket][passed[-1]][1]:
             return self.CONTINUE
-        rung = passed[-1]
-        rung[trial.trial_id] = score
-        best = sorted(rung.values(), reverse=True)[: max(int(whole_again(len(rung) / self.eta)), 1)]
-        if score >= best[-1] and score > -float("inf"):
+        self.brackets[bracket][passed[-1]][1][trial.trial_id] = score
+        ascending = self._ascending[bracket][passed[-1]]
+        bisect.insort(ascending, score)
+        worst_that_continues = ascending[-max(int(whole_again(len(ascending) / self.eta)), 1)]
+        if score >= worst_that_continues and score > -float("inf"):
             return self.CONTINUE
         self._num_stopped += 1
         return self.STOP
@@ -109,7 +114,11 @@ class AsyncHyperBandScheduler(TrialScheduler):
             for (_, scores), kept in zip(bracket, saved):
                 scores.clear()
                 scores.update({trial_id: read_number(score) for trial_id, score in kept.items()})
+        self._ascending = [[sorted(scores.values()) for _, scores in bracket] for bracket in self.brackets]
         self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]
+        self._sizes = [0] * len(self.brackets)
+        for bracket in self._bracket_of.values():
+            self._sizes[bracket] += 1
 
 
 def _milestones(grace_period: float, max_t: float, eta: float, s: int) -> list[float]:

@@ -13,6 +13,10 @@ from rllib.dashboard.journals import Experiment
 from rllib.dashboard.run import RESULTS, Run
 
 _DEEPEST = 8
+# Longest time (seconds) for reading what new runs are, before the page gets those that are known.
+_LOOK_S = 0.5
+# Least time between two looks for the page, as a multiple of what one takes.
+_LOOK_SHARE = 4
 
 
 class Index:
@@ -33,39 +37,66 @@ class Index:
         self._experiment_versions: dict[str, int] = {}
         self._removed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
-        self._refreshed_at = float("-inf")
+        self._looked_at, self._look_s = float("-inf"), 0.0
+        self._has_unseen = False
 
     def refresh(self, older_than_s: float = 0.0, budget_s: float = 0.3) -> None:
-        """Looks for changes, unless the last look was too recent.
+        """Looks for changes, unless the last look was too recent, and reads on in results that it lacks.
 
         Args:
-            older_than_s: least time since the last look.
+            older_than_s: least time since the last look, which grows with what a look takes; 0: look in any case.
             budget_s: time for reading results; later calls read the rest.
         """
         with self._lock:
-            if not self.is_behind and time.monotonic() - self._refreshed_at < older_than_s:
-                return
-            self._find()
-            for experiment in self.experiments.values():
-                if experiment.refresh():
-                    self._add_trials(experiment)
-            for run in self.runs.values():
-                if run.refresh():
-                    run.version = self._next_version()
-                    if run.experiment:
-                        self._experiment_versions[run.experiment.id] = self.version
+            began = time.monotonic()
+            share = _LOOK_SHARE if older_than_s else 0.0
+            if began - self._looked_at >= max(older_than_s, share * self._look_s):
+                self._look()
+                self._looked_at = time.monotonic()
+                self._look_s = self._looked_at - began
+            if self._has_unseen:
+                self._look_at_unseen(time.monotonic() + _LOOK_S)
             self._read_results(budget_s)
-            self._refreshed_at = time.monotonic()
+
+    def _look(self) -> None:
+        """Finds runs, and looks for changes of those that it knows."""
+        self._find()
+        for experiment in self.experiments.values():
+            if experiment.refresh():
+                self._add_trials(experiment)
+        for run in self.runs.values():
+            if run.row:
+                self._refresh_run(run)
+            else:
+                self._has_unseen = True
+
+    def _look_at_unseen(self, deadline: float) -> None:
+        """Reads what new runs are."""
+        unseen = [run for run in self.runs.values() if not run.row]
+        for run in unseen:
+            self._refresh_run(run)
+            if time.monotonic() > deadline:
+                break
+        self._has_unseen = not all(run.row for run in unseen)
+
+    def _refresh_run(self, run: Run) -> None:
+        if run.refresh():
+            run.version = self._next_version()
+            if run.experiment:
+                self._experiment_versions[run.experiment.id] = self.version
 
     def run(self, id: str) -> Run | None:
-        """Returns the run with this id, or None. Waits for a refresh under way, which fills the row."""
+        """Returns the run with this id, or None. Waits for a refresh under way; its row is filled."""
         with self._lock:
-            return self.runs.get(id)
+            run = self.runs.get(id)
+            if run is not None and not run.row:
+                self._refresh_run(run)
+            return run
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are results to be read."""
-        return any(run.is_behind for run in list(self.runs.values()))
+        """Whether there are runs to look at, or results to be read."""
+        return self._has_unseen or any(run.is_behind for run in list(self.runs.values()))
 
     def changes(self, since: int = 0) -> dict[str, Any] | None:
         """Describes the changes after a version for the page; None without changes.
@@ -83,12 +114,15 @@ class Index:
                 "whole": since == 0,
                 "runs": [run.row for run in self.runs.values() if run.version > since],
                 "experiments": [
-                    _described(experiment, [run.row for run in self.runs.values() if run.experiment is experiment])
+                    _described(experiment, [run.row for run in self._seen_of(experiment)])
                     for id, experiment in self.experiments.items()
                     if self._experiment_versions[id] > since
                 ],
                 "removed": [id for version, id in self._removed if version > since] if since else [],
             }
+
+    def _seen_of(self, experiment: Experiment) -> list[Run]:
+        return [run for run in self.runs.values() if run.experiment is experiment and run.row]
 
     def _next_version(self) -> int:
         self.version += 1
@@ -96,8 +130,7 @@ class Index:
 
     def _find(self) -> None:
         runs, experiments = {}, {}
-        for path, is_run, is_experiment in _directories(self.root, _DEEPEST):
-            id = path.relative_to(self.root).as_posix()
+        for id, path, is_run, is_experiment in _directories(self.root, ".", _DEEPEST):
             if is_run:
                 runs[id] = path
             if is_experiment:
@@ -169,8 +202,11 @@ def _described(experiment: Experiment, rows: list[dict]) -> dict[str, Any]:
     }
 
 
-def _directories(root: Path, depth: int) -> Iterator[tuple[Path, bool, bool]]:
-    """Yields (directory, is a run or trial, is an experiment); skips checkpoints, hidden directories and links."""
+def _directories(root: Path, id: str, depth: int) -> Iterator[tuple[str, Path, bool, bool]]:
+    """Yields (id, directory, is a run or trial, is an experiment); skips checkpoints, hidden directories and links.
+
+    Ids are the paths below the directory that is shown, "." for itself.
+    """
     try:
         with os.scandir(root) as entries:
             below = list(entries)
@@ -180,8 +216,9 @@ def _directories(root: Path, depth: int) -> Iterator[tuple[Path, bool, bool]]:
     is_run = bool(names & {RESULTS, SPEC})
     is_experiment = any(name.startswith("experiment_state-") and name.endswith(".json") for name in names)
     if is_run or is_experiment:
-        yield root, is_run, is_experiment
+        yield id, root, is_run, is_experiment
     if depth and (is_experiment or not is_run):
         for entry in below:
             if not entry.name.startswith((".", "checkpoint_")) and entry.is_dir(follow_symlinks=False):
-                yield from _directories(root / entry.name, depth - 1)
+                below_id = entry.name if id == "." else f"{id}/{entry.name}"
+                yield from _directories(root / entry.name, below_id, depth - 1)

@@ -112,7 +112,8 @@ class Run:
 
     def refresh(self) -> bool:
         """Looks for changes of files, lock and journal. Returns whether the row has changed."""
-        stats = [_stat(self.path / name) if self.path else None for name in _FILES]
+        directory = os.fspath(self.path) if self.path else None
+        stats = [_stat(os.path.join(directory, name)) if directory else None for name in _FILES]
         seen = tuple(each and (each.st_ino, each.st_size, each.st_mtime_ns) for each in stats)
         if self.trial is not None:
             seen += (self.trial.status, self.trial.num_failures, self.experiment.is_running)
@@ -281,9 +282,9 @@ class Run:
         return ("running", "the trial runs") if status == RUNNING else ("waiting", status.lower())
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat(path: str) -> os.stat_result | None:
     try:
-        return path.lstat()
+        return os.lstat(path)
     except OSError:
         return None
 

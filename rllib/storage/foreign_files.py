@@ -42,6 +42,11 @@ def inside(directory: Path, name: str, what: str) -> Path:
         ValueError: if it is outside of the directory, since the name is absolute or has "..", if a part of it is too
             long, or if no file can have this name.
     """
+    return directory.joinpath(*_parts(directory, name, what))
+
+
+def _parts(directory: Path, name: str, what: str) -> tuple[str, ...]:
+    """The parts of a name below a directory; raises as `inside`."""
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"{what} is called {name!r:.60}, which is no file's name")
     within = Path(os.path.normpath(name))
@@ -52,7 +57,7 @@ def inside(directory: Path, name: str, what: str) -> Path:
         raise ValueError(
             f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
         )
-    return directory / within
+    return within.parts
 
 
 def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
@@ -73,7 +78,7 @@ def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
 def _descend(directory: Path, name: str) -> int:
     """Opens an entry below a directory, part by part and without following links; raises as `open_inside`."""
     try:
-        parts = inside(directory, name, "a file").relative_to(directory).parts
+        parts = _parts(directory, name, "a file")
     except ValueError as error:
         raise DamagedFileError(str(error)) from None
     if not _CAN_DESCEND:

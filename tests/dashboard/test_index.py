@@ -10,6 +10,7 @@ from dashboard_support import RunOnDisk
 
 from rllib import PGConfig, tune
 from rllib.cli.run_directory import RunDirectory
+from rllib.dashboard import index as index_module
 from rllib.dashboard import journals
 from rllib.dashboard import run as run_module
 from rllib.dashboard.details import describe, logs, tail
@@ -358,3 +359,22 @@ def test_a_run_that_is_just_being_found_is_given_with_its_row(results, monkeypat
         monkeypatch.setattr(run_module.Run, "refresh", refresh_while_asked)
         index.refresh()
         assert asked[0].result(timeout=10)["algorithm"] == "PPO"
+
+
+def test_many_runs_are_shown_as_they_are_read(results, monkeypatch):
+    """The page opens with those that are known; what follows does not look for all the others again."""
+    names = [f"run_{number}" for number in range(6)]
+    for name in names:
+        RunOnDisk(results, name).report(1.0)
+    monkeypatch.setattr(index_module, "_LOOK_S", 0.0)
+    index = Index(results)
+    index.refresh(older_than_s=60.0)
+    first = index.changes()
+    assert len(first["runs"]) == 1 and index.is_behind
+    unread = next(name for name in names if name != first["runs"][0]["id"])
+    assert index.run(unread).row["algorithm"] == "PPO"
+    monkeypatch.setattr(Index, "_find", None)
+    while index.is_behind:
+        index.refresh(older_than_s=60.0)
+    assert {run["id"] for run in index.changes()["runs"]} == set(names)
+    assert all(run["best"] == 1.0 for run in index.changes()["runs"])

@@ -5,6 +5,7 @@ results null represents all three, and may have been None, too: it becomes the n
 """
 
 import math
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
@@ -196,9 +197,12 @@ def apply_record(
         )  # fmt: skip
         trial.custom_name = record["name"] and printable(record["name"])
         trial.dirname, trial.experiment_tag = record["dir"], printable(record["tag"])
-        path = inside(directory, trial.dirname, "a trial's directory")
-        if path.resolve() != directory.resolve() / path.relative_to(directory):
-            raise DamagedFileError(f"{str(path)!r} is reached by a symbolic link, which is not followed")
+        inside(directory, trial.dirname, "a trial's directory")
+        path = os.fspath(directory)
+        for part in Path(os.path.normpath(trial.dirname)).parts:
+            path = os.path.join(path, part)
+            if os.path.islink(path):
+                raise DamagedFileError(f"{path!r} is reached by a symbolic link, which is not followed")
         trials[trial.trial_id] = trial
         return
     trial = trials.get(record.get("id"))

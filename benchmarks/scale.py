@@ -198,14 +198,16 @@ def own_mib(pids: list[int]) -> float:
     return sum(sizes) / max(len(sizes), 1)
 
 
-def refuse_too_many(workers: int) -> None:
-    """Ends the program where their memory is not there."""
+def fitting(counts: list[int]) -> list[int]:
+    """The numbers of workers whose memory is there; a line says which are left out."""
     free = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) / 1024
-    if workers * WORKER_MIB > free - LEFT_MIB:
-        raise SystemExit(
-            f"--workers {workers} may need {workers * WORKER_MIB:,} MiB, and {LEFT_MIB:,} of the {free:,.0f} MiB that "
-            f"are free are left to others. Take at most {max(int((free - LEFT_MIB) / WORKER_MIB), 0)}"
+    most = max(int((free - LEFT_MIB) / WORKER_MIB), 0)
+    if too_many := [count for count in counts if count > most]:
+        print(
+            f"# without {too_many} workers: they may need {WORKER_MIB} MiB each, and {free:,.0f} MiB are free",
+            flush=True,
         )
+    return [count for count in counts if count <= most]
 
 
 class Spent:
@@ -331,12 +333,11 @@ def main() -> None:
         print(json.dumps(measured(options.algorithms[0], options.workers[0], options)))
         return
     print(machine())
-    refuse_too_many(max(options.workers))
     given = ["--answers", options.answers, "--rate", options.rate, "--profile", options.profile]
     given += ["--width", options.width] if options.width else []
     lines, rows = [HEAD], []
     for algorithm in options.algorithms:
-        for workers in options.workers:
+        for workers in fitting(options.workers):
             found = ours("scale", "--one", "--algorithms", algorithm, "--workers", workers, *given)
             lines.append(line(algorithm, workers, found))
             print("# " + "  ".join(lines[-1]), file=sys.stderr, flush=True)

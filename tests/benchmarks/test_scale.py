@@ -14,6 +14,6 @@ def test_the_driver_is_measured_with_workers_that_only_send(monkeypatch, algorit
     found = measured(algorithm, 3, SimpleNamespace(width=8, rate=1000.0, answers=9, profile=0))
     assert found["run"]["answers"] >= 9 and found["run"]["cpu_s"] > 0
     counts = found["counts"]
-    assert counts["sent"] >= 3 and counts["received"] >= 3
+    assert counts["sent"] > 0 and counts["received"] > 0
     # The weights are put once for all workers of a round, or for the ten answers of an update.
     assert counts["put"] <= 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rllib.env.episodes import Episode
 from rllib.env.traffic import RunTraffic
-from rllib.result import ENV_RUNNERS, EXTERNAL, LEARNERS, LOGGED, Result
+from rllib.result import ENV_LOG, ENV_RUNNERS, EXTERNAL, LEARNERS, LOGGED, Result
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
 
@@ -113,6 +113,7 @@ class Metrics:
         self._episodes_before = self.episodes_total
         self._longest_running = 0
         self._num_faulty = 0
+        self._env_log: defaultdict[str, list[float]] = defaultdict(list)
         self._traffic.start_iteration()
 
     def timer(self, phase: str) -> _Timer:
@@ -154,6 +155,8 @@ class Metrics:
             self.episodes_this_iteration += report.episodes
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
+        for name, value in report.env_log.items():
+            self._env_log[name].append(value)
         self._untrained.extend(report.untrained_episodes)
         if report.rows_too_old is not None:
             self._rows_too_old = (self._rows_too_old or 0) + report.rows_too_old
@@ -279,6 +282,8 @@ class Metrics:
             longest_running_episode=self._longest_running,
             num_faulty_episodes=self._num_faulty,
         )
+        if self._env_log:
+            result[ENV_LOG] = {name: sum(values) / len(values) for name, values in self._env_log.items()}
         if external := self._traffic.statistics(elapsed):
             if self._untrained:
                 returns = [episode.episode_return for episode in self._untrained]

@@ -103,6 +103,8 @@ EXTERNAL = "external"
 ENV_TASK = "env_task"
 # The entry of runs whose disturbances adapt
 DISTURBANCES = "disturbances"
+# The entry with numbers that a vector environment of tensors logs
+ENV_LOG = "env_log"
 # Entries of runs with a cost_column
 COST_RESULT_KEYS = frozenset(("episode_cost_mean", "episode_cost_min", "episode_cost_max"))
 # The entry with values that hooks have logged in workers, and sections of later versions that show them
@@ -110,7 +112,7 @@ LOGGED, ENV_RUNNERS, LEARNERS = "logged", "env_runners", "learners"
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
-_KNOWN = frozenset((EXTERNAL, ENV_TASK, DISTURBANCES, LOGGED)).union(
+_KNOWN = frozenset((EXTERNAL, ENV_TASK, DISTURBANCES, ENV_LOG, LOGGED)).union(
     RESULT_KEYS, COST_RESULT_KEYS, AGENT_RESULT_KEYS, LATER_RESULT_KEYS
 )
 

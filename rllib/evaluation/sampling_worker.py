@@ -43,6 +43,7 @@ class SampleReport:
             acts by itself.
         traffic: of an environment that drives its own loop; None for others.
         logged: values that the user's hooks have logged (hooks/arguments.py); None without any.
+        env_log: means of numbers that a vector environment has logged in the fragment (pop_log of tensors/adapters.py).
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -61,6 +62,7 @@ class SampleReport:
     rows_too_old: int | None = None
     traffic: Traffic | None = None
     logged: list | None = None
+    env_log: dict[str, float] = field(default_factory=dict)
 
 
 class SamplingWorker(Worker, Generic[RowsT]):

@@ -1,4 +1,6 @@
-"""Exports of policies: a torch program (.pt2) or an ONNX graph (.onnx), compared with the policy before it is kept."""
+"""Exports of policies: a torch program (.pt2), TorchScript (.pt) or an ONNX graph (.onnx), compared with the policy
+before it is kept.
+"""
 
 import contextlib
 import errno
@@ -32,7 +34,6 @@ from rllib.policy import WEIGHTS, Policy
 from rllib.runs.safe_files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
-    ACTION,
     DIST_INPUTS,
     STATE_IN,
     STATE_OUT,
@@ -44,7 +45,7 @@ from rllib.serving.exported_policy import (
 from rllib.storage.local_path import local_path
 from rllib.storage.tensor_file import TensorFile
 
-Format = Literal["torch", "onnx"]
+Format = Literal["torch", "onnx", "torchscript"]
 # File of weights without a program.
 WEIGHTS_SUFFIX = ".safetensors"
 # Version of the operators in an ONNX graph.
@@ -95,17 +96,22 @@ def export_policy(
     *,
     policy_id: str = DEFAULT_POLICY,
     verify: bool = True,
+    only_actions: bool = False,
 ) -> Export:
     """Writes an algorithm's policy, acting without exploration, as one file that does not need rllib.
 
     Args:
         algorithm: has the policy.
-        path: of the file; it gets the suffix .pt2 or .onnx if it has none.
+        path: of the file; it gets the suffix .pt2, .onnx or .pt if it has none.
         format: "torch": `torch.export.load(path).module()` gives a function of tensors. "onnx": any runtime of ONNX
-            runs it; the extra onnx is needed to write it.
+            runs it; the extra onnx is needed to write it. "torchscript": `torch.jit.load(path)` gives a module with
+            forward(obs) -> actions and a reset() that does nothing, as programs of robots that were trained by rsl_rl
+            call it.
         policy_id: of the policy.
         verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
             environment can be made, taken from its episodes; with a memory over 20 steps.
+        only_actions: the only output is "actions", and an observation of one part is the input "obs"; always so with
+            "torchscript".
 
     Returns:
         the export. A file with the same name and .json behind it describes inputs, outputs and the comparison.
@@ -126,7 +132,7 @@ def export_policy(
         raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
     form = FORMATS[format]
     path = _with_suffix(path, form.suffix)
-    module = ExportedPolicy(algorithm, policy_id).eval()
+    module = ExportedPolicy(algorithm, policy_id, only_actions or format == "torchscript").eval()
     path.parent.mkdir(parents=True, exist_ok=True)
     described_in = path.with_name(f"{path.name}.json")
     for target in (path, described_in):
@@ -241,7 +247,44 @@ class Onnx:
         return lambda inputs: session.run(None, dict(zip(names, inputs)))
 
 
-FORMATS = {"torch": Torch, "onnx": Onnx}
+class TorchScript:
+    """The format "torchscript": a traced module that `torch.jit.load` reads."""
+
+    suffix = ".pt"
+
+    @staticmethod
+    def write(module: ExportedPolicy, path: Path) -> None:
+        example = _example(module)
+        module(*example)  # the first call allocates
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that torch.export is newer
+            torch.jit.trace(_Deployed(module), example, check_trace=False).save(str(path))
+
+    @staticmethod
+    def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
+        """Reads the file as a function from inputs to outputs."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            function = torch.jit.load(str(path))
+        return lambda inputs: [function(*map(torch.from_numpy, inputs)).numpy()]
+
+
+class _Deployed(torch.nn.Module):
+    """A policy of one output, with the method `reset` that programs of robots call before an episode."""
+
+    def __init__(self, policy: ExportedPolicy):
+        super().__init__()
+        self._policy = policy
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self._policy(*inputs)[0]
+
+    @torch.jit.export
+    def reset(self) -> None:
+        """Does nothing: there is no memory."""
+
+
+FORMATS = {"torch": Torch, "onnx": Onnx, "torchscript": TorchScript}
 
 
 def _example(module: ExportedPolicy) -> tuple[Tensor, ...]:
@@ -295,7 +338,9 @@ def _compared(
             found = dict(zip(outputs, exported(inputs), strict=True))
             how = {"explore": False, "full_fetch": True, "policy_id": policy_id}
             actions, states, fetches = algorithm.compute_actions(step, states if is_recurrent else None, **how)
-            expected = {ACTION: np.asarray(actions), DIST_INPUTS: fetches["action_dist_inputs"]}
+            expected, scores = {module.action: np.asarray(actions)}, fetches["action_dist_inputs"]
+            if DIST_INPUTS in found:
+                expected[DIST_INPUTS] = scores
             if VALUE in found:
                 expected[VALUE] = fetches["vf_preds"]
             if is_recurrent:
@@ -303,8 +348,8 @@ def _compared(
                 expected[STATE_OUT] = np.array([np.concatenate(each, axis=None) for each in states])
             num_rows += len(step)
             for name, right in expected.items():
-                if name == ACTION and right.dtype.kind != "f":
-                    num_ties += _check_choices(found, expected)
+                if name == module.action and right.dtype.kind != "f":
+                    num_ties += _check_choices(found[name], right, scores)
                     continue
                 error = np.abs(found[name] - right) / np.maximum(1, np.abs(right))
                 largest[name] = max(largest[name], float(error.max(initial=0.0)))
@@ -321,11 +366,11 @@ def _difference(what: str) -> ExportError:
     return error
 
 
-def _check_choices(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> int:
-    """Number of rows whose choices differ; raises unless their scores are equal up to rounding."""
-    rows = len(expected[ACTION])
-    differs = (found[ACTION].reshape(rows, -1) != expected[ACTION].reshape(rows, -1)).any(1)
-    scores = np.sort(expected[DIST_INPUTS][differs], axis=1)
+def _check_choices(found: np.ndarray, expected: np.ndarray, scores: np.ndarray) -> int:
+    """Number of rows whose choices differ; raises unless the policy's scores are equal up to rounding."""
+    rows = len(expected)
+    differs = (found.reshape(rows, -1) != expected.reshape(rows, -1)).any(1)
+    scores = np.sort(scores[differs], axis=1)
     gaps = np.diff(scores, axis=1).min(axis=1, initial=np.inf)
     if (gaps > 2 * TOLERANCE * np.maximum(1, np.abs(scores).max(axis=1, initial=0.0))).any():
         raise _difference(f"the actions of {int(differs.sum())} of {rows} rows")

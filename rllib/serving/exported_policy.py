@@ -1,7 +1,7 @@
 """A policy as one torch module, from the environment's observations to its actions."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from rllib.models.tensors import encoded, mode
 
 OBSERVATION, STATE_IN = "obs", "state_in"
 ACTION, DIST_INPUTS, VALUE, STATE_OUT = "action", "action_dist_inputs", "value", "state_out"
+# The only output, as programs of robots that were trained by rsl_rl call it.
+ACTIONS = "actions"
 
 
 class ExportError(ValueError):
@@ -53,8 +55,10 @@ class ExportedPolicy(nn.Module):
     Args:
         algorithm: has the policy.
         policy_id: of the policy.
+        only_actions: "actions" is the only output, and an observation that has one part is the input "obs".
 
     Attributes:
+        action: name of the output of actions.
         space: of the observations.
         inputs: ports in the order of the arguments: each part of the observation that the policy reads (Dict and Tuple
             observations have several; a mask that the environment gives with its observations is one of them), then
@@ -65,13 +69,13 @@ class ExportedPolicy(nn.Module):
         ExportError: for a policy with parts that cannot be a torch program.
     """
 
-    def __init__(self, algorithm: Algorithm, policy_id: str):
+    def __init__(self, algorithm: Algorithm, policy_id: str, only_actions: bool = False):
         super().__init__()
         policy, config = algorithm._network(policy_id), algorithm.config
         own = policy.observation_space, policy.action_space
         # A policy that was added by hand has the spaces of the environment.
         space, action_space = (algorithm.observation_space, algorithm.action_space) if None in own else own
-        _check(policy, action_space)
+        _check(policy, action_space, only_actions)
         self.space, self._encoder, self._distribution = space, policy.spec.encoder, policy.distribution
         self._column, self._filter = TensorColumn(space), None
         if policy.filters_observations:
@@ -89,10 +93,13 @@ class ExportedPolicy(nn.Module):
         self._has_memory = bool(policy.state_size)
         self._has_value = policy.spec.critic and all(filler is None for filler in self._fillers)
         self.inputs = self.of_policy(input_ports(space))
-        self.outputs = [
-            Port(ACTION, tuple(action_space.shape), np.dtype(action_space.dtype).name),
-            Port(DIST_INPUTS, (policy.num_dist_inputs,), "float32"),
-        ]
+        self.action, self._only_actions = ACTIONS if only_actions else ACTION, only_actions
+        self.outputs = [Port(self.action, tuple(action_space.shape), np.dtype(action_space.dtype).name)]
+        if only_actions:
+            if len(self.inputs) == 1:
+                self.inputs = [replace(self.inputs[0], name=OBSERVATION)]
+            return
+        self.outputs.append(Port(DIST_INPUTS, (policy.num_dist_inputs,), "float32"))
         if self._has_value:
             self.outputs.append(Port(VALUE, (), "float32"))
         if self._has_memory:
@@ -113,6 +120,8 @@ class ExportedPolicy(nn.Module):
         else:
             dist_inputs, values = self._network[0](rows)
         action = self._mapper.to_env(mode(self._distribution, dist_inputs))
+        if self._only_actions:
+            return (action,)
         outputs = action, dist_inputs, *((values,) if self._has_value else ())
         return (*outputs, state) if self._has_memory else outputs
 
@@ -154,8 +163,13 @@ def _structured(space: spaces.Space, leaves: Iterator[Tensor]):
     return values if isinstance(space, spaces.Dict) else tuple(values.values())
 
 
-def _check(policy, action_space: spaces.Space) -> None:
+def _check(policy, action_space: spaces.Space, only_actions: bool) -> None:
     problem = None
+    if only_actions and policy.state_size:
+        raise ExportError(
+            "this policy has a memory, whose state is an input and an output, and here actions are to be the only "
+            'output. Use export_policy(algorithm, path, "torch") or "onnx" (rllib export --format).'
+        )
     if not maps_tensors(action_space):
         problem = f"its actions are of the space {action_space}"
     elif not hasattr(policy.spec, "torch") or not hasattr(policy.layout, "named_parameters"):

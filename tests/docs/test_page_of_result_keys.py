@@ -9,7 +9,16 @@ import pytest
 from rllib import DQNConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.env.traffic import RunTraffic, Traffic
-from rllib.result import AGENT_RESULT_KEYS, COST_RESULT_KEYS, DISTURBANCES, ENV_TASK, EXTERNAL, LOGGED, RESULT_KEYS
+from rllib.result import (
+    AGENT_RESULT_KEYS,
+    COST_RESULT_KEYS,
+    DISTURBANCES,
+    ENV_LOG,
+    ENV_TASK,
+    EXTERNAL,
+    LOGGED,
+    RESULT_KEYS,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "help" / "result_keys.md"
 STATISTICS = "info/learner/default_policy/learner_stats/"
@@ -71,7 +80,7 @@ def test_every_key_of_a_run_is_named(name):
 
 
 def test_every_known_key_is_named():
-    known = {*RESULT_KEYS, *AGENT_RESULT_KEYS, *COST_RESULT_KEYS, EXTERNAL, ENV_TASK, DISTURBANCES, LOGGED}
+    known = {*RESULT_KEYS, *AGENT_RESULT_KEYS, *COST_RESULT_KEYS, EXTERNAL, ENV_TASK, DISTURBANCES, ENV_LOG, LOGGED}
     tops = {key.partition("/")[0] for section in NAMED.values() for key in section}
     assert known - tops == set()
     assert tops - known == set(), "no result has these"

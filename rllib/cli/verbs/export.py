@@ -36,8 +36,9 @@ class DiffersError(click.ClickException):
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, format_, output, policy, no_verify, load_user_code, verbose) -> None:
     """Write the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as one file: a torch program
-    (.pt2), an ONNX graph (.onnx), or its weights by name (.safetensors). The first two read observations and write
-    actions in the environment's own units, with filter, mask and memory inside, and need no rllib.
+    (.pt2), an ONNX graph (.onnx), TorchScript (.pt), or its weights by name (.safetensors). The first three read
+    observations and write actions in the environment's own units, with filter and mask inside, and need no rllib;
+    the first two have the memory inside as well, and TorchScript is for policies without one.
     """
     with reported(verbose):
         checkpoint = local_path(latest(checkpoint))

@@ -7,7 +7,8 @@ Both kinds reset ended episodes within the step. Where they give no final observ
 episode's end is taken from the observation before its last step (TensorStream).
 """
 
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import gymnasium
@@ -23,41 +24,144 @@ from rllib.env.streams.tensors_as_arrays import final_observations
 class AsVectorEnv(VectorEnv):
     """A VectorEnv over an object that steps N environments as tensors, as in Isaac Lab, mjlab and ManiSkill.
 
+    Truncated ends are bootstrapped, unless `cfg.is_finite_horizon` says that the time limit belongs to the task.
+    Numbers that the environment logs (info["log"], or info["episode"]) are collected for results (`pop_log`).
+
     Args:
         env: has num_envs, single_observation_space and single_action_space, below wrappers that it may have. Of tensors
             reset(seed=..., options=...) -> (observations, info), and step(actions) -> (observations, rewards,
             terminated, truncated, info). Is closed by close().
-        group: key of the observations that the policy gets, where they are a dict of groups; None: all of them.
+        group: key of the observations that the policy gets, where they are a dict of groups; None: all of them. For
+            "policy" also "actor", as rsl_rl 4 and mjlab call it.
+        critic_group: key of a group that observations have beside the policy's, for
+            .environment(critic_observation_keys=[critic_group]); None: none.
+        clip_actions: actions are clipped to +- this number, which becomes the bound of their space; None: the
+            environment's own space.
+        random_ages: the first episodes begin at random ages, so that time limits do not end all of them in one step;
+            needs episode_length_buf and max_episode_length.
+
+    Raises:
+        ValueError: if the observations have no such groups, or actions that are no Box are to be clipped.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
-    def __init__(self, env: Any, group: str | None = "policy"):
+    def __init__(
+        self,
+        env: Any,
+        group: str | None = "policy",
+        *,
+        critic_group: str | None = None,
+        clip_actions: float | None = None,
+        random_ages: bool = False,
+    ):
         base = getattr(env, "unwrapped", env)  # gymnasium's wrappers do not pass these attributes on
-        self._env, self.num_envs = env, base.num_envs
-        space = base.single_observation_space
-        self._group = group if isinstance(space, gymnasium.spaces.Dict) and group in space.spaces else None
-        self.single_observation_space = space if self._group is None else space[self._group]
-        self.single_action_space = base.single_action_space
+        self._env, self._base, self.num_envs = env, base, base.num_envs
+        self._clip, self._random_ages = clip_actions, random_ages
+        self._limit_ends = bool(getattr(getattr(base, "cfg", None), "is_finite_horizon", False))
+        self._log: defaultdict[str, deque] = defaultdict(lambda: deque(maxlen=_MOST_LOGGED))
+        space = _gymnasium_space(base.single_observation_space)
+        self._group = _policy_group(space, group)
+        self._critic_group = None if critic_group is None else _critic_group(space, self._group, critic_group)
+        if self._critic_group is not None:
+            space = gymnasium.spaces.Dict({key: space[key] for key in (self._group, critic_group)})
+        elif self._group is not None:
+            space = space[self._group]
+        self.single_observation_space = space
+        self.single_action_space = _clipped(_gymnasium_space(base.single_action_space), clip_actions)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
         observations, info = self._env.reset(seed=seed, options=options)
+        if self._random_ages:
+            ages, longest = self._base.episode_length_buf, int(self._base.max_episode_length)
+            self._base.episode_length_buf = torch.randint_like(ages, high=longest)
         return self._seen(observations), info
 
     def step(self, actions: Tensor) -> tuple:
+        if self._clip is not None:
+            actions = actions.clamp(-self._clip, self._clip)
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         final = final_observations(info)
         if final is not None:
             info = {**info, "final_obs": self._seen(final)}
-        return self._seen(observations), rewards, terminated.bool(), truncated.bool(), info
+        for name, value in (info.get("episode") or info.get("log") or {}).items():
+            self._log[name].append(value)
+        terminated, truncated = terminated.bool(), truncated.bool()
+        if self._limit_ends:
+            terminated, truncated = terminated | truncated, torch.zeros_like(truncated)
+        return self._seen(observations), rewards, terminated, truncated, info
+
+    def pop_log(self) -> dict[str, float]:
+        """Means of what the environment has logged since the last call, over the steps that had a value."""
+        means = {name: _mean(values) for name, values in self._log.items()}
+        self._log.clear()
+        return means
 
     def _seen(self, observations):
+        if self._critic_group is not None:
+            return {key: observations[key] for key in (self._group, self._critic_group)}
         return observations if self._group is None else observations[self._group]
 
     def close_extras(self, **kwargs) -> None:
         self._env.close()
+
+
+def _gymnasium_space(space: Any) -> gymnasium.Space:
+    """A space; for one that only looks like gymnasium's Dict or Box, as mjlab's, that of gymnasium."""
+    if isinstance(space, gymnasium.Space):
+        return space
+    if parts := getattr(space, "spaces", None):
+        return gymnasium.spaces.Dict({key: _gymnasium_space(part) for key, part in parts.items()})
+    return gymnasium.spaces.Box(
+        np.broadcast_to(np.float32(space.low), space.shape), np.broadcast_to(np.float32(space.high), space.shape)
+    )
+
+
+def _policy_group(space: gymnasium.Space, group: str | None) -> str | None:
+    """The key of the policy's observations; None: they are all that there is."""
+    if group is None or not isinstance(space, gymnasium.spaces.Dict):
+        return None
+    found = next((name for name in (group, *_SAME_GROUP.get(group, ())) if name in space.spaces), None)
+    if found is None and set(space.spaces) & _OF_CRITICS:
+        raise ValueError(
+            f"the observations have the groups {list(space.spaces)}, and the policy's group {group!r} is not among "
+            "them. Name it: group=NAME."
+        )
+    return found
+
+
+def _critic_group(space: gymnasium.Space, group: str | None, critic_group: str) -> str:
+    if group is None or critic_group not in space.spaces or critic_group == group:
+        has = f"the groups {list(space.spaces)}" if isinstance(space, gymnasium.spaces.Dict) else f"one part, {space}"
+        raise ValueError(
+            f"critic_group={critic_group!r} must be a group beside the policy's, but the observations have {has}. "
+            "Leave critic_group out, and the value reads what the policy reads."
+        )
+    return critic_group
+
+
+def _clipped(space: gymnasium.Space, bound: float | None) -> gymnasium.Space:
+    if bound is None:
+        return space
+    if not isinstance(space, gymnasium.spaces.Box) or not bound > 0:
+        raise ValueError(f"clip_actions={bound!r} must be a positive bound of a Box of actions, but they are {space}")
+    return gymnasium.spaces.Box(-float(bound), float(bound), space.shape)
+
+
+def _mean(values: Iterable) -> float:
+    """Mean of numbers and of tensors' entries."""
+    tensors = [torch.as_tensor(value, dtype=torch.float64).mean().cpu() for value in values]
+    return float(torch.stack(tensors).mean())
+
+
+# What else the groups of observations are called.
+_SAME_GROUP = {"policy": ("actor",)}
+# Newest values of a name that are kept until they are asked for.
+_MOST_LOGGED = 1000
+# Groups that only a value or a teacher may read.
+_OF_CRITICS = {"critic", "teacher"}
 
 
 class FunctionalVectorEnv(VectorEnv):

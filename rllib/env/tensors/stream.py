@@ -168,6 +168,11 @@ class TensorStream:
             self._has_warned = True
             warn_of_lost_finals(env_name(self._env))
 
+    def pop_log(self) -> dict[str, float]:
+        """Means of numbers that the environment has logged since the last call; empty for one that logs none."""
+        pop_log = getattr(self._env, "pop_log", None)
+        return {} if pop_log is None else pop_log()
+
     def close(self) -> None:
         """Closes the environment. May be called twice."""
         env, self._env = self._env, None

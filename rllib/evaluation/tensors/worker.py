@@ -227,6 +227,7 @@ class TensorRolloutWorker(SamplingWorker[SampleBatch]):
         columns[sb.ACTION_LOGP] = logp.view_as(rewards)
         self.policy_settings.postprocess.of_tensors(columns, self._next_values(columns))
         report.episodes, report.longest_running = self.episodes.pop_finished(), self.episodes.longest_running
+        report.env_log = self.stream.pop_log()
 
     def _next_values(self, columns: dict[str, Tensor]) -> Tensor:
         """V(o_{t+1}), [T, N]; after an episode that was truncated, of its final observation."""

@@ -11,6 +11,7 @@ from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.families.teacher import Unasked
 from rllib.cli.failures import Mistake, storage_input
 from rllib.did_you_mean import similar_path
+from rllib.env.suites.table import starts_simulator
 from rllib.offline.stream import Unread
 from rllib.remote.download import is_copy, local_checkpoint
 from rllib.remote.url import is_url, place_of
@@ -87,6 +88,16 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
     return Algorithm.from_checkpoint(checkpoint, {**own, **overrides}, load_user_code=load_user_code)
 
 
+def without_simulator(checkpoint: Path) -> dict[str, Any]:
+    """Settings by which the algorithm of a checkpoint acts without its environment, if that would start a simulator."""
+    env = read_checkpoint(checkpoint, only="config.json").get("config.json", {}).get("env")
+    if not starts_simulator(env):
+        return {}
+    policy = _policy_file(checkpoint)
+    spaces = {name: policy[name] for name in ("observation_space", "action_space")}
+    return {"env": None, "env_config": {}, "tensor_rollouts": None, **spaces}
+
+
 def _without_data(checkpoint: Path) -> dict[str, Any]:
     """Settings by which the algorithm of a checkpoint reads no recorded steps."""
     return {
@@ -99,9 +110,14 @@ def _without_data(checkpoint: Path) -> dict[str, Any]:
 
 
 def _unread(checkpoint: Path) -> Unread:
-    name = f"policies/{DEFAULT_POLICY}/policy.json"
-    policy = read_checkpoint(checkpoint, only=name)[name]
+    policy = _policy_file(checkpoint)
     return Unread(policy["observation_space"], policy["action_space"])
+
+
+def _policy_file(checkpoint: Path) -> dict[str, Any]:
+    """The description of a checkpoint's only policy."""
+    name = f"policies/{DEFAULT_POLICY}/policy.json"
+    return read_checkpoint(checkpoint, only=name)[name]
 
 
 def _has_gpu() -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to, without_simulator
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath
@@ -50,7 +50,7 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
             click.echo(_size_of(path))
             return
         with user_input():
-            algorithm = acting_algorithm(checkpoint, load_user_code)
+            algorithm = acting_algorithm(checkpoint, load_user_code, **without_simulator(checkpoint))
         with algorithm:
             policy = policy or _only_policy(algorithm)
             try:

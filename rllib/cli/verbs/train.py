@@ -72,7 +72,7 @@ _MOSTLY_UPDATES = 0.8
 
 
 @dataclass(frozen=True)
-class _Flags:
+class Flags:
     """Flags of the command line that hold for each run that it starts."""
 
     quiet: bool
@@ -181,7 +181,7 @@ def command(
     Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume continues it. With --seeds each seed is a
     run of its own, and --resume, `rllib plot` and `rllib evaluate` take the folder of all.
     """
-    flags = _Flags(quiet, verbose, profile, keep_best, load_user_code)
+    flags = Flags(quiet, verbose, profile, keep_best, load_user_code)
     with reported(verbose):
         folders = folders_of(results_dir, storage_path)
         if resume is not None:
@@ -193,7 +193,7 @@ def command(
                 refuse_one_seed(resume)
             with user_input():
                 run, spec, changed = _earlier_run(resume, folders, words, given, load_user_code)
-            _run(spec, folders, flags, run, changed)
+            run_spec(spec, folders, flags, run, changed)
             return
         todo = []  # all are checked before the first one runs
         for experiment in _experiments(words, file, options, load_user_code):
@@ -220,7 +220,7 @@ def command(
             if seeds is not None:
                 todo.append(partial(_run_seeds, spec, seeds, folders, flags, experiment.notice))
                 continue
-            todo.append(partial(_run, spec, folders, flags, is_tuned=experiment.is_tuned, notice=experiment.notice))
+            todo.append(partial(run_spec, spec, folders, flags, is_tuned=experiment.is_tuned, notice=experiment.notice))
         if seeds is not None and len(todo) > 1:
             raise Mistake(f"--seeds is for a single run, but {file} holds {len(todo)} experiments")
         for run in todo:
@@ -415,7 +415,7 @@ def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
 # ---------------------------------------------------------------------- several seeds
 
 
-def _run_seeds(spec: RunSpec, count: int, folders: Folders, flags: _Flags, notice: str) -> None:
+def _run_seeds(spec: RunSpec, count: int, folders: Folders, flags: Flags, notice: str) -> None:
     """Trains several seeds, each in its own process."""
     if spec.external:
         raise Mistake("clients play for a single run; leave out --seeds")
@@ -434,7 +434,7 @@ def _run_seeds(spec: RunSpec, count: int, folders: Folders, flags: _Flags, notic
         )
 
 
-def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], options: dict, flags: _Flags) -> None:
+def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], options: dict, flags: Flags) -> None:
     """Resumes the seeds of a folder."""
     with user_input():
         _refuse_fixed(words, options)
@@ -466,10 +466,10 @@ def _seed_training():
 # ---------------------------------------------------------------------- one run
 
 
-def _run(
+def run_spec(
     spec: RunSpec,
     folders: Folders,
-    flags: _Flags,
+    flags: Flags,
     run: RunDirectory | None = None,
     changed: dict | None = None,
     is_tuned: bool = False,
@@ -508,7 +508,7 @@ def _run(
         sys.exit(EXIT_FAILURE)
 
 
-def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
+def _build(spec: RunSpec, flags: Flags, display: QuietDisplay):
     """Builds the algorithm, which starts its workers. A run of clients may wait for the first of them.
 
     Raises:
@@ -538,7 +538,7 @@ def _refuse_unreachable(stop: Mapping[str, float], config) -> None:
         )
 
 
-def _config(spec: RunSpec, flags: _Flags):
+def _config(spec: RunSpec, flags: Flags):
     """The settings of a run."""
     _refuse_log_dir(spec.config)
     config = get_algorithm_config(spec.algorithm)
@@ -560,7 +560,7 @@ def _open_to_clients(config, spec: RunSpec, display: QuietDisplay) -> None:
         raise Mistake(f"the policy server cannot begin: {error.strerror or error} ({place})") from error
 
 
-def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):
+def _restore(spec: RunSpec, flags: Flags, run: RunDirectory, changed: dict):
     """Restores the algorithm from the run's newest checkpoint.
 
     Raises:
@@ -609,9 +609,7 @@ class _Outcome:
     profile: str = ""
 
 
-def _train(
-    algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: QuietDisplay, advises: bool
-) -> _Outcome:
+def _train(algorithm, spec: RunSpec, flags: Flags, run: RunDirectory, display: QuietDisplay, advises: bool) -> _Outcome:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
 
     With `advises` it logs once what would shorten the updates, if they take most of the time.

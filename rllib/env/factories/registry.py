@@ -209,8 +209,9 @@ class SuiteFactory(EnvFactory):
             maker = getattr(importlib.import_module(module_name), function_name)
             return maker(self.env_id, **({} if suite.has_agents else {"num_envs": context.num_envs}), **context)
         except ImportError as error:
+            remedy = suite.install or install_hint(suite.extra)
             raise EnvironmentPackageError(
-                f"environment {self.name!r} needs {suite.package}: {install_hint(suite.extra)} ({error})"
+                f"environment {self.name!r} needs {suite.package}: {remedy} ({error})"
             ) from error
 
 

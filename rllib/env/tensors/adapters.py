@@ -40,6 +40,9 @@ class AsVectorEnv(VectorEnv):
         random_ages: the first episodes begin at random ages, so that time limits do not end all of them in one step;
             needs episode_length_buf and max_episode_length.
 
+    Attributes:
+        simulator: the environment below its wrappers.
+
     Raises:
         ValueError: if the observations have no such groups, or actions that are no Box are to be clipped.
     """
@@ -56,7 +59,7 @@ class AsVectorEnv(VectorEnv):
         random_ages: bool = False,
     ):
         base = getattr(env, "unwrapped", env)  # gymnasium's wrappers do not pass these attributes on
-        self._env, self._base, self.num_envs = env, base, base.num_envs
+        self._env, self.simulator, self.num_envs = env, base, base.num_envs
         self._clip, self._random_ages = clip_actions, random_ages
         self._limit_ends = bool(getattr(getattr(base, "cfg", None), "is_finite_horizon", False))
         self._log: defaultdict[str, deque] = defaultdict(lambda: deque(maxlen=_MOST_LOGGED))
@@ -75,8 +78,8 @@ class AsVectorEnv(VectorEnv):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
         observations, info = self._env.reset(seed=seed, options=options)
         if self._random_ages:
-            ages, longest = self._base.episode_length_buf, int(self._base.max_episode_length)
-            self._base.episode_length_buf = torch.randint_like(ages, high=longest)
+            ages, longest = self.simulator.episode_length_buf, int(self.simulator.max_episode_length)
+            self.simulator.episode_length_buf = torch.randint_like(ages, high=longest)
         return self._seen(observations), info
 
     def step(self, actions: Tensor) -> tuple:

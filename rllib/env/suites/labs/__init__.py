@@ -1,0 +1,1 @@
+"""Isaac Lab and mjlab: simulators that step thousands of robots as torch tensors."""

@@ -27,6 +27,7 @@ FLOORS = [
         "rllib.registered",
         "rllib.sample_batch",
         "rllib.schedules",
+        "rllib.simulation_app",
         "rllib.spans",
     ],
     ["rllib.storage", "rllib.config", "rllib.compat.names", "rllib.web"],
@@ -52,7 +53,10 @@ FLOORS = [
     ["rllib.tune"],
     ["rllib.compat.programs"],
     ["rllib.benchmark"],
-    ["rllib.cli", "rllib.dashboard", "rllib.reports", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"],
+    [
+        *("rllib.cli", "rllib.dashboard", "rllib.reports", "rllib.__main__", "rllib.as_ray", "rllib.as_sb3"),
+        *("rllib.isaaclab", "rllib.labs", "rllib.mjlab"),
+    ],
 ]
 KNOW_THE_RUNTIME = [
     "runtime",

@@ -15,7 +15,10 @@ import torch
 
 from rllib import simulation_app
 from rllib.acting.inference import Acting
+from rllib.algorithms.a2c import A2C
 from rllib.algorithms.base.registry import get_algorithm_class
+from rllib.algorithms.pg import PG
+from rllib.algorithms.ppo import PPO
 from rllib.cli.checkpoints import acting_algorithm, latest, without_simulator
 from rllib.cli.failures import Mistake, user_input, writing
 from rllib.cli.folders import Folders
@@ -144,19 +147,20 @@ def _of_task(options: argparse.Namespace, videos: Path, interval: int) -> dict[s
 def _config(simulation: Simulation, keys: Mapping[str, Any], of_task: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the algorithm for a simulation."""
     kind = get_algorithm_class(keys["algorithm"])
+    stays_on_device = issubclass(kind, PPO | A2C | PG)
     adapter = {name: keys[name] for name in ("group", "critic_group", "clip_actions") if keys.get(name) is not None}
-    if "critic_group" not in keys and "critic" in simulation.groups and kind.takes_tensors:
+    if "critic_group" not in keys and "critic" in simulation.groups and stays_on_device:
         adapter["critic_group"] = "critic"
     if hasattr(simulation.simulator, "episode_length_buf"):
         adapter["random_ages"] = True
     simulation.close()
     seen = Simulation(simulation.place, **adapter)
     num_envs, config = seen.num_envs, dict(keys["config"])
-    if kind.takes_tensors:
+    if stays_on_device:
         steps = config.get("rollout_fragment_length")
         if isinstance(steps, int):
             config.setdefault("train_batch_size", num_envs * steps)
-        if "train_batch_size" in config:
+        if "train_batch_size" in config and issubclass(kind, PPO):
             config.setdefault("sgd_minibatch_size", -(-config["train_batch_size"] // keys["num_mini_batches"]))
     if "critic_group" in adapter:
         config["critic_observation_keys"] = [adapter["critic_group"]]
@@ -167,7 +171,7 @@ def _config(simulation: Simulation, keys: Mapping[str, Any], of_task: Mapping[st
         "observation_space": seen.single_observation_space,
         "action_space": seen.single_action_space,
         "disable_env_checking": True,
-        "tensor_rollouts": kind.takes_tensors,
+        "tensor_rollouts": stays_on_device,
         "normalize_actions": False,
         "clip_actions": keys.get("clip_actions") is not None,
         "num_gpus": int(seen.device.startswith("cuda")),

@@ -145,7 +145,14 @@ def test_the_module_acts_as_the_policy(case, tmp_path, monkeypatch):
     assert parity.num_ties == 0
 
 
-QUICK = {"torch": ("filter", "lstm"), "onnx": ("filter", "lstm", "images", "mask in the observation")}
+QUICK = {
+    "torch": ("filter", "lstm"),
+    "onnx": ("filter", "lstm", "images", "mask in the observation"),
+    "torchscript": ("filter", "keys of the value", "bounds"),
+}
+# Formats with a memory's state among inputs and outputs.
+WITH_STATE = ("torch", "onnx")
+REMEMBERS = {name for name in CASES if any(word in name for word in ("lstm", "gru", "attention", "the step before"))}
 
 
 def program_case(format, case):
@@ -157,19 +164,44 @@ def needs(format):
         pytest.importorskip(name, reason="the extra onnx is not installed")
 
 
-@pytest.mark.parametrize("format, case", [program_case(format, case) for format in ("torch", "onnx") for case in CASES])
+PROGRAMS = [(format, case) for format in QUICK for case in CASES if format in WITH_STATE or case not in REMEMBERS]
+
+
+@pytest.mark.parametrize("format, case", [program_case(format, case) for format, case in PROGRAMS])
 def test_programs_act_as_the_policy(format, case, tmp_path):
     needs(format)
     with CASES[case]().build() as algo:
         if "filter" in case:
             algo.train()
         export = export_policy(algo, tmp_path / "policy", format)
-    assert export.path.name == {"torch": "policy.pt2", "onnx": "policy.onnx"}[format]
+    assert export.path.name == {"torch": "policy.pt2", "onnx": "policy.onnx", "torchscript": "policy.pt"}[format]
     described = json.loads((tmp_path / f"{export.path.name}.json").read_text())
     assert [port["name"] for port in described["inputs"]] == [port.name for port in export.inputs]
     assert described["parity"]["num_rows"] == export.parity.num_rows in (138, 1500)
     assert max(export.parity.max_error.values()) <= 1e-5
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([export.path.name, f"{export.path.name}.json"])
+
+
+@pytest.mark.parametrize("format", ["torchscript", pytest.param("onnx", marks=pytest.mark.slow)])
+def test_actions_can_be_the_only_output(format, tmp_path):
+    """As programs of robots that were trained by rsl_rl call them: obs -> actions, after reset()."""
+    needs(format)
+    with CASES["keys of the value"]().rollouts(observation_filter="MeanStdFilter").build() as algo:
+        export = export_policy(algo, tmp_path / "policy", format, only_actions=True)
+        with CASES["bounds"]().build() as other:
+            names = [port.name for port in ExportedPolicy(other, "default_policy", True).inputs]
+    assert [port.name for port in export.outputs] == ["actions"] and names == ["obs"]
+    if format == "torchscript":
+        program = torch.jit.load(str(export.path))
+        program.reset()
+        rows = [torch.zeros(3, *port.shape, dtype=getattr(torch, port.dtype)) for port in export.inputs]
+        assert program(*rows).shape == (3, *export.outputs[0].shape)
+
+
+def test_a_memory_is_refused_where_actions_are_the_only_output(tmp_path):
+    with CASES["gru"]().build() as algo, pytest.raises(ExportError, match="has a memory, whose state is an input"):
+        export_policy(algo, tmp_path / "policy", "torchscript")
+    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------------- whole episodes
@@ -338,7 +370,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     with ppo().environment(StructuredProbe).build() as algo:
         with pytest.raises(ExportError, match=r"its actions are of the space Dict.*rllib.load_policy"):
             ExportedPolicy(algo, "default_policy")
-        with pytest.raises(ExportError, match="format must be one of torch, onnx, but got 'tflite'"):
+        with pytest.raises(ExportError, match="format must be one of torch, onnx, torchscript, but got 'tflite'"):
             export_policy(algo, tmp_path / "policy", "tflite")
 
 

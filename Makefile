@@ -81,7 +81,7 @@ venv: $(VENV)/installed
 EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minatar,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
 
 # Suites of environments whose packages do not share one environment: each has one that sees .venv's packages behind its own.
-SUITES := gymnax craftax pgx jumanji navix brax playground vmas lbforaging rware
+SUITES := gymnax craftax pgx jumanji navix brax playground vmas lbforaging rware mjlab
 
 extras: .venv-extras/installed $(SUITES:%=.venv-suites/%/installed)
 	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray and not peers" \

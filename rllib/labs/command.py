@@ -51,6 +51,8 @@ def main(lab: str, arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(lab: str, verb: str, given: list[str]) -> None:
     parser = _parser(lab, verb)
     launcher = _add_launcher(parser) if lab == "isaaclab" and verb != "export" else None
+    if not launcher:
+        parser.add_argument("--verbose", action="store_true", help="show tracebacks of errors")
     if lab == "mjlab" and verb != "export":
         parser.add_argument("--device", help="cpu, cuda or cuda:N [default: cuda:0 where there is a GPU]")
     options, rest = parser.parse_known_args(given)
@@ -64,8 +66,9 @@ def _run(lab: str, verb: str, given: list[str]) -> None:
         raise Mistake(f"{_INSTALL[lab]}. (`export` needs no simulator.)")
     if launcher:
         options.enable_cameras = getattr(options, "enable_cameras", False) or options.video
-        sys.argv = sys.argv[:1]  # the application reads what is left
+        typed, sys.argv = sys.argv, sys.argv[:1]  # the application would read the rest
         simulation_app.start(options)
+        sys.argv = typed
     verbs = importlib.import_module("rllib.labs.verbs")
     verbs.train(lab, options) if verb == "train" else verbs.play(lab, options)
 

@@ -93,13 +93,14 @@ class DistillationTrainee(Trainee):
 
     def prepare(self) -> None:
         super().prepare()
-        if not self.config.aggregate:
+        config = self.algorithm.config
+        if not config.aggregate:
             return
-        policy, settings = self.policy, AggregatedRowsSettings(self.config.replay_buffer_config)
+        policy, settings = self.policy, AggregatedRowsSettings(config.replay_buffer_config)
         stored = observation_column(policy.observation_space)
         observed = Column(OBS, stored.shape, "float32" if policy.filters_observations else str(stored.dtype))
         made = self.algorithm.postprocess_of(self.policy_id).columns
-        others = *policy.columns, *self.teacher.settings.columns(policy), *made, *self.config.get_info_columns()
+        others = *policy.columns, *self.teacher.settings.columns(policy), *made, *config.get_info_columns()
         read = self.whole_loss().columns
         architecture = policy.spec.architecture
         self.store = AggregatedRows(
@@ -109,7 +110,7 @@ class DistillationTrainee(Trainee):
             max_seq_len=architecture.max_seq_len if policy.state_size else None,
             state_size=policy.state_size,
         )
-        if self.config.store_buffer_in_checkpoints:
+        if config.store_buffer_in_checkpoints:
             self.saved["store.safetensors"] = self.store
 
     def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
@@ -136,6 +137,7 @@ class Distillation(Algorithm):
 
     config_class = DistillationConfig
     trainee_class: ClassVar[type[DistillationTrainee]] = DistillationTrainee
+    trains_several = True
     loss = NO_LOSS
     reported_stats = ("total_loss", "distillation_loss", "teacher_agreement", "cur_lr", "teacher_coeff", "beta")
 

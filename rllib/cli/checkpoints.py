@@ -1,5 +1,6 @@
 """Checkpoints named on the command line, and the algorithms restored from them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         own |= _without_data(checkpoint)
     if settings.get("demonstrations") is not None:
         own["demonstrations"] = _unread(checkpoint)
-    if settings.get("teacher") is not None:
+    if _has_teacher(checkpoint, settings):
         unasked = {"teacher": Unasked(), "teacher_mapping_fn": None, "evaluate_teacher": False, "aggregate": False}
+        if settings.get("teacher") is None:  # nothing says what it is for
+            unasked["teacher_coeff"] = 1.0
         own |= {name: value for name, value in unasked.items() if name in settings}
     given = AlgorithmConfig().places(overrides)  # under names of any era
     own = {name: value for name, value in own.items() if name not in given}
@@ -96,6 +99,17 @@ def without_simulator(checkpoint: Path) -> dict[str, Any]:
     policy = _policy_file(checkpoint)
     spaces = {name: policy[name] for name in ("observation_space", "action_space")}
     return {"env": None, "env_config": {}, "tensor_rollouts": None, **spaces}
+
+
+def _has_teacher(checkpoint: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether the run of a checkpoint has a teacher, or a policy has one of its own."""
+    if settings.get("teacher") is not None or "teacher" not in settings:
+        return settings.get("teacher") is not None
+    name, given = "algorithm.json", settings.get("policies")
+    added = read_checkpoint(checkpoint, only=name).get(name, {}).get("agents", {}).get("policies", {})
+    specs = [*added.values(), *(given.values() if isinstance(given, Mapping) else ())]
+    owns = [getattr(spec, "config", spec) for spec in specs]
+    return any(isinstance(own, Mapping) and own.get("teacher") is not None for own in owns)
 
 
 def _without_data(checkpoint: Path) -> dict[str, Any]:

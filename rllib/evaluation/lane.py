@@ -75,7 +75,9 @@ class Lane:
         self.filters, self.remembers = policy.filters_observations, policy.state_size > 0
         self.stores_raw = self.filters and own.postprocess.stores_raw_observations
         # The teacher alone may read some of what the environments give.
-        self._select = None if own.teacher is None else RowSelection(stream.observation_space, own.observation_space)
+        self._select = None
+        if own.teacher is not None:
+            self._select = RowSelection(own.teacher.observation_space, own.observation_space)
         if self._select is not None and self._select.takes_all:
             self._select = None
         self.changes_observations = self.filters or self._select is not None
@@ -88,7 +90,7 @@ class Lane:
         self.explorer = self._make_explorer(worker_index, incarnation)
         self.teacher: LaneTeacher | None = None
         if own.teacher is not None:
-            self.teacher = LaneTeacher(own.teacher, policy, self.mapper, stream.observation_space, rngs, describe)
+            self.teacher = LaneTeacher(own.teacher, policy, self.mapper, rngs, describe)
         self.columns = self._column_table(given)
         self._before_action = [column.name for column in self.columns if column.before_action]
         self._gives_values = self.explorer.gives_values and any(c.name == sb.VF_PREDS for c in self.columns)
@@ -206,11 +208,16 @@ class Lane:
         """Memory for this number of steps of every slot."""
         fragment = Fragment(self.columns, num_steps, len(self.rngs), self._allocate_fragment)
         fragment.has_values, fragment.by_environment = self._gives_values, self._by_slot
-        reads_given = self._records or self.teacher is not None
-        if reads_given and self.changes_observations and not self.stores_raw:
+        if self._keeps_given:
             observed = self._stream.new_buffers().observations
             fragment.unfiltered = np.empty((num_steps + 1, *observed.shape), observed.dtype)
         return fragment
+
+    @property
+    def _keeps_given(self) -> bool:
+        """Whether fragments hold what the environments gave in addition to what the policy sees."""
+        reads_given = self._records or self.teacher is not None
+        return reads_given and self.changes_observations and not self.stores_raw
 
     def joined(self, parts: list[Fragment]) -> Fragment:
         """Fragments of these slots, one after the other in time, as one."""
@@ -308,8 +315,11 @@ class Lane:
         """
         if self.teacher is None:
             return self.explorer.act
-        steps = self.timesteps + self.explorer.position.stride * np.arange(fragment.num_steps)
-        return self.teacher.acting(self.explorer.act, fragment, given, steps, active)
+        return self.teacher.acting(self.explorer.act, fragment, given, self.clock(fragment.num_steps), active)
+
+    def clock(self, num_steps: int) -> np.ndarray:
+        """Environment steps of the run, int64 [num_steps], at each of the next steps."""
+        return self.timesteps + self.explorer.position.stride * np.arange(num_steps)
 
     def finish(self, fragment: Fragment) -> None:
         """Computes for the whole fragment at once: checks, scaled rewards, log-probabilities, the postprocess."""

@@ -57,6 +57,11 @@ class PolicySettings:
     teacher: "TeacherSettings | None" = None
     observation_space: Space | None = None
 
+    @property
+    def teacher_reads_more(self) -> bool:
+        """Whether the environments give a teacher what the policy does not read."""
+        return self.teacher is not None and self.teacher.observation_space != self.observation_space
+
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings:

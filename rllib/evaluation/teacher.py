@@ -5,6 +5,9 @@ lead to, and with the probability `beta` an environment gets the teacher's actio
 reads what the environment gave, before the student's filter and with keys that the student does not get; its own filter
 is part of it. What it computes for an environment does not depend on how environments are shared out among workers, as
 far as that holds for acting (`Policy.act_among`).
+
+Where several agents act, each policy has a teacher of its own, or none, and a slot is an agent, which does not act in
+each step.
 """
 
 import itertools
@@ -88,6 +91,7 @@ class TeacherSettings:
         deterministic: labels are the most probable actions; False: drawn ones.
         beta: probability, over the run's environment steps, that an environment gets the teacher's action.
         has_distribution: whether labels have teacher_dist_inputs, which every teacher then gives.
+        observation_space: of what the environments give, of one agent; teachers read some of it, or all.
     """
 
     teachers: Mapping[str, NetworkTeacher | FunctionTeacher]
@@ -95,6 +99,7 @@ class TeacherSettings:
     deterministic: bool
     beta: Schedule
     has_distribution: bool
+    observation_space: spaces.Space
 
     def columns(self, policy: Policy) -> tuple[Column, ...]:
         """The columns that labels are written to."""
@@ -111,8 +116,7 @@ class LaneTeacher:
         settings: see there.
         policy: the student.
         mapper: from the student's actions to the environment's.
-        observation_space: of what the environments give.
-        rngs: random stream of each environment.
+        rngs: random stream of each slot.
         describe: gives a slot in words, for messages.
     """
 
@@ -121,15 +125,16 @@ class LaneTeacher:
         settings: TeacherSettings,
         policy: Policy,
         mapper: ActionMapper | StructuredActionMapper,
-        observation_space: spaces.Space,
         rngs: Sequence[np.random.Generator],
         describe: Callable[[int], str],
     ):
         self._settings, self._student, self._rngs, self._describe = settings, policy, rngs, describe
-        self._space = observation_space
+        self._space = settings.observation_space
+        # Whether each slot gets the teacher's action in each prepared step, bool [T, N]; None: none does.
+        self._takes: np.ndarray | None = None
         kinds = {NetworkTeacher: _AskedNetwork, FunctionTeacher: _AskedFunction}
         self._asked = {
-            name: kinds[type(teacher)](teacher, settings, policy, mapper, observation_space, len(rngs))
+            name: kinds[type(teacher)](teacher, settings, policy, mapper, len(rngs))
             for name, teacher in settings.teachers.items()
         }
 
@@ -137,6 +142,46 @@ class LaneTeacher:
         """As Policy.act_among, for each teacher."""
         for asked in self._asked.values():
             asked.act_among(total, rows)
+
+    def begin(self, steps: np.ndarray, active: Sequence[bool] | None = None) -> None:
+        """Draws what the next steps need.
+
+        Args:
+            steps: int64 [T], environment steps of the run at each step.
+            active: slots that may act in these steps; None: all. Nothing is drawn for the others.
+        """
+        drawing = range(len(self._rngs)) if active is None else np.flatnonzero(active).tolist()
+        self._takes = self._drawn_turns(steps, drawing)
+        for asked in self._asked.values():
+            asked.begin(len(steps), self._rngs, drawing)
+
+    def teach(
+        self,
+        step: int,
+        given: np.ndarray,
+        seen: np.ndarray,
+        actions: np.ndarray,
+        labels: np.ndarray,
+        inputs: np.ndarray | None,
+        acting: np.ndarray | None = None,
+    ) -> None:
+        """Writes the labels of a step, and the teacher's actions in place of the student's where it takes its turn.
+
+        Args:
+            step: number of the step since `begin`.
+            given: [N, ...], what the environments gave.
+            seen: [N, ...], what the student has read of it.
+            actions: [N, *action], the student's; changed in place.
+            labels, inputs: as for the columns; written. `inputs` is None where there are none.
+            acting: slots that act, int64; None: all. What is written for the others is finite, and has no meaning.
+        """
+        self._label(step, given, seen, labels, inputs, acting)
+        if self._takes is None:
+            return
+        takes = self._takes[step]
+        if acting is not None:
+            takes = acting[takes[acting]]
+        actions[takes] = labels[takes]
 
     def acting(
         self,
@@ -146,32 +191,28 @@ class LaneTeacher:
         steps: np.ndarray,
         active: Sequence[bool] | None,
     ) -> Callable[..., None]:
-        """A function that acts as `act` does, and writes labels, for one call with each of the next steps.
+        """A function that acts as `act` does, and teaches, for one call with each of the next steps.
 
         Args:
             act: chooses the student's actions: Explorer.act.
             fragment: its columns are written.
             given: what the environments gave, [N, ...] for each step.
-            steps: int64 [T], environment steps of the run at each step.
-            active: environments that make these steps; None: all. Nothing is drawn for the others.
+            steps, active: as for `begin`.
         """
-        labels, inputs = fragment[TEACHER_ACTIONS], None
-        if self._settings.has_distribution:
-            inputs = fragment[TEACHER_DIST_INPUTS]
-        drawing = range(len(self._rngs)) if active is None else np.flatnonzero(active).tolist()
-        takes = self._drawn_turns(steps, drawing)
-        for asked in self._asked.values():
-            asked.begin(len(steps), self._rngs, drawing)
+        self.begin(steps, active)
+        labels, inputs = self.columns_of(fragment)
         count = itertools.count()
 
         def taught(observations, noise, dist_inputs, actions, *rest) -> None:
             act(observations, noise, dist_inputs, actions, *rest)
             t = next(count)
-            self._label(t, given[t], observations, labels[t], None if inputs is None else inputs[t])
-            if takes is not None:
-                actions[takes[t]] = labels[t][takes[t]]
+            self.teach(t, given[t], observations, actions, labels[t], None if inputs is None else inputs[t])
 
         return taught
+
+    def columns_of(self, fragment: Fragment) -> tuple[np.ndarray, np.ndarray | None]:
+        """The columns of a fragment that labels are written to."""
+        return fragment[TEACHER_ACTIONS], fragment[TEACHER_DIST_INPUTS] if self._settings.has_distribution else None
 
     def choose(self, given: np.ndarray, seen: np.ndarray) -> np.ndarray:
         """What the teacher does in each environment, in units of the student's actions [N, *action].
@@ -183,7 +224,7 @@ class LaneTeacher:
         labels = np.empty((len(self._rngs), *self._student.action_shape), self._student.action_dtype)
         for asked in self._asked.values():
             asked.begin(1, self._rngs, range(len(self._rngs)))
-        self._label(0, given, seen, labels, None)
+        self._label(0, given, seen, labels, None, None)
         return labels
 
     def _drawn_turns(self, steps: np.ndarray, drawing: Iterable[int]) -> np.ndarray | None:
@@ -197,25 +238,35 @@ class LaneTeacher:
         return takes
 
     def _label(
-        self, t: int, given: np.ndarray, seen: np.ndarray, labels: np.ndarray, inputs: np.ndarray | None
+        self,
+        t: int,
+        given: np.ndarray,
+        seen: np.ndarray,
+        labels: np.ndarray,
+        inputs: np.ndarray | None,
+        acting: np.ndarray | None,
     ) -> None:
-        """Writes the labels of one step; `seen`: what the student has read."""
+        """Writes the labels of one step; arguments as for `teach`."""
         mask = self._student.spec.encoder.mask(seen) if self._student.is_masked else None
         if self._settings.choose is None:
             (asked,) = self._asked.values()
-            asked.label(t, given, mask, labels, inputs)
+            asked.label(t, given, mask, labels, inputs, acting)
             return
-        names = self._chosen(given)
+        rows = np.arange(len(labels)) if acting is None else acting
+        labels[:] = 0
+        if inputs is not None:
+            inputs[:] = 0
+        names = self._chosen(given[rows])
         for name, asked in self._asked.items():
             own, of_own = np.empty_like(labels), None if inputs is None else np.empty_like(inputs)
-            asked.label(t, given, mask, own, of_own)
-            counts = [chosen == name for chosen in names]
+            asked.label(t, given, mask, own, of_own, acting)
+            counts = rows[[chosen == name for chosen in names]]
             labels[counts] = own[counts]
             if inputs is not None:
                 inputs[counts] = of_own[counts]
 
     def _chosen(self, given: np.ndarray) -> list[Hashable]:
-        """Name of the teacher of each environment."""
+        """Name of the teacher of each of these observations."""
         try:
             names = [self._settings.choose(each) for each in rows_of(self._space, structured(self._space, given))]
         except Exception as error:
@@ -229,13 +280,18 @@ class LaneTeacher:
             )
         return names
 
-    def episodes_ended(self, environments: Any) -> None:
-        """Prepares new episodes, which begin in these environments with the next action."""
+    def episodes_ended(self, slots: Any) -> None:
+        """Prepares new episodes, which begin in these slots with the next action."""
         for asked in self._asked.values():
-            asked.forget(environments)
+            asked.forget(slots)
+
+    def widen(self, other: "LaneTeacher", slots: np.ndarray) -> None:
+        """Goes on with the running episodes of a lane of the same policy; `slots`: here, of each of its slots."""
+        for name, asked in self._asked.items():
+            asked.widen(other._asked[name], slots)
 
     def start_over(self) -> None:
-        """Prepares new episodes in all environments, after the running ones were dropped."""
+        """Prepares new episodes in all slots, after the running ones were dropped."""
         self.episodes_ended(slice(None))
 
     def check(self, fragment: Fragment) -> None:
@@ -273,11 +329,11 @@ def _is_illegal(masks: np.ndarray, labels: np.ndarray, distribution) -> np.ndarr
 class _AskedNetwork:
     """A NetworkTeacher that is asked in each step; arguments as for LaneTeacher."""
 
-    def __init__(self, teacher: NetworkTeacher, settings: TeacherSettings, student: Policy, mapper, space, count: int):
+    def __init__(self, teacher: NetworkTeacher, settings: TeacherSettings, student: Policy, mapper, count: int):
         self._policy = policy = Policy(teacher.spec)
         policy.set_state(dict(teacher.state))
         policy.silence()
-        self._select = teacher.select(space)
+        self._select = teacher.select(settings.observation_space)
         self._deterministic = settings.deterministic
         # Actions in the student's units are the labels as they are.
         self._mapper = None if settings.has_distribution else teacher.mapper()
@@ -301,15 +357,25 @@ class _AskedNetwork:
             self._drawn[:, i] = self._policy.distribution.noise(rngs[i], num_steps)
 
     def label(
-        self, t: int, given: np.ndarray, mask: np.ndarray | None, labels: np.ndarray, inputs: np.ndarray | None
+        self,
+        t: int,
+        given: np.ndarray,
+        mask: np.ndarray | None,
+        labels: np.ndarray,
+        inputs: np.ndarray | None,
+        acting: np.ndarray | None,
     ) -> None:
-        """Writes actions, and distribution inputs where they are asked for, of step t."""
+        """Writes actions, and distribution inputs where they are asked for, of step t; see LaneTeacher.teach.
+
+        All slots are computed, so that the bits of one do not depend on which others act.
+        """
         policy, noise = self._policy, self._noise if self._drawn is None else self._drawn[t]
         rows = policy.filter(self._select(given)) if policy.filters_observations else self._select(given)
         memory = (None, self._states[0], self._states[1]) if policy.state_size else ()
         policy.act(rows, noise, self._inputs, self._actions, *memory)
         if policy.state_size:
-            self._states[0] = self._states[1]
+            moved = slice(None) if acting is None else acting
+            self._states[0, moved] = self._states[1, moved]
         if self._masks is not None:
             self._masks.write(self._inputs, self._masks.illegal(mask))
             policy.distribution.sample(self._inputs, noise, self._actions)
@@ -320,15 +386,18 @@ class _AskedNetwork:
             actions = self._student_mapper.to_policy(self._mapper.to_env(actions))
         labels[:] = np.reshape(actions, labels.shape)
 
-    def forget(self, environments: Any) -> None:
-        self._states[0, environments] = 0
+    def forget(self, slots: Any) -> None:
+        self._states[0, slots] = 0
+
+    def widen(self, other: "_AskedNetwork", slots: np.ndarray) -> None:
+        self._states[0, slots] = other._states[0]
 
 
 class _AskedFunction:
     """A FunctionTeacher that is asked in each step."""
 
-    def __init__(self, teacher: FunctionTeacher, settings: TeacherSettings, student: Policy, mapper, space, count: int):
-        self._function, self._space, self._student_mapper, self._count = teacher.function, space, mapper, count
+    def __init__(self, teacher: FunctionTeacher, settings: TeacherSettings, student: Policy, mapper, count: int):
+        self._function, self._space, self._student_mapper = teacher.function, settings.observation_space, mapper
 
     def act_among(self, total: int, rows: slice) -> None:
         """Does nothing: a function computes what it is given."""
@@ -337,16 +406,26 @@ class _AskedFunction:
         """Draws nothing."""
 
     def label(
-        self, t: int, given: np.ndarray, mask: np.ndarray | None, labels: np.ndarray, inputs: np.ndarray | None
+        self,
+        t: int,
+        given: np.ndarray,
+        mask: np.ndarray | None,
+        labels: np.ndarray,
+        inputs: np.ndarray | None,
+        acting: np.ndarray | None,
     ) -> None:
+        # What slots hold that do not act may be no observation.
+        asked = given.copy() if acting is None else given[acting]
         try:
-            answer = _in_arrays(self._function(structured(self._space, given.copy())))
+            answer = _in_arrays(self._function(structured(self._space, asked)))
         except Exception as error:
-            error.add_note(f"The teacher, a function, was asked for {self._count} actions. {self._what_it_gets}")
+            error.add_note(f"The teacher, a function, was asked for {len(asked)} actions. {self._what_it_gets}")
             raise
-        actions = self._student_mapper.to_policy(self._checked(answer))
+        actions = self._student_mapper.to_policy(self._checked(answer, len(asked)))
         # What is beyond a bound does not reach the environment, so a student need not learn it.
-        labels[:] = np.reshape(self._student_mapper.clipped(actions), labels.shape)
+        written = slice(None) if acting is None else acting
+        labels[:] = 0
+        labels[written] = np.reshape(self._student_mapper.clipped(actions), (len(asked), *labels.shape[1:]))
 
     @property
     def _what_it_gets(self) -> str:
@@ -354,8 +433,8 @@ class _AskedFunction:
         form = next((form for kind, form in kinds.items() if isinstance(self._space, kind)), "an array")
         return f"It gets {form} of numpy, whose first axis is that of the observations."
 
-    def _checked(self, answer: Any) -> Any:
-        """The answer as a batch of the action space.
+    def _checked(self, answer: Any, count: int) -> Any:
+        """The answer as a batch of `count` actions of the action space.
 
         Raises:
             ValueError: if it is none.
@@ -367,17 +446,20 @@ class _AskedFunction:
                 rows = rows_of(space, batch)
             else:
                 rows = batch = np.asarray(answer)
-                rows = rows if rows.shape == (self._count, *space.shape) else None
-            if rows is not None and len(rows) == self._count and _are_actions(space, rows):
+                rows = rows if rows.shape == (count, *space.shape) else None
+            if rows is not None and len(rows) == count and _are_actions(space, rows):
                 return batch
         except (ValueError, TypeError, KeyError):  # of another form
             pass
         raise ValueError(
-            f"the teacher is a function of {self._count} observations, and must return as many actions of {space}, but "
+            f"the teacher is a function of {count} observations, and must return as many actions of {space}, but "
             f"returned {answer!r:.200}. {self._what_it_gets}{_hint(answer)}"
         )
 
-    def forget(self, environments: Any) -> None:
+    def forget(self, slots: Any) -> None:
+        """Does nothing: a function remembers nothing."""
+
+    def widen(self, other: "_AskedFunction", slots: np.ndarray) -> None:
         """Does nothing: a function remembers nothing."""
 
 

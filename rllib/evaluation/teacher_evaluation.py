@@ -22,7 +22,7 @@ class TeacherEvaluationWorker(EvaluationWorker):
             for i in range(stream.num_envs)
         ]
         describe = lambda i: f"environment {i} of the {self.kind}"  # noqa: E731
-        teacher = LaneTeacher(own.teacher, self.policy, mapper, stream.observation_space, rngs, describe)
+        teacher = LaneTeacher(own.teacher, self.policy, mapper, rngs, describe)
         return _TeacherPlayer(
             teacher, self.policy, RowSelection(stream.observation_space, own.observation_space), mapper
         )

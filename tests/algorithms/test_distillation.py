@@ -8,24 +8,13 @@ import pytest
 from click.testing import CliRunner
 from gymnasium.spaces import Box, Discrete
 
-from rllib import (
-    A2CConfig,
-    APPOConfig,
-    DAggerConfig,
-    DistillationConfig,
-    IMPALAConfig,
-    PPOConfig,
-    SACConfig,
-    load_policy,
-)
+from rllib import DAggerConfig, DistillationConfig, PPOConfig, SACConfig, load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.families.taught import TaughtConfig
 from rllib.cli import command
 from rllib.storage.checkpoint import CheckpointError
 from tests.algorithms.algorithm_support import learner_stats
 from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher
-from tests.multi_agent import BasicMultiAgent
 
 GRU = {"use_gru": True, "lstm_cell_size": 16}
 VELOCITIES = ["velocities"]
@@ -408,43 +397,6 @@ def test_a_function_has_no_distribution(kind):
 
 def test_choices_have_no_huber_distance(teacher):
     assert "distillation_loss" in names_of(config(teacher, distillation_loss="huber"))
-
-
-def test_several_agents():
-    made = DistillationConfig().environment(BasicMultiAgent).training(teacher=by_rule)
-    with pytest.raises(ValueError, match="agents"):
-        made.build()
-
-
-OWN = {
-    "teacher": by_rule,
-    "teacher_coeff": 0.25,
-    "teacher_deterministic": False,
-    "teacher_mapping_fn": by_rule,
-    "teacher_observation_keys": ["mass"],
-    "evaluate_teacher": True,
-    "beta": 0.5,
-    "distillation_loss": "huber",
-}
-
-
-@pytest.mark.parametrize("name", sorted(TaughtConfig.settings_of_one_agent))
-@pytest.mark.parametrize("kind", [DistillationConfig, PPOConfig, A2CConfig, IMPALAConfig, APPOConfig])
-def test_teachers_of_policies(kind, name):
-    """The message is that of several agents, and not that the run's setting is missing, which would be refused too."""
-    made = kind().environment(BasicMultiAgent).rollouts(num_rollout_workers=0)
-    made.multi_agent(policies={"a": {name: OWN[name]}, "b": {}}, policy_mapping_fn=lambda agent, *rest: "a")
-    message = str(refusal(made))
-    assert "a teacher is asked in environments with one agent" in message
-    assert "belongs to the run" not in message and "there is none" not in message
-    assert kind is DistillationConfig or f"Leave {name} out." in message
-
-
-def test_all_settings_of_a_teacher_are_of_one_agent():
-    """Whatever acts with a teacher alone says so to policies that have it as their own."""
-    settings = TaughtConfig.settings
-    of_teacher = {name for name, each in settings.items() if each.only_with and "teacher" in str(each.only_with)}
-    assert of_teacher | {name for name in settings if name.startswith("teacher")} == TaughtConfig.settings_of_one_agent
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ OF_RUN = {
     "learner_class": "the run logs what such learners log",
     "recompute_advantages": "batches have the rows for it, or have none",
     "cost_limit": "costs are of one agent",
-    "teacher": "it is asked for one agent",
     "sample_async": "workers sample for all policies",
     **dict.fromkeys(
         (
@@ -41,9 +40,16 @@ ALSO_OF_RUN = {
     "train_batch_size": "IMPALA's longest wait for a batch",
     "replay_buffer_config": "whether it relabels goals or lies on the disk, which the run says",
     "zero_init_states": "with replay_buffer_config",
+    "teacher": "whether the run acts and does not learn",
 }
 # Needs recorded data, of which several agents have none.
 NOT_WITH_SEVERAL_AGENTS = {"margin"}
+
+
+def _zeros(observations):
+    """A teacher."""
+    return np.zeros(len(observations), int)
+
 
 TRAIN_SEVERAL = [name for name in algorithm_names() if get_algorithm_class(name).trains_several]
 # Algorithm, and settings by which it reads more of them.
@@ -55,6 +61,7 @@ SITUATIONS = {
     "bins": ("SAC", {"num_atoms": 5, "env": "Pendulum-v1"}),
     "Huber": ("TD3", {"use_huber": True}),
     "smoothed targets": ("DDPG", {"smooth_target_policy": True}),
+    "teachers": ("DAgger", {"teacher": {"only": _zeros}, "teacher_mapping_fn": lambda observation: "only"}),
 }
 
 
@@ -65,6 +72,8 @@ def _own(agent, *args, **kwargs):
 def of_two_policies(name, settings, own_of_first, own_of_second, env=None):
     config = small(name).debugging(seed=1).update_from_dict(settings)
     config.reporting(min_sample_timesteps_per_iteration=1).evaluation(evaluation_interval=None)
+    if getattr(config, "needs_teacher", False) and config.teacher is None:
+        config.training(teacher=_zeros)
     if name in GROUPS:
         config.environment(PairsNameTheSignal)
         policies = {"first": own_of_first, "second": own_of_second}

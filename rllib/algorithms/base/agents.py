@@ -255,6 +255,23 @@ def spaces_of(
     return tuple(first[1][i] if given[i] is None else given[i] for i in (0, 1))
 
 
+def spaces_given(agents: Agents, policy_id: str, examined: ExaminedAgents) -> list[Space]:
+    """Different observation spaces of a policy's agents in an environment that shows them more.
+
+    Args:
+        agents: of the run.
+        policy_id: of the policy.
+        examined: agents of this environment, which are those of the run.
+    """
+    found, _ = probed(agents.mapping, agents.specs, agents.environment)
+    given: list[Space] = []
+    for agent in found.get(policy_id, ()):
+        space, _ = examined.spaces.get(agent) or agents.environment.spaces[agent]
+        if space not in given:
+            given.append(space)
+    return given
+
+
 @dataclass(frozen=True)
 class SpacesOfPolicies:
     """Spaces of agents by their policies, for environments that have none.
@@ -380,9 +397,6 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
         problem = f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run."
         rest = {name: value for name, value in own.items() if name in of_policy}
         advice = f"A policy's own settings can be {', '.join(sorted(of_policy))}."
-        if of_one := sorted(config.settings_of_one_agent.intersection(foreign)):
-            problem = f"policies[{policy_id!r}] sets {', '.join(of_one)}, {config.why_one_agent}."
-            advice = f"Leave {' and '.join(of_one)} out."
         raise config.error(Mistake(problem, ("policies",), with_settings(config, policy_id, [rest]), advice))
     return {name: value for name, value in own.items() if name not in of_run}
 

@@ -233,7 +233,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
-        self.taught_environment = wiring.taught_environment(self.config, factory)
+        are_asked = any(self.config_of(policy_id).asks_teacher for policy_id in self._trained_ids())
+        # Whether workers ask a teacher of some policy.
+        self._asks_teachers = are_asked and not self.config.leaves_teachers_alone
+        self.taught_environment = wiring.taught_environment(self.config, factory, self._asks_teachers)
         for policy_id in self._trained_ids():
             with self._naming_settings_of(policy_id):
                 refuse_memory(self, policy_id, self.make_exploration(self.config_of(policy_id), policy_id))
@@ -313,9 +316,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         settings = PolicySettings(
             self.policies[policy_id].spec, *parts, config.explore, learner, self.marks_waiting(policy_id)
         )
-        if trainee is None or trainee.teacher is None:
+        return settings if trainee is None else self._taught(settings, trainee)
+
+    @staticmethod
+    def _taught(settings: PolicySettings, trainee: Trainee) -> PolicySettings:
+        """The settings with the teacher of a policy in training, if it has one."""
+        if trainee.teacher is None:
             return settings
-        space = self.policies[policy_id].observation_space
+        space = trainee.policy.observation_space
         return dataclasses.replace(settings, teacher=trainee.teacher.settings, observation_space=space)
 
     def __init_subclass__(cls, **kwargs):

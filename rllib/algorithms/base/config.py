@@ -91,9 +91,6 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     without_memory: ClassVar[str] = ""
     # Whether policies have to have one.
     needs_memory: ClassVar[bool] = False
-    # Settings that act in environments with one agent alone, and why, as the end of a sentence.
-    settings_of_one_agent: ClassVar[frozenset[str]] = frozenset()
-    why_one_agent: ClassVar[str] = ""
     # Whether workers sample the next round of fragments while the learner is at this one.
     samples_ahead: ClassVar[bool] = False
 
@@ -550,6 +547,11 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     @property
     def asks_teacher(self) -> bool:
         """Whether rollout workers ask a teacher in each step."""
+        return False
+
+    @property
+    def leaves_teachers_alone(self) -> bool:
+        """Whether the run acts and does not learn, so that no teacher of a policy is loaded."""
         return False
 
     def make_teacher(self, trainee: Any) -> Any:

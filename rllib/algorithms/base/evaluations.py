@@ -255,7 +255,7 @@ class Evaluations:
         Args:
             own: settings of the policy in workers, with its teacher.
         """
-        env = wiring.taught_environment(self._config, self._settings.env)
+        env = wiring.taught_environment(self._config, self._settings.env, is_asked=True)
         settings = replace(self._settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
         worker = TeacherEvaluationWorker(settings, policy=self._algorithm.policy)
         return worker.play_episodes(self.duration(), 0)

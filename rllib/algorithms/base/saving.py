@@ -341,7 +341,7 @@ class Saving:
             self._change_policies(state, agents)
             for trainee in self.trainees.values():
                 if trainee not in learned:  # it was not there to be compared
-                    trainee.refuse_state(_files_of(trainee, state), state["config.json"])
+                    self._refuse_trainee(trainee, state)
         of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
@@ -410,7 +410,14 @@ class Saving:
                 self._refuse_network(policy_id, state)
         for trainee in self.trainees.values():
             if trainee.policy_id in stay & policies:
-                trainee.refuse_state(_files_of(trainee, state), state["config.json"])
+                self._refuse_trainee(trainee, state)
+
+    def _refuse_trainee(self, trainee: Trainee, state: Mapping[str, Any]) -> None:
+        """Refuses what a policy in training cannot continue with; what its own settings say is a mistake in these."""
+        policy_id, files = trainee.policy_id, _files_of(trainee, state)
+        has_own = policy_id in self.policy_overrides()
+        with self._naming_settings_of(policy_id) if has_own else contextlib.nullcontext():
+            trainee.refuse_state(files, _saved_settings_of(policy_id, state))
 
     def _refuse_network(self, policy_id: str, state: Mapping[str, Any]) -> None:
         """Refuses a policy with another network, with the saved settings that it follows from."""
@@ -490,6 +497,15 @@ def _files_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:
     """The files of a trainee's policy in a checkpoint, by their names in its folder."""
     place = f"policies/{trainee.policy_id}/"
     return {name.removeprefix(place): of for name, of in state.items() if name.startswith(place)}
+
+
+def _saved_settings_of(policy_id: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a policy in the run that was saved: the run's, with the policy's own."""
+    saved, added = state["config.json"], state["algorithm.json"]["agents"].get("policies", {})
+    given = saved.get("policies")
+    spec = {**(given if isinstance(given, Mapping) else {}), **added}.get(policy_id)
+    own = getattr(spec, "config", spec)
+    return {**saved, **own} if isinstance(own, Mapping) else saved
 
 
 def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:

@@ -183,6 +183,8 @@ class SeveralAgents(Acting):
             for policy_id in self._trained_ids():
                 if policy_id not in trained:
                     self.begin_training(policy_id)
+                    policies[policy_id] = self._taught(policies[policy_id], self.trainees[policy_id])
+            self._rollout_settings = replace(self._rollout_settings, policies=policies)
         except BaseException:
             self.agents, self._rollout_settings = before
             for policy_id in self.trainees.keys() - set(trained):

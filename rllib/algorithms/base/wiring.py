@@ -15,7 +15,7 @@ from rllib.algorithms.base.tensor_rollouts import device_for, refuse_agents
 from rllib.compat.names import foreign_program
 from rllib.config.conflicts import Mistake
 from rllib.env.agents import is_external
-from rllib.env.checkup.driver import Examined, check_environment, examine_environment
+from rllib.env.checkup.driver import Examined, examine_environment
 from rllib.env.checkup.lost_masks import refuse_lost_mask
 from rllib.env.disturbances.settings import Disturbances
 from rllib.env.factories.adapters import adapted_space, adapters_of, as_teacher_sees
@@ -37,6 +37,7 @@ from rllib.processes import GpuClaim, check_cores, log_crowd, num_cores, num_fre
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.agents import Agents
+    from rllib.algorithms.base.algorithm import Algorithm
     from rllib.env.multi_agent.examine import ExaminedAgents
 
 logger = logging.getLogger(__name__)
@@ -94,31 +95,47 @@ def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> E
     return factory
 
 
-def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None) -> EnvFactory | None:
+def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None, is_asked: bool) -> EnvFactory | None:
     """The factory of the environments of rollout workers, where a teacher may read more than the policy.
 
     Args:
         config: of the algorithm.
         factory: of its environments as the policy sees them.
+        is_asked: whether workers ask a teacher.
     """
-    hides = config.asks_teacher and config.teacher_observation_keys
+    hides = is_asked and config.teacher_observation_keys
     return learned_environment(config, for_teacher=True) if hides and factory is not None else factory
 
 
-def space_of_teacher(config: AlgorithmConfig, factory: EnvFactory | None, space: Space, action_space: Space) -> Space:
-    """The observation space of what environments give in rollout workers.
+def space_of_teacher(algorithm: "Algorithm", policy_id: str) -> Space:
+    """The observation space of what environments give in rollout workers to a policy, or to its teacher.
 
-    Args:
-        config: of the algorithm.
-        factory: as `taught_environment` returns it.
-        space, action_space: of the policy.
+    Raises:
+        SettingsError: (a ValueError) if agents of the policy are given different ones.
     """
-    if not config.get("teacher_observation_keys"):
-        return space
+    config, policy, factory = algorithm.config, algorithm.policies[policy_id], algorithm.taught_environment
+    if not (algorithm._asks_teachers and config.teacher_observation_keys):
+        return policy.observation_space
     given = config.observation_space
-    if factory is None or (config.disable_env_checking and given is not None):
-        return adapted_space(given, action_space, as_teacher_sees(adapters_of(config)))
-    return check_environment(factory, config.env_config, num_envs=config.num_envs_per_worker, check=False)[0]
+    if algorithm.agents is None and (factory is None or (config.disable_env_checking and given is not None)):
+        return adapted_space(given, policy.action_space, as_teacher_sees(adapters_of(config)))
+    examined = examine_environment(factory, config.env_config, num_envs=config.num_envs_per_worker, check=False)
+    if algorithm.agents is None:
+        return examined[0]
+    from rllib.algorithms.base.agents import spaces_given
+
+    found = spaces_given(algorithm.agents, policy_id, examined.agents)
+    if len(found) > 1:
+        raise config.error(
+            Mistake(
+                f"the agents of policy {policy_id!r} are given different observations, with the keys that a teacher "
+                f"alone reads: {' and '.join(map(str, found))}.",
+                ("teacher_observation_keys", "policies"),
+                ({"teacher_observation_keys": []},),
+                note="Or give these agents policies of their own.",
+            )
+        )
+    return found[0] if found else policy.observation_space
 
 
 def playable_environment(config: AlgorithmConfig) -> EnvFactory:
@@ -389,8 +406,8 @@ def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmCon
                 f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
                 f"{len(examined.agents)}.",
                 ("env",),
-                advice="All algorithms but A3C, ES and ARS, and those that need a teacher, recorded data or "
-                "demonstrations, do, such as PPO, IMPALA, DQN and SAC.",
+                advice="All algorithms but A3C, ES and ARS, and those that need recorded data or demonstrations, do, "
+                "such as PPO, IMPALA, DQN and SAC.",
             )
         )
     if config.has_data:

@@ -67,7 +67,7 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, IntrinsicConfig, ActorCrit
         conflict(
             "cost_limit",
             "teacher",
-            when=lambda config: config.limits_costs and config.teacher is not None,
+            when=lambda config: config.limits_costs and config.asks_teacher,
             why="a limit makes a learner of policy and cost critic, and a teacher is for the policy's alone",
             remedies=[{"teacher": None}, {"cost_limit": None}],
         ),

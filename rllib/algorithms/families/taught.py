@@ -6,8 +6,8 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.teacher import FORMS, Teacher, Unasked, is_teacher
 from rllib.config.config_object import relation
-from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
-from rllib.config.sections import at_least, between, only_with, section
+from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict, needs
+from rllib.config.sections import OfPolicy, at_least, between, only_with, section
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.trainee import Trainee
@@ -20,13 +20,6 @@ class TaughtConfig(AlgorithmConfig):
 
     # Whether there has to be one.
     needs_teacher: ClassVar[bool] = False
-    settings_of_one_agent: ClassVar[frozenset[str]] = frozenset(
-        {
-            *("teacher", "teacher_mapping_fn", "teacher_deterministic", "teacher_coeff", "teacher_observation_keys"),
-            *("beta", "distillation_loss", "evaluate_teacher"),
-        }
-    )
-    why_one_agent: ClassVar[str] = "but a teacher is asked in environments with one agent alone"
 
     @section
     def environment(
@@ -56,26 +49,33 @@ class TaughtConfig(AlgorithmConfig):
             Any,
             "what the policy learns from: a run, a checkpoint, a loaded policy, or f(observations) -> actions; or "
             "{name: teacher}",
+            OfPolicy,
         ] = None,
         teacher_mapping_fn: Annotated[
-            Any, "f(observation) -> name of the teacher that counts, where there are several"
+            Any, "f(observation) -> name of the teacher that counts, where there are several", OfPolicy
         ] = None,
         teacher_deterministic: Annotated[
-            bool, "learn the teacher's most probable actions; False: drawn ones", only_with("teacher")
+            bool, "learn the teacher's most probable actions; False: drawn ones", only_with("teacher"), OfPolicy
         ] = True,
         beta: Annotated[
             float | list,
             "probability, in each step of each environment, that it gets the teacher's action, or a schedule",
             between(0, 1),
             only_with("teacher"),
+            OfPolicy,
         ] = 0.0,
         distillation_loss: Annotated[
             Literal["auto", "kl", "reverse_kl", "log_prob", "huber"],
             "distance from the teacher; auto: cross entropy of choices, squared error of means",
             only_with("teacher"),
+            OfPolicy,
         ] = "auto",
         teacher_coeff: Annotated[
-            float | list, "weight of this distance in the loss, or a schedule", at_least(0), only_with("teacher")
+            float | list,
+            "weight of this distance in the loss, or a schedule",
+            at_least(0),
+            only_with("teacher"),
+            OfPolicy,
         ] = 0.0,
     ) -> Self: ...
 
@@ -90,14 +90,14 @@ class TaughtConfig(AlgorithmConfig):
         conflict(
             "teacher",
             "input_",
-            when=lambda config: config.teacher is not None and config.has_data,
+            when=lambda config: config.asks_teacher and config.has_data,
             why="it is asked in the observations that the policy comes to, and recorded steps are those of others",
             remedies=[{"input_": DEFAULT}],
         ),
         conflict(
             "teacher",
             "exploration_config",
-            when=lambda config: config.teacher is not None and config.exploration_config.get("type") in OF_NOVELTY,
+            when=lambda config: config.asks_teacher and config.exploration_config.get("type") in OF_NOVELTY,
             why="what is new leads away from what a teacher does, and both report a distillation_loss",
             remedies=[{"exploration_config": DEFAULT}],
         ),
@@ -106,26 +106,12 @@ class TaughtConfig(AlgorithmConfig):
             "output",
             why="recorded steps would have what the policy does not read",
         ),
-        conflict(
-            "teacher",
-            "policies",
-            when=lambda config: config.teacher is not None and config.is_multi_agent and not config.needs_teacher,
-            why="a teacher is for environments with one agent",
-            remedies=[{"teacher": None}],
-        ),
     )
 
     @relation("teacher", "teacher_mapping_fn")
     def _check_teacher(self) -> Mistake | None:
         """`teacher` is a path, a policy, or a function; of several, `teacher_mapping_fn` chooses one."""
-        if self.teacher is None and self.needs_teacher and self.is_multi_agent:
-            return Mistake(
-                f"{self.algorithm_name} does not train policies of several agents, with one teacher or with one for "
-                "each: a teacher is asked in environments with one agent.",
-                ("teacher", "policies"),
-                advice="Wrap the environment so that it has one agent, leave policies out, and give a teacher.",
-            )
-        if self.teacher is None and self.needs_teacher:
+        if self.teacher is None and self.needs_teacher and not self.is_multi_agent:
             return Mistake(
                 f"{self.algorithm_name} learns from a teacher, and there is none.",
                 ("teacher",),
@@ -181,7 +167,23 @@ class TaughtConfig(AlgorithmConfig):
 
     @property
     def asks_teacher(self) -> bool:
-        return self.teacher is not None and not isinstance(self.teacher, Unasked)
+        return self.teacher is not None and not self.leaves_teachers_alone
+
+    @property
+    def leaves_teachers_alone(self) -> bool:
+        return isinstance(self.teacher, Unasked)
 
     def make_teacher(self, trainee: "Trainee") -> Teacher | None:
+        if trainee.algorithm.config.leaves_teachers_alone:  # those that are a policy's own, too
+            return None
+        if self.teacher is None and self.needs_teacher:
+            policy_id = trainee.policy_id
+            raise Unfit.of(
+                Mistake(
+                    f"{self.algorithm_name} learns from a teacher, and the policy {policy_id!r} has none.",
+                    ("teacher", "policies"),
+                    advice=f"Give it one of its own, .multi_agent(policies={{{policy_id!r}: {{'teacher': "
+                    '"results/TEACHER"}}), give the run one for all policies, or leave it out of policies_to_train.',
+                )
+            )
         return Teacher(trainee) if self.asks_teacher else None

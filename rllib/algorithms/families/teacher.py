@@ -19,7 +19,7 @@ from gymnasium import Space, spaces
 
 from rllib.acting.inference import Acting, inference_of
 from rllib.algorithms.base import wiring
-from rllib.config.conflicts import Mistake, Remedy, SettingsError
+from rllib.config.conflicts import Mistake, Remedy, Unfit
 from rllib.env.factories.previous_steps import ACTIONS, REWARDS, SETTINGS
 from rllib.evaluation.teacher import FunctionTeacher, NetworkTeacher, TeacherSettings
 from rllib.losses.distillation import OF_DISTRIBUTIONS, WEIGHT, DistillationTerm, TaughtLoss
@@ -64,25 +64,23 @@ class Teacher:
         settings: what workers ask it by.
 
     Raises:
-        SettingsError: (a ValueError) if it does not fit the policy or the environment, or cannot be asked there.
+        Unfit: (a ValueError) if it does not fit the policy or the environment, or cannot be asked there.
         CheckpointError: (a ValueError) if there is no such checkpoint.
     """
 
     def __init__(self, trainee: "Trainee"):
-        self._trainee, self._config = trainee, trainee.config
+        self._trainee, self._config, self._run = trainee, trainee.config, trainee.algorithm.config
         # Of the episodes that it has played; None: it has played none.
         self._return_mean: float | None = None
         self._refuse_world()
         config, algorithm, student = self._config, trainee.algorithm, trainee.policy
         given = config.teacher if isinstance(config.teacher, Mapping) else {_ONLY: config.teacher}
         teachers = {name: self._loaded(name, each) for name, each in given.items()}
-        space = wiring.space_of_teacher(
-            algorithm.config, algorithm.taught_environment, student.observation_space, student.action_space
-        )
+        space = wiring.space_of_teacher(algorithm, trainee.policy_id)
         for name, teacher in teachers.items():
             if isinstance(teacher, NetworkTeacher):
                 self._refuse_spaces(name, teacher, space)
-        how = student.spec, config.normalize_actions, config.clip_actions
+        how = student.spec, self._run.normalize_actions, self._run.clip_actions
         has_distribution = all(
             isinstance(each, NetworkTeacher) and each.gives_distributions(*how) for each in teachers.values()
         )
@@ -93,26 +91,35 @@ class Teacher:
             config.teacher_deterministic,
             config.get_schedule("beta"),
             has_distribution,
+            space,
         )
 
     # ------------------------------------------------------------------ what does not fit
 
-    def _mistake(self, problem: str, advice: str, *remedies: Remedy) -> SettingsError:
+    def _mistake(self, problem: str, advice: str, *remedies: Remedy) -> Unfit:
         names = tuple(dict.fromkeys(["teacher", *(name for remedy in remedies for name in remedy)]))
-        return self._config.error(Mistake(problem, names, (*remedies, *self._config.without_teacher), advice))
+        return Unfit.of(Mistake(problem, names, (*remedies, *self._config.without_teacher), advice))
 
-    def _wrong_world(self, problem: str, advice: str) -> SettingsError:
+    def _wrong_world(self, problem: str, advice: str) -> Unfit:
         """The mistake of an environment in which no teacher is asked."""
         without = self._config.without_teacher
-        return self._config.error(Mistake(problem, ("teacher", "env") if without else ("env",), without, advice))
+        return Unfit.of(Mistake(problem, ("teacher", "env") if without else ("env",), without, advice))
+
+    @property
+    def _student(self) -> str:
+        """The policy, in words."""
+        has_several = self._trainee.algorithm.agents is not None
+        return f"the policy {self._trainee.policy_id!r}" if has_several else "the policy"
 
     def _refuse_world(self) -> None:
         """Refuses environments in which no teacher is asked."""
         algorithm = self._trainee.algorithm
-        if algorithm.agents is not None:
-            raise self._wrong_world(
-                "a teacher is asked in environments with one agent, and this one has several.",
-                "Leave the teacher out, or wrap the environment so that it has one agent.",
+        if algorithm.agents is not None and self._run.evaluate_teacher:
+            raise self._mistake(
+                "evaluate_teacher=True plays episodes with the teacher alone, but several agents act in this "
+                "environment.",
+                "Use .evaluation(evaluate_teacher=False).",
+                {"evaluate_teacher": False},
             )
         if algorithm._is_external:
             raise self._wrong_world(
@@ -131,7 +138,7 @@ class Teacher:
         own = self._trainee.policy.action_space
         if teacher.action_space != own:
             raise self._mistake(
-                f"teacher{_of(name)} has the action space {teacher.action_space}, and the policy {own}.",
+                f"teacher{_of(name)} has the action space {teacher.action_space}, and {self._student} {own}.",
                 "Give a teacher with the same actions.",
             )
         try:
@@ -144,8 +151,10 @@ class Teacher:
             own = teacher.observation_space
             if isinstance(own, spaces.Dict) and {ACTIONS, REWARDS} & own.keys():
                 advice = f"It reads its previous step, which is there if the policy's model does, too: {SETTINGS}."
+            of_agents = "" if self._trainee.algorithm.agents is None else f" for {self._student}"
             raise self._mistake(
-                f"teacher{_of(name)} reads {teacher.observation_space}, and of the environment's observations {error}.",
+                f"teacher{_of(name)} reads {teacher.observation_space}, and of the environment's observations"
+                f"{of_agents} {error}.",
                 advice,
             ) from error
 
@@ -205,7 +214,7 @@ class Teacher:
         if None in spaces:
             problem = "the teacher is a Policy that does not know the spaces of its environment."
             raise self._mistake(problem, "Give what rllib.load_policy(PATH) returns, or the path.")
-        keys = self._config.teacher_observation_keys
+        keys = self._run.teacher_observation_keys
         key = keys[0] if len(keys) == 1 and parts(policy.observation_space) is None else None
         return NetworkTeacher(policy.spec, policy.get_state(), *spaces, normalize_actions, clip_actions, key)
 
@@ -227,7 +236,7 @@ class Teacher:
     def stats(self) -> dict[str, float]:
         """Statistics of an update, in addition to those of its loss."""
         stats = self._trainee.scheduled(WEIGHT, "beta")
-        if not self._config.evaluate_teacher:
+        if not self._run.evaluate_teacher:
             return stats
         if self._return_mean is None:
             episodes = self._trainee.algorithm._play_teacher(self._trainee.policy_id)

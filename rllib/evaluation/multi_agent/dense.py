@@ -22,7 +22,8 @@ _HOOKS = (*EPISODE_HOOKS, "on_sub_environment_created")
 def can_be_dense(settings: RolloutSettings, callbacks: DefaultCallbacks) -> bool:
     """Whether a worker with these settings may sample from arrays, if its environment hands them over.
 
-    Each agent acts by one network in all episodes, and nobody follows single episodes or environments.
+    Each agent acts by one network in all episodes, nobody follows single episodes or environments, and no teacher reads
+    what its policy does not.
     """
     agents = settings.agents
     ids = set((agents.fixed or {}).values())
@@ -32,6 +33,7 @@ def can_be_dense(settings: RolloutSettings, callbacks: DefaultCallbacks) -> bool
         and not settings.complete_episodes
         and not settings.replace_failed_envs
         and ids.isdisjoint(agents.hand_written)
+        and not any(own.teacher_reads_more for own in settings.policies.values())
         and not any(hears(callbacks, hook) for hook in _HOOKS)
     )
 

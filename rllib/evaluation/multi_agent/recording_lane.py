@@ -106,7 +106,8 @@ class RecordingLane(NetworkLane, Lane):
         self.oldest_version = self._own_version = 0
         # Columns of the inputs of an action, and of its outcome, by which rows go on in the next fragment.
         names = {column.name for column in self.columns}
-        of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)
+        of_labels = sb.TEACHER_ACTIONS, sb.TEACHER_DIST_INPUTS
+        of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS, *of_labels)
         # Columns that are written where a row is closed, or marked, and hold zeros elsewhere.
         self._sparse = [n for n in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.WAITED) if n in names]
         self._of_carried_rows = [name for name in of_rows if name in names] + self._sparse
@@ -114,10 +115,22 @@ class RecordingLane(NetworkLane, Lane):
         # slots whose newest agent has none yet.
         self._first = self.observations.copy() if settings.sequences else None
         self._begun: list[int] = []
+        # The newest observation of each slot as its environment gave it, for a teacher; None: `observations` are these.
+        self._given: np.ndarray | None = None
+        if self.teacher is not None and self.changes_observations:
+            self._given_column = observation_column(own.teacher.observation_space)
+            column = self._given_column
+            self._given = np.full((self.num_slots, *column.shape), column.filler, column.dtype)
+
+    @property
+    def _keeps_given(self) -> bool:
+        return False  # a step's suffice, since each is labelled at once
 
     def begin_episode(self, slot):
         super().begin_episode(slot)
         self._begun.append(slot)
+        if self.teacher is not None:
+            self.teacher.episodes_ended([slot])
 
     def begin(self, num_steps: int) -> None:
         """Begins a fragment of this number of steps of the environments; rows that go on are its first ones."""
@@ -171,6 +184,8 @@ class RecordingLane(NetworkLane, Lane):
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
         """Draws the noise of the next steps; of the active slots alone, where some are not."""
         self._noise = self.explorer.begin(num_steps, self.timesteps, active)
+        if self.teacher is not None:
+            self.teacher.begin(self.clock(num_steps), active)
 
     def make_room(self, num_steps: int) -> None:
         """Makes room for further steps; whole episodes are longer than the fragment that was asked for."""
@@ -203,7 +218,17 @@ class RecordingLane(NetworkLane, Lane):
             else:
                 acting = self._array(self.acting)
                 self.states[acting] = self._next_states[acting]
+        if self.teacher is not None:
+            self._teach(step, actions, None if everybody else self._array(self.acting))
         self._give(actions)
+
+    def _teach(self, step: int, actions: np.ndarray, acting: np.ndarray | None) -> None:
+        """Labels the newest rows, and puts the teacher's actions where it takes its turn; see LaneTeacher.teach."""
+        row = self._num_rows - 1
+        labels, inputs = self.teacher.columns_of(self.fragment)
+        given = self.observations if self._given is None else self._given
+        inputs = None if inputs is None else inputs[row]
+        self.teacher.teach(step, given, self.observations, actions, labels[row], inputs, acting)
 
     def _begin_row(self) -> tuple:
         """Opens the rows of the slots that act; returns what is written there, as `_take` says."""
@@ -357,10 +382,16 @@ class RecordingLane(NetworkLane, Lane):
         if self._ended:
             self.explorer.episodes_ended(self._ended)
             self._ended = []
+        if self._given is not None and self._seen:
+            given = np.empty((len(self._seen), *self._given.shape[1:]), self._given.dtype)
+            self._given_column.write_rows(self._seen, given)
+            self._given[self._seen_slots] = given
         NetworkLane.receive(self)
         self._note_first()
 
     def see_all(self, observations: np.ndarray) -> None:
+        if self._given is not None:
+            self._given_column.write_batch(observations, self._given)
         NetworkLane.see_all(self, observations)
         self._note_first()
 
@@ -407,6 +438,10 @@ class RecordingLane(NetworkLane, Lane):
         self._carried = other._carried.moved(slots)
         if self._first is not None:
             self._first[slots] = other._first
+        if self.teacher is not None:
+            self.teacher.widen(other.teacher, slots)
+        if self._given is not None:
+            self._given[slots] = other._given
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed

@@ -110,7 +110,8 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         total = count * max(settings.num_workers, 1)
         is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not self.acts_elsewhere
         start = self._indices[0] * self._num_slots[policy_id] if is_alike else 0
-        policy.act_among(total if is_alike else count, slice(start, start + count))
+        among = total if is_alike else count, slice(start, start + count)
+        policy.act_among(*among)
         rngs = self._rngs(policy_id, number)
         if policy_id not in agents.trained:
             mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
@@ -119,7 +120,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
             return ChoosingLane(policy, *spaces, count, mapper, **how)
         if policy.filters_observations:
             policy.filter.keep_apart(count)
-        return RecordingLane(
+        lane = RecordingLane(
             policy,
             own,
             settings,
@@ -133,6 +134,9 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
             allocate=self._allocate,
             by_slot=is_alike,
         )
+        if lane.teacher is not None:
+            lane.teacher.act_among(*among)
+        return lane
 
     def _rngs(self, policy_id: str, number: int) -> list[np.random.Generator]:
         """Random streams of a policy's slots, which go on where slots are added.

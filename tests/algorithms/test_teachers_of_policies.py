@@ -1,0 +1,304 @@
+"""Teachers of policies where several agents act: each policy learns from its own, or from none."""
+
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, load_policy
+from rllib import sample_batch as sb
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.families.taught import TaughtConfig
+from rllib.cli.checkpoints import acting_algorithm
+from rllib.env.multi_agent import MultiAgentEnv
+from rllib.policies import PolicySpec
+from rllib.storage.checkpoint import CheckpointError
+from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher, whole
+
+GRU = {"use_gru": True, "lstm_cell_size": 8, "max_seq_len": 4}
+STYLES = ("all", "turns", "dying", "late")
+MAPPING = {"agent_0": "first", "agent_*": "others"}
+TAUGHT = sb.TEACHER_ACTIONS, sb.TEACHER_DIST_INPUTS
+
+
+class Agents(MultiAgentEnv):
+    """Three agents with the observations of Secretive, whose first number tells environments and agents apart.
+
+    Config:
+        style: "all" act in each step; "turns": one after another; "dying": each ends before the one in front of it;
+            "late": each comes a step after the one in front of it.
+        actions: of the agents other than the first, an action space.
+    """
+
+    possible_agents = ("agent_0", "agent_1", "agent_2")
+
+    def __init__(self, config=None):
+        super().__init__()
+        self._style, other = (config or {}).get("style", "all"), (config or {}).get("actions", Discrete(2))
+        self.observation_spaces = dict.fromkeys(self.possible_agents, Secretive.observation_space)
+        self.action_spaces = dict(zip(self.possible_agents, (Discrete(2), other, other)))
+        self._serial = self._episode = -1
+
+    def _seen(self):
+        living = [i for i in range(3) if self._comes(i) <= self._t < self._goes(i)]
+        acting = living[self._t % 3 :][:1] if self._style == "turns" else living
+        return {f"agent_{i}": self._observation(i) for i in acting}
+
+    def _comes(self, i):
+        return i if self._style == "late" else 0
+
+    def _goes(self, i):
+        return 8 - 2 * i if self._style == "dying" else 8
+
+    def _observation(self, i):
+        return whole([self._serial * 3 + i, self._episode, self._t])
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self._serial = seed % 997
+        self._episode, self._t = self._episode + 1, 0
+        return self._seen(), {}
+
+    def step(self, action_dict):
+        self._t += 1
+        over = self._t == 8
+        ended = [i for i in range(3) if self._t == self._goes(i)]
+        seen = {**self._seen(), **{f"agent_{i}": self._observation(i) for i in ended}}
+        flags = {f"agent_{i}": True for i in ended} | {"__all__": over}
+        return seen, dict.fromkeys(action_dict, 1.0), flags, {"__all__": False}, {}
+
+
+def opposite(observations):
+    """What `by_rule` does not do."""
+    return 1 - by_rule(observations)
+
+
+def config(first, others, kind=DistillationConfig, style="all", envs=2, keys=("secret",), **settings):
+    """A run whose policies "first" and "others" have these settings of their own."""
+    made = kind().environment(Agents, env_config={"style": style}, teacher_observation_keys=list(keys))
+    made.rollouts(num_rollout_workers=0, num_envs_per_worker=envs, rollout_fragment_length=10)
+    made.multi_agent(policies={"first": first, "others": others}, policy_mapping_fn=MAPPING)
+    given = {"train_batch_size": 10 * envs, "model": {"fcnet_hiddens": [8]}, "lr": 0.01}
+    small = {"sgd_minibatch_size": 10, "num_sgd_iter": 1}
+    given |= {name: value for name, value in small.items() if name in made.settings}
+    return made.training(**given).update_from_dict(settings).debugging(seed=0)
+
+
+def own(teacher, **more):
+    return {"teacher": teacher, "teacher_coeff": 1.0, **more}
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
+
+
+@pytest.fixture(scope="module")
+def teacher_with_memory(tmp_path_factory):
+    return made_teacher(tmp_path_factory.mktemp("teachers") / "memory", model=GRU)
+
+
+def sampled(made, rounds=3):
+    """Policy id -> the rows of some fragments, in the order of time for each agent."""
+    with made.build() as algo:
+        worker = algo.workers.local_worker()
+        worker.load_snapshots(algo.snapshots())
+        parts = [worker.sample()[0].policy_batches for _ in range(rounds)]
+    joined = {i: sb.SampleBatch.concat([part[i] for part in parts if i in part]) for i in ("first", "others")}
+    return {i: _steps(rows) for i, rows in joined.items()}
+
+
+def _steps(rows):
+    """The columns of a batch, without rows that are no steps."""
+    is_step = rows[sb.LOSS_MASK] if sb.LOSS_MASK in rows else np.ones(rows.count, bool)
+    return {name: rows[name][is_step] for name in (sb.OBS, sb.ACTIONS, *TAUGHT) if name in rows}
+
+
+def answers(rule, rows):
+    return rule({"secret": np.array([whole(place)["secret"] for place in rows[sb.OBS]])})
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", [DistillationConfig, PPOConfig, A2CConfig, IMPALAConfig, APPOConfig])
+def test_each_policy_has_the_labels_of_its_teacher(kind, style):
+    """The keys of the teacher reach no policy, and a policy without a teacher has no labels."""
+    rows = sampled(config(own(by_rule), own(opposite, beta=1.0), kind, style))
+    for policy_id, rule in (("first", by_rule), ("others", opposite)):
+        assert rows[policy_id][sb.OBS].shape[1:] == (3,) and len(rows[policy_id][sb.OBS]) > 5
+        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id]))
+    np.testing.assert_array_equal(rows["others"][sb.ACTIONS], rows["others"][sb.TEACHER_ACTIONS])
+    assert (rows["first"][sb.ACTIONS] != rows["first"][sb.TEACHER_ACTIONS]).any()
+    if kind is not DistillationConfig:
+        alone = sampled(config({}, own(opposite), kind, style), rounds=1)
+        assert sb.TEACHER_ACTIONS not in alone["first"] and sb.TEACHER_ACTIONS in alone["others"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("batch_mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("student", [{}, GRU], ids=["plain", "gru"])
+def test_a_teacher_remembers_each_agent(teacher_with_memory, style, batch_mode, student):
+    """By its own filter, over the steps in which the agent acts."""
+    made = config(own(by_rule), own(teacher_with_memory), style=style, batch_mode=batch_mode).training(model=student)
+    rows, player = sampled(made, rounds=4)["others"], load_policy(teacher_with_memory)
+    order = np.lexsort(rows[sb.OBS].T[::-1]).tolist()  # by agent, episode and step
+    assert len(order) > 20
+    for _, steps in itertools.groupby(order, key=lambda i: tuple(rows[sb.OBS][i][:2])):
+        state = player.get_initial_state()
+        for i in steps:
+            seen = whole(rows[sb.OBS][i])
+            action, state, found = player.compute_single_action(seen, state, explore=False, full_fetch=True)
+            assert action == rows[sb.TEACHER_ACTIONS][i]
+            inputs = found["action_dist_inputs"]
+            np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS][i], inputs, atol=1e-5)
+
+
+def test_a_function_is_asked_for_the_agents_that_act():
+    """Slots without an agent hold no observation."""
+    asked = []
+
+    def teach(observations):
+        asked.append(len(observations["place"]))
+        assert (observations["place"][:, 0] >= 0).all() and np.any(observations["secret"], axis=-1).all()
+        return by_rule(observations)
+
+    sampled(config(own(teach), own(teach), style="dying"))
+    assert set(asked) == {2, 4}  # agents of two environments, of which the last one dies after four steps
+
+
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+@pytest.mark.parametrize("keys", [[], ["secret"]], ids=["all", "hidden"])
+def test_a_teacher_gets_what_the_environment_gives(teacher, observation_filter, keys):
+    """Not what the policy's filter makes of it."""
+    seen = []
+
+    def teach(observations):
+        seen.extend(zip(observations["place"].tolist(), observations["secret"].tolist()))
+        return by_rule(observations)
+
+    made = config(own(teach), own(teacher), keys=keys).rollouts(observation_filter=observation_filter)
+    sampled(made, rounds=1)
+    for place, secret in seen:
+        np.testing.assert_allclose(whole(place)["secret"], secret)
+
+
+# ------------------------------------------------------------------ learning
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [DistillationConfig, DAggerConfig, PPOConfig, IMPALAConfig])
+def test_policies_learn_opposite_rules(kind):
+    made = config(own(by_rule), own(opposite), kind, style="turns", envs=4, keys=(), lr=0.02)
+    made.environment(ignore_observation_keys=["place"])
+    made.reporting(min_sample_timesteps_per_iteration=2000, min_time_s_per_iteration=0)
+    with made.build() as algo:
+        for _ in range(4):
+            result = algo.train()
+    stats = result["info"]["learner"]
+    assert all(stats[each]["learner_stats"]["teacher_agreement"] > 0.9 for each in ("first", "others"))
+
+
+def test_the_teacher_of_the_run_is_that_of_all_policies():
+    made = config({}, {"teacher": opposite})
+    rows = sampled(made.training(teacher=by_rule))
+    for policy_id, rule in (("first", by_rule), ("others", opposite)):
+        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id]))
+
+
+def test_a_policy_that_comes_learns_from_its_teacher(tmp_path):
+    """So does one that was frozen at first, and both in a run that goes on from a checkpoint."""
+    made = config(own(by_rule), own(opposite), PPOConfig, keys=()).multi_agent(policies_to_train=["first"])
+    with made.build() as algo:
+        algo.train()
+        mapping = {"agent_0": "first", "agent_1": "others", "agent_2": "new"}
+        algo.add_policy("new", config=own(opposite, beta=1.0), policy_mapping_fn=mapping)
+        algo.set_policies_to_train(["first", "others", "new"])
+        stats = algo.train()["info"]["learner"]
+        path = algo.save(tmp_path)
+    assert [stats[each]["learner_stats"]["beta"] for each in ("first", "new", "others")] == [0, 1, 0]
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+        stats = algo.train()["info"]["learner"]
+    assert [stats[each]["learner_stats"]["beta"] for each in ("first", "new", "others")] == [0, 1, 0]
+
+
+def test_a_checkpoint_knows_the_teacher_of_each_policy(teacher, tmp_path):
+    """It acts without them."""
+    moved, other = tmp_path / "moved", made_teacher(tmp_path / "other", model={"fcnet_hiddens": [8]})
+    shutil.copytree(teacher, moved)
+    with config(own(str(moved)), own(by_rule), PPOConfig).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "run")
+    policies = {"first": own(other), "others": own(by_rule)}
+    with pytest.raises(ValueError, match="another teacher") as caught:
+        Algorithm.from_checkpoint(path, {"policies": policies})
+    (remedy,) = caught.value.mistakes[0].remedies
+    assert PolicySpec.of(remedy["policies"]["first"], "first").config["teacher"] == str(moved)
+    shutil.rmtree(moved)
+    with pytest.raises(CheckpointError, match="moved"):
+        Algorithm.from_checkpoint(path, load_user_code=True)
+    with acting_algorithm(path, load_user_code=True) as algo:
+        assert algo.evaluate(2)["episodes_this_iter"] == 2
+    policies["first"] = own(teacher)
+    with Algorithm.from_checkpoint(path, {"policies": policies}) as algo:
+        assert algo.train()["info"]["learner"]["first"]["learner_stats"]["teacher_coeff"] == 1
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def refusal(made):
+    with pytest.raises(ValueError) as caught:
+        made.build().stop()
+    return caught.value
+
+
+def test_a_policy_without_a_teacher(teacher):
+    """Where the algorithm learns from nothing else; one that is frozen needs none."""
+    made = config(own(teacher), {})
+    assert "'others' has none" in str(refusal(made))
+    assert "'first'" in str(refusal(config({}, {})))
+    with made.multi_agent(policies_to_train=["first"]).build() as algo:
+        algo.train()
+
+
+def test_a_teacher_of_other_actions(teacher):
+    numbers = Box(-1, 1, (1,), np.float32)
+    made = config(own(by_rule), own(teacher)).environment(env_config={"style": "all", "actions": numbers})
+    error = refusal(made)
+    assert "action space" in str(error) and "'others'" in str(error)
+
+
+def test_a_teacher_of_observations_that_are_not_there(tmp_path):
+    other = made_teacher(tmp_path / "teacher", "CartPole-v1")
+    error = refusal(config(own(by_rule), own(other)))
+    assert "'others'" in str(error) and "reads" in str(error)
+
+
+def test_what_belongs_to_the_run(teacher):
+    for name, value in (("teacher_observation_keys", ["place"]), ("evaluate_teacher", True)):
+        assert "belongs to the run" in str(refusal(config(own(teacher, **{name: value}), own(teacher))))
+    error = refusal(config(own(teacher), own(teacher), evaluate_teacher=True))
+    assert {"evaluate_teacher": False} in error.mistakes[0].remedies
+
+
+def test_mistakes_in_a_policy_s_own_settings(teacher):
+    """Their remedies are of these settings."""
+    made = config(own(by_rule, distillation_loss="kl"), own(teacher), PPOConfig)
+    error = refusal(made)
+    (remedy, *_) = error.mistakes[0].remedies
+    spec = PolicySpec.of(remedy["policies"]["first"], "first")
+    assert spec.config["distillation_loss"] == "auto"
+    with made.apply(remedy).build() as algo:
+        assert np.isfinite(algo.train()["info/learner/first/learner_stats/distillation_loss"])
+    for given in (3, PPOConfig, {"a": teacher}):
+        assert "'first'" in str(refusal(config(own(given), own(teacher))))
+
+
+def test_settings_of_a_teacher_are_those_of_policies():
+    """But for what environments give, and the episodes that a teacher plays alone."""
+    settings = TaughtConfig.settings
+    of_teacher = {name for name, each in settings.items() if each.only_with and "teacher" in str(each.only_with)}
+    of_teacher |= {name for name in settings if name.startswith("teacher")}
+    of_policy = {name for name in of_teacher if settings[name].of_policy}
+    assert of_teacher - of_policy == {"teacher_observation_keys", "evaluate_teacher"}

@@ -58,9 +58,9 @@ class Range:
         return " and ".join(filter(None, (low, high, "finite" if self.finite else "")))
 
 
-def at_least(low: float) -> Range:
-    """value >= low"""
-    return Range(low)
+def at_least(low: float, finite: bool = False) -> Range:
+    """value >= low; infinity is, unless it has to be finite"""
+    return Range(low, finite=finite)
 
 
 def above(low: float, finite: bool = False) -> Range:

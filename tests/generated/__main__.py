@@ -2,6 +2,7 @@
 
 python -m tests.generated --first 1000 --minutes 30     writes failing draws, made smaller, to tests/generated/cases
 python -m tests.generated --first 7 --draws 1           one seed
+python -m tests.generated --algorithms GAIL AIRL        draws of these algorithms alone
 """
 
 import argparse
@@ -115,6 +116,8 @@ def main(words=None) -> int:
             if time.monotonic() > ends:
                 break
             drawn = draw(seed)
+            if given.algorithms and drawn["algorithm"] not in given.algorithms:
+                continue
             outcome = runner.run(drawn)
             new = names_of_faults(outcome) - tally.faults.keys()
             tally.add(outcome)
@@ -134,7 +137,8 @@ def _arguments(words) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=int, default=int(time.time()), help="first seed; by default the time")
     parser.add_argument("--minutes", type=float, help="how long; by default 30, or until --draws are run")
-    parser.add_argument("--draws", type=int, help="how many at most")
+    parser.add_argument("--draws", type=int, help="number of seeds at most")
+    parser.add_argument("--algorithms", nargs="+", help="leave out draws of all others")
     parser.add_argument("--log", type=Path, help="file for the outcomes, a line of JSON each")
     parser.add_argument("--refusals", action="store_true", help="list refusals that have no remedy")
     parser.add_argument("--strict", action="store_true", help="refusals that have no remedy are faults")

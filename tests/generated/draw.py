@@ -20,7 +20,7 @@ from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algo
 from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.config.sections import Setting
 from rllib.models.model_settings import MODEL_DEFAULTS
-from tests.generated import recorded, restores, values
+from tests.generated import recorded, restores, teachers, values
 from tests.generated.worlds import CONTINUOUS, DISCRETE, HAS_IMAGE, MASKED, OBSERVATIONS, OF_AGENTS, OTHERS
 
 Draw = dict[str, Any]
@@ -80,7 +80,8 @@ def draw(seed: int) -> Draw:
     run = {"seed": seed, "algorithm": algorithm, "world": world, "settings": settings}
     if world["kind"] in OF_AGENTS and rng.random() < 0.6:
         run["changes"] = _changes(rng)
-    return _with_more(random.Random(f"more of {seed}"), run, config)
+    run = _with_more(random.Random(f"more of {seed}"), run, config)
+    return _with_imitation(random.Random(f"imitation of {seed}"), run, config)
 
 
 # Settings that make processes.
@@ -191,6 +192,9 @@ def _with_more(rng: random.Random, run: Draw, config) -> Draw:
             run = {**run, "of the new": _own_settings(rng, config, world, rng.choice([(), OF_NETWORKS]))}
         if rng.random() < 0.4:
             run = {**run, "mapped": rng.choice(["policy_mapping_fn", "policies_to_train", "both"])}
+    if rng.random() < 0.03:
+        bound = [name for name in run["settings"] if float in _types(config.settings[name].type)]
+        run = {**run, "settings": {**run["settings"], **dict.fromkeys(rng.sample(bound, min(len(bound), 1)), math.inf)}}
     return run
 
 
@@ -223,6 +227,64 @@ CHANGED_OF_REPLAYS = (
 NOT_CHANGED = {"model", "hiddens", "q_model_config", "policy_model_config", "policies", "seed"}
 # Nor what recorded steps show: other data would be needed.
 OF_WHAT_IS_RECORDED = {"env_wrappers", "ignore_observation_keys", "env_to_module_connector"}
+
+
+# ------------------------------------------------------------------ teachers and demonstrations
+
+
+def _with_imitation(rng: random.Random, run: Draw, config) -> Draw:
+    """The run with further forms of teachers, teachers of policies, and forms of demonstrations, where it has any."""
+    if "demonstrations" in config.settings:
+        run = _with_demonstrations(rng, run, config)
+    if "teacher" not in config.settings:
+        return run
+    world, settings = run["world"], dict(run["settings"])
+    is_asked = "teacher" in settings
+    if config.get("needs_teacher", False) and world["kind"] in ("single", "vector") and rng.random() < 0.25:
+        world = {name: value for name, value in world.items() if name not in ("mask", "autoreset", "fails")}
+        world |= {"kind": "agents", "agents": 2, "style": rng.choice(["all", "turns", "dying"])}
+    if world["kind"] == "agents" and (is_asked or rng.random() < 0.1):
+        kinds = [name for name in teachers.FORMS if name != "several"]
+        first = {"teacher": {teachers.MARK: rng.choice(kinds)}, "teacher_coeff": 1.0}
+        second = {"teacher": {teachers.MARK: "function"}, "beta": rng.choice([0.0, 0.5, 1.0])} if is_asked else {}
+        settings |= {"policies": {"first": first, "second": {**first, **second}}, "teacher_coeff": 1.0}
+        settings["policy_mapping_fn"] = {"agent_0": "first", "agent_*": "second"}
+        for name in ("teacher", "policies_to_train", "evaluate_teacher"):
+            settings.pop(name, None)
+        run = {name: value for name, value in run.items() if name not in ("changes", "of the new", "mapped")}
+    elif is_asked and rng.random() < 0.6:
+        faulty = rng.random() < 0.25
+        settings["teacher"] = {teachers.MARK: rng.choice([*teachers.FAULTS] if faulty else teachers.FORMS)}
+    if config.get("needs_teacher", False) and world["action"] in CONTINUOUS and rng.random() < 0.5:
+        deviation = {"free_log_std": rng.random() < 0.5, "log_std_init": rng.choice([0.0, -2.0, 0.5])}
+        some = rng.sample(sorted(deviation), rng.choice([1, 2]))
+        settings["model"] = {**settings.get("model", {}), **{name: deviation[name] for name in some}}
+    return {**run, "world": world, "settings": settings}
+
+
+def _with_demonstrations(rng: random.Random, run: Draw, config) -> Draw:
+    """The run with demonstrations of other forms, some with a fault, and settings that read them otherwise."""
+    world, settings, data = run["world"], dict(run["settings"]), dict(run["world"]["data"])
+    if data["form"] == "arrays":
+        data["says_next"] = rng.choice([False, True, recorded.RESETS])
+    if rng.random() < 0.3:
+        form, kinds = data["form"], dict(recorded.KINDS)
+        if data.get("says_next") is True and world["observation"] in ("numbers", "rows", "unbounded", "doubles"):
+            kinds |= recorded.OF_OBSERVATIONS
+        names = [name for name, kind in kinds.items() if form in kind.forms and name not in recorded.MAY_BE_UNREAD]
+        observed = [name for name in names if name in recorded.OF_OBSERVATIONS]
+        data["fault"] = {"kind": rng.choice(observed or names), "at": rng.uniform(0.1, 0.9)}
+        if form != "arrays":
+            settings["input_config"] = {**settings.get("input_config", {}), "on_error": rng.choice(["raise", "skip"])}
+    more = {
+        "discriminator_inputs": (0.4, ["obs", "next_obs"]), "time_limit_ends_episode": (0.1, True),
+        "observation_filter": (0.3, "MeanStdFilter"), "custom_loss": (0.1, values.named("with_small_outputs")),
+        "normalize_actions": (0.1, False), "num_envs_per_worker": (0.3, 3),
+    }  # fmt: skip
+    for name, (chance, value) in more.items():
+        if rng.random() < chance and name in config.settings:
+            settings[name] = value
+    return {**run, "world": {**world, "data": data}, "settings": settings}
 
 
 # ------------------------------------------------------------------ settings
@@ -356,6 +418,11 @@ def candidates(type_, setting: Setting) -> Iterator[Any]:
         yield from ([[0, 0.1], [50, 0.01]], {"type": "linear", "initial": 0.1, "final": 0.0, "timesteps": 80})
     elif type_ is types.NoneType:
         yield None
+
+
+def _types(type_) -> tuple:
+    """The types of which a value may be."""
+    return get_args(type_) if get_origin(type_) in (Union, types.UnionType) else (type_,)
 
 
 def _low(setting: Setting):

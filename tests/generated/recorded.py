@@ -22,6 +22,8 @@ from rllib.offline.larger_than_memory import dataset_on_disk
 from tests.generated import worlds
 
 Columns = dict[str, Any]
+# What arrays say of next observations (`says_next`): nothing, all, or those of an environment that resets itself.
+RESETS = "resets"
 
 
 def recorded(world: Mapping[str, Any], place: Path):
@@ -70,10 +72,12 @@ def _recorded_files(described: str, form: str) -> str:
 
 
 def _arrays(world: Mapping[str, Any]) -> dict:
-    env, rows = worlds.World(world), []
+    env, rows, says_next = worlds.World(world), [], world["data"].get("says_next")
     env.action_space.seed(0)
+    seen, _ = env.reset()
     for _ in range(world["data"]["episodes"]):
-        seen, _ = env.reset()
+        if says_next != RESETS:
+            seen, _ = env.reset()
         over = False
         while not over:
             mask = env.action_masks() if world.get("mask") else None
@@ -81,11 +85,13 @@ def _arrays(world: Mapping[str, Any]) -> dict:
             while mask is not None and env.choices > 1 and not mask[worlds.first_choice(env.action_space, action)]:
                 action = env.action_space.sample()
             after, reward, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+            if over and says_next == RESETS:
+                after, _ = env.reset()
             rows.append((seen, action, reward, terminated, truncated, after, True))
-            seen, over = after, terminated or truncated
+            seen = after
     names = ["obs", "actions", "rewards", "terminateds", "truncateds"]
-    if world["data"].get("says_next"):
-        names += ["new_obs", "has_next"]
+    names += [] if not says_next else ["new_obs"] if says_next == RESETS else ["new_obs", "has_next"]
     return {name: _stacked([row[i] for row in rows]) for i, name in enumerate(names)}
 
 
@@ -109,12 +115,14 @@ class Kind:
         raised: what becomes of it with on_error="raise": it is "refused", "read", or either of these (None).
         skipped: the same with "skip", where it may be "left out".
         forms: in which it occurs.
+        said: a word that its refusal has.
     """
 
     change: Callable[[Columns, int], None] | None
     raised: str | None
     skipped: str | None
     forms: tuple[str, ...] = ("json", "npz", "parquet")
+    said: str = ""
 
 
 def _texts(columns: Columns, row: int) -> None:
@@ -124,6 +132,17 @@ def _texts(columns: Columns, row: int) -> None:
 def _is_nan(columns: Columns, row: int) -> None:
     columns["rewards"] = np.array(columns["rewards"], np.float32)
     columns["rewards"][row] = np.nan
+
+
+def _is_nan_observed(columns: Columns, row: int) -> None:
+    """NaN that an observation had when it was seen, and when it was acted on."""
+    for name, at in (("obs", row), ("new_obs", row - 1)):
+        columns[name] = np.array(columns[name], np.float32)
+        columns[name][at] = np.nan
+
+
+def _flatter(columns: Columns, row: int) -> None:
+    columns["new_obs"] = columns["new_obs"].reshape(len(columns["new_obs"]), -1)[:, :1]
 
 
 def _shorter(columns: Columns, row: int) -> None:
@@ -177,11 +196,26 @@ KINDS: dict[str, Kind] = {
     "repeated key": Kind(None, None, None, ("json",)),
     "empty file": Kind(None, "refused", "left out"),
 }
+# Faults of arrays of numbers that say all next observations.
+OF_OBSERVATIONS: dict[str, Kind] = {
+    "no number observed": Kind(_is_nan_observed, "refused", None, ("arrays",), "not finite"),
+    "flatter": Kind(_flatter, "refused", None, ("arrays",), "shape"),
+}
+# Faults of rewards and of actions, which demonstrations need not have.
+MAY_BE_UNREAD = (
+    *("texts", "no number", "shorter", "without rewards"),
+    *("wider", "wider file", "without actions", "file without actions"),
+)
+
+
+def kind_of(fault: Mapping[str, Any]) -> Kind:
+    """The kind of a fault."""
+    return {**KINDS, **OF_OBSERVATIONS}[fault["kind"]]
 
 
 def faulty_arrays(columns: Columns, fault: Mapping[str, Any]) -> Columns:
     """The arrays with the fault."""
-    KINDS[fault["kind"]].change(columns, _at(fault, len(columns["rewards"])))
+    kind_of(fault).change(columns, _at(fault, len(columns["rewards"])))
     return columns
 
 

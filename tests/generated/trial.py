@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -27,8 +28,11 @@ import runtime
 from rllib import Algorithm, load_policy
 from rllib.algorithms.base.from_checkpoint import read_state
 from rllib.algorithms.base.registry import get_algorithm_config, register_typed_algorithm
+from rllib.algorithms.base.trainee import Trainee
+from rllib.cli.checkpoints import acting_algorithm
 from rllib.client import PolicyClient
-from tests.generated import recorded, restores, worlds
+from rllib.models.architectures import description_of
+from tests.generated import demonstrated, recorded, restores, teachers, worlds
 from tests.generated.comparisons import different, equal, not_finite, place_of, weights_of
 from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
 from tests.generated.refusals import (
@@ -174,6 +178,7 @@ class Trial:
         self._remedied_before = None
         self._iterations = 0
         self._left_to_world: set[str] = set()
+        self._algorithm: Algorithm | None = None  # whose discriminator is looked at
 
     def note(self, kind: str, message: str, place: str = "") -> None:
         self.outcome.faults.append(Fault(self.stage, kind, message[:600], place))
@@ -201,8 +206,9 @@ class Trial:
             try:
                 if taken := taken_slips(self.draw.get("typed", "rllib")):
                     self.note("typed", f"{taken} are no algorithms, and were taken for some")
+                stack.enter_context(self._watched())
                 algorithm = self._built(stack)
-                if algorithm is not None:
+                if algorithm is not None and self._is_taught(algorithm):
                     self._live(algorithm, stack)
             except Exception as error:
                 self.note_exception(error)
@@ -230,6 +236,7 @@ class Trial:
             except Exception as error:
                 if not is_refusal(error, self.stage):
                     raise
+                self._check_names(draw, error)
                 if self._names_the_fault(draw, error):
                     self.outcome.refusals.append((str(error), {}))
                     options = draw["settings"].get("input_config", {})
@@ -246,11 +253,76 @@ class Trial:
             self.draw, self.world = draw, draw["world"]
             self._check_settings(asked, algorithm.config)
             self._left_to_world = left_to_world(algorithm.config, draw)
-            self._check_faulty_data(algorithm.config.has_data)
+            self._check_faulty_data(algorithm.config.has_data or algorithm.config.get("demonstrations") is not None)
+            self._check_networks(algorithm)
+            self._algorithm = algorithm
             return algorithm
         if not self.outcome.lacks_remedy:
             self.note("remedies", f"{MOST_REMEDIES} remedies have not helped: {self.outcome.refusals}")
         return None
+
+    def _check_names(self, draw: Draw, error: Exception) -> None:
+        """Notes a refusal of an infinite number, without a mistake as data, that does not say whose number it is."""
+        infinite = [name for name, value in draw["settings"].items() if isinstance(value, float) and math.isinf(value)]
+        if infinite and not mistakes_of(error) and not any(name in str(error) for name in infinite):
+            self.note("nameless", f"{error} does not name {infinite}")
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Checks what learners get of a teacher, and what discriminators read, while the run goes on."""
+        from rllib.imitation.discriminator import Discriminator  # it needs torch
+
+        make, learn, learn_on_batch = Discriminator.__init__, Discriminator.learn, Trainee.learn_on_batch
+        sides: dict[int, tuple] = {}
+
+        def making(discriminator, settings, reader, expert, *args, **kwargs):
+            sides[id(discriminator)] = settings, expert
+            make(discriminator, settings, reader, expert, *args, **kwargs)
+
+        def learning(discriminator, steps, *args, **kwargs):
+            self._check_steps(*sides[id(discriminator)], steps)
+            return learn(discriminator, steps, *args, **kwargs)
+
+        def learning_on_batch(trainee, batch, **settings):
+            if trainee.teacher is not None and trainee.algorithm.rollout_device is None:
+                found = teachers.wrong_labels(trainee.algorithm, self.world, trainee.policy_id, batch)
+                self._noted("labels", found)
+            return learn_on_batch(trainee, batch, **settings)
+
+        with (
+            patch.object(Discriminator, "__init__", making),
+            patch.object(Discriminator, "learn", learning),
+            patch.object(Trainee, "learn_on_batch", learning_on_batch),
+        ):
+            yield
+
+    def _check_steps(self, settings, expert, own) -> None:
+        if self._algorithm is None:
+            return
+        for steps, is_expert in ((expert, True), (own, False)):
+            found = demonstrated.wrong_steps(self._algorithm, self.world, settings, steps, is_expert=is_expert)
+            self._noted("discriminator", found)
+
+    def _noted(self, kind: str, problems: Iterator[str]) -> None:
+        """Notes problems of a kind that has none so far: they come with each batch."""
+        if not any(fault.kind == kind for fault in self.outcome.faults):
+            for problem in problems:
+                self.note(kind, problem)
+
+    def _is_taught(self, algorithm: Algorithm) -> bool:
+        """Whether the run can train: a teacher that fails says so in the first iteration, by its name."""
+        fault = teachers.fault_of(self.draw)
+        if fault is None or fault.at_build or not algorithm.config.asks_teacher:
+            return True
+        self.stage = "faulty teacher"
+        try:
+            algorithm.train()
+        except Exception as error:
+            if "teacher" not in "".join([str(error), *getattr(error, "__notes__", ())]):
+                self.note_exception(error)
+        else:
+            self.note("not refused", f"{self.draw['settings']['teacher']} was learned from")
+        return False
 
     def _remedied(self, draw: Draw, error: Exception, refusals: list) -> Draw | None:
         """The draw with a remedy of the refusal; without one, without a setting that it names.
@@ -285,7 +357,7 @@ class Trial:
         if not data.get("fault") or not has_data:
             return
         self.stage, self.outcome.read_faulty = "faulty data", True
-        options, kind = self.draw["settings"].get("input_config", {}), recorded.KINDS[data["fault"]["kind"]]
+        options, kind = self.draw["settings"].get("input_config", {}), recorded.kind_of(data["fault"])
         if kind.raised == "refused" and options.get("on_error") != "skip":
             self.note("not refused", f"{data} was learned from")
         for problem in recorded.wrong_readings(self.world, self.place):
@@ -297,6 +369,8 @@ class Trial:
         if not data.get("fault"):
             return False
         is_of_arrays = recorded.form_of(data) == "arrays" and not mistakes_of(error)
+        if is_of_arrays and recorded.kind_of(data["fault"]).said not in str(error):
+            self.note("what is wrong", f"{error} is said of {data['fault']}")
         return is_of_arrays or str(self.place / "faulty") in str(error)
 
     def _check_settings(self, asked: Mapping[str, Any], config) -> None:
@@ -320,6 +394,8 @@ class Trial:
         ended = worlds.all_are_over()
         path = algorithm.save(self.place / "checkpoint")
         restored = self._restored(algorithm, path, weights, stack)
+        with self.doing("play alone"):
+            self._play_alone(algorithm, path)
         if "restored with" in self.draw and self.world["kind"] != "client":
             with self.doing("restored with other settings"):
                 self._restored_with(algorithm, path)
@@ -418,6 +494,38 @@ class Trial:
         with self.doing("restore"):
             return self._from_checkpoint(path, weights, self._mapping(algorithm), stack)
         return None
+
+    def _check_networks(self, algorithm: Algorithm) -> None:
+        """Notes keys of `model` that the networks' descriptions have by the same name, with other values."""
+        for policy_id, policy in algorithm.policies.items():
+            if policy.spec is None or not policy.spec.architecture.is_built_in:
+                continue
+            given, has = algorithm.config_of(policy_id).model, description_of(policy.spec)
+            asked = self.draw["settings"].get("model", {}).keys() & given.keys() & has.keys() & _OF_DEVIATIONS
+            for key in sorted(asked):
+                if has[key] != given[key]:
+                    self.note(
+                        "network", f"model[{key!r}]={given[key]!r} was asked for, and {policy_id} has {has[key]!r}"
+                    )
+
+    def _play_alone(self, algorithm: Algorithm, path: Path) -> None:
+        """Plays the checkpoint of a run that learns from a teacher or an expert, without it, as `rllib evaluate`."""
+        config = algorithm.config
+        is_taught = any(algorithm.config_of(policy_id).asks_teacher for policy_id in algorithm.trainees)
+        if not (is_taught or config.get("demonstrations") is not None) or self.world["kind"] in worlds.EXTERNAL:
+            return
+        away = [each for each in self.place.glob("teacher*") if each.is_dir()]
+        for each in away:
+            each.rename(each.with_name(f"away {each.name}"))
+        try:
+            with worlds.others(), acting_algorithm(path, load_user_code=True) as other:
+                if names := different(weights_of(algorithm), weights_of(other)):
+                    self.note("weights", f"{names} differ where it is played alone")
+                other.evaluate(1)
+        finally:
+            for each in away:
+                each.with_name(f"away {each.name}").rename(each)
+        self._check_actions()
 
     def _mapping(self, algorithm: Algorithm) -> dict[str, Any]:
         """Arguments of from_checkpoint that say again who acts by what, and what learns, where the draw gives them."""
@@ -667,6 +775,9 @@ def _agent_of(algorithm: Algorithm, policy_id: str, agents: list[str]) -> str | 
     return next((agent for agent in agents if player.policy_for(agent) == policy_id), None)
 
 
+# Keys of `model` that a network's description has as they are given.
+_OF_DEVIATIONS = {"free_log_std", "log_std_init"}
+
 # Algorithms that go on exactly after a restore (docs/project/architecture.md), and what they need for it.
 _ASYNCHRONOUS = ("A3C", "IMPALA", "APPO")
 _NEVER_EXACT = ("ApexDQN", "ApexDDPG")
@@ -735,8 +846,8 @@ _EXPECTED = (
 def _expected(draw: Draw) -> tuple[str, ...]:
     """Parts of what this run may say."""
     world, parts = draw["world"], _EXPECTED + recorded.expected_messages(draw["world"])
-    if "data" in world and world["data"]["form"] == "arrays" and not world["data"].get("says_next"):
-        parts += ("is not known",)
+    if "data" in world and world["data"]["form"] == "arrays" and world["data"].get("says_next") is not True:
+        parts += ("is not known", "is the first observation of the next episode")
     if "actions_in_input_normalized" in draw["settings"]:
         parts += ("were clipped",)  # recorded actions are in the units of the environment
     if "offline_memory" in draw["settings"]:

@@ -270,7 +270,9 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     def reporting(
         self,
         *,
-        min_time_s_per_iteration: Annotated[float | None, "least length of an iteration (seconds)", at_least(0)] = None,
+        min_time_s_per_iteration: Annotated[
+            float | None, "least length of an iteration (seconds)", at_least(0, finite=True)
+        ] = None,
         min_sample_timesteps_per_iteration: Annotated[
             int | None, "least number of steps that an iteration samples", at_least(0)
         ] = 0,

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from gymnasium.spaces import Box, Discrete
 
-from rllib import DAggerConfig, DistillationConfig, PPOConfig, SACConfig, load_policy
+from rllib import DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, SACConfig, load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli import command
@@ -425,3 +425,26 @@ def test_recorded_steps_are_of_others(teacher):
     made = PPOConfig().environment(Secretive).training(teacher=teacher)
     assert "teacher_coeff" in names_of(made)
     assert "output" in names_of(config(teacher).offline_data(output="/tmp/nowhere"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PPOConfig, DistillationConfig, IMPALAConfig])
+@pytest.mark.parametrize("model", [{}, {**GRU, "max_seq_len": 5}], ids=["plain", "gru"])
+def test_several_learners_learn_from_a_teacher_as_one(teacher, kind, model):
+    """They share each minibatch, its labels, and the schedule of their weight."""
+    found = []
+    for learners in (0, 2):
+        given = {"teacher_coeff": [[0, 1.0], [500, 0.2]], "train_batch_size": 128, "num_sgd_iter": 2}
+        given |= {"sgd_minibatch_size": 64} if "sgd_minibatch_size" in kind.settings else {}
+        made = kind().environment(Secretive, teacher_observation_keys=["secret"]).debugging(seed=0)
+        made.rollouts(num_rollout_workers=0, num_envs_per_worker=4, rollout_fragment_length=32)
+        made.training(teacher=teacher, lr=0.01, model={"fcnet_hiddens": [8], **model}, **given)
+        made.learners(num_learners=learners).reporting(min_time_s_per_iteration=0)
+        with made.build() as algo:
+            results = [learner_stats(algo.train()) for _ in range(2)]
+            found.append((results, algo.get_policy().get_weights()))
+    (one, weights), (several, others) = found
+    for name, array in weights.items():
+        np.testing.assert_allclose(others[name], array, atol=1e-5, err_msg=name)
+    for name in ("distillation_loss", "teacher_agreement", "teacher_coeff", "total_loss"):
+        np.testing.assert_allclose([each[name] for each in several], [each[name] for each in one], atol=1e-5)

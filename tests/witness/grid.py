@@ -202,10 +202,7 @@ def run(case, tmp_path):
     case = USUAL | case
     config, family = settings(case)
     form, actions = spaces_of(case)
-    teacher = None
-    if "beta" in case:
-        teacher = Teacher(form, actions, case["mask"] != "none")
-        config.training(teacher=teacher, teacher_coeff=0.5, beta=case["beta"])
+    teachers = _teachers(config, case, form, actions) if "beta" in case else {}
     squashed = case["algorithm"] == "SAC"
     # All environments of a vector are replaced with one of them, and a hang is told from a slow call by time alone.
     may_cut = case["ends"] == "hangs" or (case["door"] in _VECTORS and case["ends"] in FAILING)
@@ -227,8 +224,8 @@ def run(case, tmp_path):
             for policy_id, columns in read.learned if case["algorithm"] in ON_POLICY else ():
                 columns = in_plain_numbers(columns, form, actions, squashed)
                 check_owners(columns, policy_id, case["policies"], owners)
-                if teacher is not None:
-                    teacher.check(columns, case["beta"])
+                if teachers:
+                    teachers.get(policy_id, teachers[None]).check(columns, case["beta"])
                 check_on_policy(columns, family, steps, _values(algorithm, policy_id, form), GAMMA, LAMBDA, may_cut)
                 if case["batch_mode"] == "complete_episodes" and not waits:
                     check_whole(columns, family)
@@ -242,6 +239,17 @@ def run(case, tmp_path):
         if case["algorithm"] in SYNCHRONOUS:
             check_counters(results[-1], family, steps, owners, agents, actions.bounds)
             check_failures(results, family, steps, case)
+
+
+def _teachers(config, case, form, actions):
+    """Gives the config the teacher of the run, and policies whose ids are known their own; None -> that of the run."""
+    made = [Teacher(form, actions, case["mask"] != "none", case["answer"], number) for number in range(3)]
+    config.training(teacher=made[0], teacher_coeff=0.5, beta=case["beta"])
+    if not isinstance(config.policies, list | set):
+        return {None: made[0]}
+    teachers = dict(zip(sorted(config.policies), made[1:]))
+    config.multi_agent(policies={policy_id: {"teacher": teacher} for policy_id, teacher in teachers.items()})
+    return {None: made[0], **teachers}
 
 
 def _values(algorithm, policy_id, form):

@@ -1,5 +1,8 @@
 """A teacher of scripted episodes: its action follows from the place that an observation says, and is legal there."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from rllib import sample_batch as sb
@@ -8,31 +11,48 @@ from tests.witness.checks.steps import close
 from tests.witness.forms import legal
 from tests.witness.script import decoded
 
+# How a function answers: in arrays, in tensors, or with numbers that lie beyond the bounds where they are at them.
+ANSWERS = ("arrays", "tensors", "beyond")
 
+
+@dataclass(frozen=True)
 class Teacher:
     """The function that teaches.
 
-    Args:
+    Attributes:
         form, actions: of the observations and actions (forms.py).
         is_masked: whether some actions are illegal.
+        answer: one of ANSWERS.
+        number: tells teachers apart, which do different things.
     """
 
-    def __init__(self, form, actions, is_masked):
-        self._form, self._actions, self._is_masked = form, actions, is_masked
+    form: Any
+    actions: Any
+    is_masked: bool
+    answer: str = "arrays"
+    number: int = 0
 
     def __call__(self, observations):
-        column, count = observation_column(self._form.space), _count(observations)
+        column, count = observation_column(self.form.space), _count(observations)
         rows = np.empty((count, *column.shape), column.dtype)
         column.write_batch(observations, rows)
-        return np.stack([self.action(decoded(row)) for row in self._form.plain(rows)])
+        actions = np.stack([self.action(decoded(row)) for row in self.form.plain(rows)])
+        if self.answer == "tensors":
+            import torch  # takes a second to import
+
+            return torch.as_tensor(actions)
+        space = self.actions.space
+        if self.answer == "beyond" and not self.actions.choices:
+            actions = actions + 5.0 * ((actions >= space.high).astype(np.float32) - (actions <= space.low))
+        return actions
 
     def action(self, step):
         """The action at a step, as the environment takes it."""
-        space, number = self._actions.space, sum(step)
-        if not self._actions.choices:
+        space, number = self.actions.space, sum(step) + self.number
+        if not self.actions.choices:
             return (space.low + (space.high - space.low) * (number % 5) / 4).astype(np.float32)
-        mask = legal(self._actions, step) if self._is_masked else np.ones(sum(self._actions.choices), np.int8)
-        parts = np.split(mask, np.cumsum(self._actions.choices)[:-1])
+        mask = legal(self.actions, step) if self.is_masked else np.ones(sum(self.actions.choices), np.int8)
+        parts = np.split(mask, np.cumsum(self.actions.choices)[:-1])
         chosen = [np.flatnonzero(part)[(number + index) % part.sum()] for index, part in enumerate(parts)]
         return np.array(chosen, np.int64).reshape(space.shape) + space.start
 
@@ -42,8 +62,8 @@ class Teacher:
             if sb.LOSS_MASK in columns and not columns[sb.LOSS_MASK][row]:
                 continue
             step = decoded(seen)
-            expected = self._actions.number(_of_space(self._actions.space, self.action(step)))
-            label = self._actions.plain(columns[sb.TEACHER_ACTIONS][row][None])[0]
+            expected = self.actions.number(_of_space(self.actions.space, self.action(step)))
+            label = self.actions.plain(columns[sb.TEACHER_ACTIONS][row][None])[0]
             close(label, expected, f"{step}: the teacher's action", 1e-5)
             if beta == 1:
                 close(columns[sb.ACTIONS][row], expected, f"{step}: the action, which is the teacher's", 1e-5)

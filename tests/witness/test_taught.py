@@ -1,12 +1,17 @@
-"""The labels of a teacher belong to the observations of their rows: pairs of doors, settings and algorithms."""
+"""The labels of a teacher belong to the observations of their rows: pairs of doors, settings and algorithms.
+
+Where several agents act, policies have teachers of their own.
+"""
 
 import pytest
 
 from tests.witness.arrays import covering, parameters
+from tests.witness.doors import AGENTS
 from tests.witness.grid import AXES, COSTLY, RULES, run
+from tests.witness.taught import ANSWERS
 
-# A teacher is asked where the library steps environments with one agent, which are no tensors.
-STEPPED = ("single", "legacy", "vector")
+# A teacher is asked where the library steps environments, which are no tensors.
+STEPPED = ("single", "legacy", "vector", *AGENTS)
 DOORS = tuple(door for door in AXES["door"] if door.startswith(STEPPED))
 TAUGHT = {
     **AXES,
@@ -18,8 +23,8 @@ TAUGHT = {
     "workers": (0,),
     "killed": (False,),
     "ends": ("flags", "limit", "limit ends", "crashes", "resets"),
-    "policies": ("shared",),
     "beta": (0.0, 0.5, 1.0),
+    "answer": ANSWERS,
 }
 _AXES = {name: set(values) for name, values in TAUGHT.items()}
 

@@ -262,18 +262,21 @@ def _with_imitation(rng: random.Random, run: Draw, config) -> Draw:
     return {**run, "world": world, "settings": settings}
 
 
+# Observations that are arrays of several numbers.
+_OF_NUMBERS = ("numbers", "doubles", "rows", "cube", "unbounded")
+
+
 def _with_demonstrations(rng: random.Random, run: Draw, config) -> Draw:
     """The run with demonstrations of other forms, some with a fault, and settings that read them otherwise."""
     world, settings, data = run["world"], dict(run["settings"]), dict(run["world"]["data"])
     if data["form"] == "arrays":
         data["says_next"] = rng.choice([False, True, recorded.RESETS])
-    if rng.random() < 0.3:
-        form, kinds = data["form"], dict(recorded.KINDS)
-        if data.get("says_next") is True and world["observation"] in ("numbers", "rows", "unbounded", "doubles"):
-            kinds |= recorded.OF_OBSERVATIONS
-        names = [name for name, kind in kinds.items() if form in kind.forms and name not in recorded.MAY_BE_UNREAD]
-        observed = [name for name in names if name in recorded.OF_OBSERVATIONS]
-        data["fault"] = {"kind": rng.choice(observed or names), "at": rng.uniform(0.1, 0.9)}
+    form = data["form"]
+    observed = recorded.OF_OBSERVATIONS if world["observation"] in _OF_NUMBERS and data.get("says_next") is True else {}
+    if rng.random() < (0.6 if observed else 0.3):
+        names = [name for name, kind in recorded.KINDS.items() if form in kind.forms]
+        names = [name for name in names if name not in recorded.MAY_BE_UNREAD]
+        data["fault"] = {"kind": rng.choice([*observed] or names), "at": rng.uniform(0.1, 0.9)}
         if form != "arrays":
             settings["input_config"] = {**settings.get("input_config", {}), "on_error": rng.choice(["raise", "skip"])}
     more = {

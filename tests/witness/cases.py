@@ -806,6 +806,7 @@ def numbers_of_clients(tmp_path) -> None:
 # Cases that the covering arrays have as well; mutations are found by these.
 OF_ARRAYS: dict[str, Callable] = {
     "rows": rows,
+    "taught agents": functools.partial(rows, door="several", policies="mapped", beta=1.0, answer="arrays"),
     "rows of environments that fail": functools.partial(rows, ends="crashes"),
     "rows of n steps": functools.partial(rows, algorithm="DQN", n_step=3),
     "rows of n steps of environments that fail": functools.partial(rows, algorithm="DQN", n_step=3, ends="crashes"),

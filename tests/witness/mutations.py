@@ -42,6 +42,7 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.running_episode import RunningEpisode
+from rllib.evaluation.teacher import LaneTeacher
 from rllib.losses import appo, vtrace
 from rllib.models.observations import filters
 from rllib.policy import Policy
@@ -675,3 +676,29 @@ def restored_worker_begins_in_the_middle(restore, algorithm, state):
         return observation, info
 
     first.reset = reset_and_step
+
+
+# ------------------------------------------------------------------ teachers
+
+
+@mutates(LaneTeacher, "teach", "taught agents")
+def labels_of_the_step_before(teach, teacher, step, given, *more):
+    teacher.before, late = given.copy(), getattr(teacher, "before", given)
+    teach(teacher, step, late, *more)
+
+
+@mutates(LaneTeacher, "teach", "taught agents")
+def labels_of_other_slots(teach, teacher, step, given, seen, actions, labels, inputs, acting=None):
+    teach(teacher, step, given, seen, actions, labels, inputs, acting)
+    labels[:] = np.roll(labels, 1, axis=0)
+
+
+@mutates(LaneTeacher, "_drawn_turns", "taught agents")
+def nobody_takes_a_turn(_draw, *_given): ...
+
+
+@mutates(RecordingLane, "_carry", "taught agents")
+def labels_lost_with_rows_that_go_on(carry, lane, *given):
+    carried = carry(lane, *given)
+    carried.columns.pop(sb.TEACHER_ACTIONS, None)
+    return carried

@@ -187,6 +187,24 @@ def test_a_teacher_gets_what_the_environment_gives(teacher, observation_filter, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("style", ["turns", "dying"])
+def test_bits_do_not_depend_on_the_division_among_workers(teacher_with_memory, style):
+    """Nor do turns of a teacher, which are drawn for each agent."""
+    found = []
+    for workers, envs in ((0, 4), (2, 2), (1, 4)):
+        made = config(own(by_rule, beta=0.5), own(teacher_with_memory, beta=0.5), PPOConfig, style, envs)
+        made.rollouts(num_rollout_workers=workers).training(train_batch_size=40)
+        made.reporting(min_time_s_per_iteration=0)
+        with made.build() as algo:
+            for _ in range(2):
+                algo.train()
+            found.append({policy_id: policy.weights.copy() for policy_id, policy in algo.policies.items()})
+    for others in found[1:]:
+        for policy_id, weights in found[0].items():
+            np.testing.assert_array_equal(others[policy_id], weights)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [DistillationConfig, DAggerConfig, PPOConfig, IMPALAConfig])
 def test_policies_learn_opposite_rules(kind):
     made = config(own(by_rule), own(opposite), kind, style="turns", envs=4, keys=(), lr=0.02)

@@ -270,6 +270,11 @@ def wrong_labels(algorithm, world: Mapping[str, Any], policy_id: str, batch: Map
         policy.action_space, policy.distribution, algorithm.config.normalize_actions, algorithm.config.clip_actions
     )
     labels = np.asarray(batch[sb.TEACHER_ACTIONS])[rows].reshape(-1, *policy.action_shape)
+    # What a function asks for is clipped; a network's mean may lie beyond the bounds, as its student's may.
+    are_functions = not any(isinstance(each, str) for each in _teachers_of(config).values())
+    bounds = (algorithm.config.normalize_actions or algorithm.config.clip_actions) and mapper.policy_bounds
+    if are_functions and bounds and not ((labels >= bounds[0] - 1e-5) & (labels <= bounds[1] + 1e-5)).all():
+        yield f"{policy_id}: a teacher's action is beyond the bounds {bounds}"
     taught = [_flat(row) for row in rows_of(policy.action_space, mapper.to_env(labels))]
     for row, label in zip(observations, taught):
         steps = np.flatnonzero((seen == row).reshape(len(seen), -1).all(-1))
@@ -311,9 +316,14 @@ def _seen_by(policy, config, world: Mapping[str, Any]) -> np.ndarray | None:
     return seen_in_steps(policy.observation_space, config, world)
 
 
+def _teachers_of(config) -> dict[Any, Any]:
+    """Name -> teacher."""
+    return dict(config.teacher) if isinstance(config.teacher, Mapping) else {None: config.teacher}
+
+
 def _answers_of(config, world: Mapping[str, Any], policy) -> list[np.ndarray] | None:
     """What the teacher does in each step of an episode, as the environment gets it; None: that is not known."""
-    given = config.teacher if isinstance(config.teacher, Mapping) else {None: config.teacher}
+    given = _teachers_of(config)
     by_name = {name: _answers_in_steps(teacher, config, world, policy) for name, teacher in given.items()}
     if None in by_name.values():
         return None

@@ -63,7 +63,10 @@ class Teacher:
                 continue
             step = decoded(seen)
             expected = self.actions.number(_of_space(self.actions.space, self.action(step)))
-            label = self.actions.plain(columns[sb.TEACHER_ACTIONS][row][None])[0]
+            stored = columns[sb.TEACHER_ACTIONS][row]
+            if not self.actions.choices:
+                assert (np.abs(stored) <= 1 + 1e-5).all(), f"{step}: the teacher's action {stored} is beyond the bounds"
+            label = self.actions.plain(stored[None])[0]
             close(label, expected, f"{step}: the teacher's action", 1e-5)
             if beta == 1:
                 close(columns[sb.ACTIONS][row], expected, f"{step}: the action, which is the teacher's", 1e-5)

@@ -255,6 +255,11 @@ def _with_imitation(rng: random.Random, run: Draw, config) -> Draw:
     elif is_asked and rng.random() < 0.6:
         faulty = rng.random() < 0.25
         settings["teacher"] = {teachers.MARK: rng.choice([*teachers.FAULTS] if faulty else teachers.FORMS)}
+    hidden = {"dict": "choice", "image and numbers": "numbers"}.get(world["observation"])
+    if hidden is not None and is_asked and rng.random() < 0.5:
+        for name in ("teacher_observation_keys", "critic_observation_keys"):
+            if name in config.settings and rng.random() < 0.6:
+                settings[name] = [hidden]
     if config.get("needs_teacher", False) and world["action"] in CONTINUOUS and rng.random() < 0.5:
         deviation = {"free_log_std": rng.random() < 0.5, "log_std_init": rng.choice([0.0, -2.0, 0.5])}
         some = rng.sample(sorted(deviation), rng.choice([1, 2]))

@@ -140,9 +140,10 @@ class Changed:
 
 
 def as_tensors(answer):
+    """Tensors as networks return them, with a graph where they are numbers."""
     import torch  # takes a second to import
 
-    return torch.as_tensor(answer)
+    return torch.as_tensor(answer).requires_grad_(answer.dtype.kind == "f")
 
 
 def far(answer):

@@ -40,7 +40,7 @@ class Teacher:
         if self.answer == "tensors":
             import torch  # takes a second to import
 
-            return torch.as_tensor(actions)
+            return torch.as_tensor(actions).requires_grad_(actions.dtype.kind == "f")  # as networks return them
         space = self.actions.space
         if self.answer == "beyond" and not self.actions.choices:
             actions = actions + 5.0 * ((actions >= space.high).astype(np.float32) - (actions <= space.low))

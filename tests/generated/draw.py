@@ -277,7 +277,8 @@ def _with_demonstrations(rng: random.Random, run: Draw, config) -> Draw:
     if data["form"] == "arrays":
         data["says_next"] = rng.choice([False, True, recorded.RESETS])
     form = data["form"]
-    observed = recorded.OF_OBSERVATIONS if world["observation"] in _OF_NUMBERS and data.get("says_next") is True else {}
+    is_plain = world["observation"] in _OF_NUMBERS and not world.get("mask")
+    observed = recorded.OF_OBSERVATIONS if is_plain and data.get("says_next") is True else {}
     if rng.random() < (0.6 if observed else 0.3):
         names = [name for name, kind in recorded.KINDS.items() if form in kind.forms]
         names = [name for name in names if name not in recorded.MAY_BE_UNREAD]

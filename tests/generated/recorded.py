@@ -142,7 +142,7 @@ def _is_nan_observed(columns: Columns, row: int) -> None:
 
 
 def _flatter(columns: Columns, row: int) -> None:
-    columns["new_obs"] = columns["new_obs"].reshape(len(columns["new_obs"]), -1)[:, :1]
+    columns["new_obs"] = columns["new_obs"].reshape(len(columns["new_obs"]), -1)[:, :-1]
 
 
 def _shorter(columns: Columns, row: int) -> None:

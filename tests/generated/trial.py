@@ -31,7 +31,7 @@ from rllib.algorithms.base.registry import get_algorithm_config, register_typed_
 from rllib.algorithms.base.trainee import Trainee
 from rllib.cli.checkpoints import acting_algorithm
 from rllib.client import PolicyClient
-from rllib.models.architectures import description_of
+from rllib.models.distributions.standard import DiagGaussian
 from tests.generated import demonstrated, recorded, restores, teachers, worlds
 from tests.generated.comparisons import different, equal, not_finite, place_of, weights_of
 from tests.generated.draw import OF_BOTH, OF_NUMBERS, Draw
@@ -496,17 +496,17 @@ class Trial:
         return None
 
     def _check_networks(self, algorithm: Algorithm) -> None:
-        """Notes keys of `model` that the networks' descriptions have by the same name, with other values."""
-        for policy_id, policy in algorithm.policies.items():
-            if policy.spec is None or not policy.spec.architecture.is_built_in:
+        """Notes keys of `model` about the deviation of actions that a network has with other values."""
+        asked = {
+            name: value for name, value in self.draw["settings"].get("model", {}).items() if name in _OF_DEVIATIONS
+        }
+        for policy_id, policy in algorithm.policies.items() if asked else ():
+            model = algorithm.config_of(policy_id).model
+            if not isinstance(policy.distribution, DiagGaussian) or model.get("use_sde") or model.get("network"):
                 continue
-            given, has = algorithm.config_of(policy_id).model, description_of(policy.spec)
-            asked = self.draw["settings"].get("model", {}).keys() & given.keys() & has.keys() & _OF_DEVIATIONS
-            for key in sorted(asked):
-                if has[key] != given[key]:
-                    self.note(
-                        "network", f"model[{key!r}]={given[key]!r} was asked for, and {policy_id} has {has[key]!r}"
-                    )
+            for key, value in asked.items():
+                if model.get(key) == value != (has := getattr(policy.spec, key)):  # no remedy has changed it
+                    self.note("network", f"model[{key!r}]={model[key]!r} was asked for, and {policy_id} has {has!r}")
 
     def _play_alone(self, algorithm: Algorithm, path: Path) -> None:
         """Plays the checkpoint of a run that learns from a teacher or an expert, without it, as `rllib evaluate`."""
@@ -775,7 +775,7 @@ def _agent_of(algorithm: Algorithm, policy_id: str, agents: list[str]) -> str | 
     return next((agent for agent in agents if player.policy_for(agent) == policy_id), None)
 
 
-# Keys of `model` that a network's description has as they are given.
+# Keys of `model` about the deviation of continuous actions, which networks have as they are given.
 _OF_DEVIATIONS = {"free_log_std", "log_std_init"}
 
 # Algorithms that go on exactly after a restore (docs/project/architecture.md), and what they need for it.

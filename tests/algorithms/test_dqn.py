@@ -366,9 +366,7 @@ def test_presets():
     with make_config(ConstantReward, cls=RainbowConfig, v_min=-2.0, v_max=2.0, num_atoms=21).build() as algo:
         train(algo, 10)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06)
-        assert (
-            algo.policy.is_noisy and "cur_epsilon" not in algo.trainee.stats
-        )  # private: before the first result
+        assert algo.policy.is_noisy and "cur_epsilon" not in algo.trainee.stats  # private: before the first result
     with make_config(ConstantReward, cls=SimpleQConfig).build() as algo:
         train(algo, 5)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)

@@ -183,8 +183,9 @@ def test_exceptions_are_tolerated_as_deaths_are(tolerance, expected):
     with config(env=RaisingEnv, step=70, worker_index=2).fault_tolerance(**tolerance).build() as algo:
         result = train_until(
             algo,
-            lambda result: result["num_healthy_workers"] == expected[0]
-            and result["num_remote_worker_restarts"] >= expected[1],
+            lambda result: (
+                result["num_healthy_workers"] == expected[0] and result["num_remote_worker_restarts"] >= expected[1]
+            ),
         )
         assert bool(result["num_remote_worker_restarts"]) == bool(expected[1])
         trained = result["num_env_steps_trained"]

@@ -313,6 +313,14 @@ def test_mistakes_in_a_policy_s_own_settings(teacher):
         assert "'first'" in str(refusal(config(own(given), own(teacher))))
 
 
+def test_novelty_beside_a_teacher_of_a_policy():
+    """All policies explore by it, or none does: the remedy is the run's."""
+    made = config(own(by_rule), {}, PPOConfig, exploration_config={"type": "RND"})
+    error = refusal(made)
+    assert list(error.mistakes[0].remedies[0]) == ["exploration_config"]
+    made.apply(error.mistakes[0].remedies[0]).build().stop()
+
+
 def test_settings_of_a_teacher_are_those_of_policies():
     """But for what environments give, and the episodes that a teacher plays alone."""
     settings = TaughtConfig.settings

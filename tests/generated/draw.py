@@ -251,7 +251,6 @@ def _with_imitation(rng: random.Random, run: Draw, config) -> Draw:
         settings["policy_mapping_fn"] = {"agent_0": "first", "agent_*": "second"}
         for name in ("teacher", "policies_to_train", "evaluate_teacher"):
             settings.pop(name, None)
-        run = {name: value for name, value in run.items() if name not in ("changes", "of the new", "mapped")}
     elif is_asked and rng.random() < 0.6:
         faulty = rng.random() < 0.25
         settings["teacher"] = {teachers.MARK: rng.choice([*teachers.FAULTS] if faulty else teachers.FORMS)}

@@ -31,9 +31,7 @@ def test_returns_and_observations_beside_sb3(sb3):
     rewards = rng.normal(2, 3, (steps, envs)).astype(np.float32)
     dones = rng.random((steps, envs)) < 0.1
     observations = rng.normal(3, 5, (steps, envs, 4)).astype(np.float32)
-    theirs = sb3.call(
-        "from_sb3.normalized", {"gamma": GAMMA}, observations=observations, rewards=rewards, dones=dones
-    )
+    theirs = sb3.call("from_sb3.normalized", {"gamma": GAMMA}, observations=observations, rewards=rewards, dones=dones)
     scale = ReturnScale(GAMMA, clip=None, num_envs=envs)
     scaled = rewards.copy()
     scale.apply(scaled, dones)

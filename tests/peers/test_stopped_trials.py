@@ -47,9 +47,7 @@ def test_successive_halving_beside_optuna(grace, eta, curves):
 
 @pytest.mark.parametrize("samples", [1, 3, 10])
 def test_median_stopping_beside_ray(samples, curves, ray):
-    scheduler = MedianStoppingRule(
-        "training_iteration", "score", "max", grace_period=0, min_samples_required=samples
-    )
+    scheduler = MedianStoppingRule("training_iteration", "score", "max", grace_period=0, min_samples_required=samples)
     theirs = ray.call("from_ray.stopped_by_median", {"samples": samples}, curves=curves)["ends"]
     assert ends(scheduler, curves) == theirs.tolist()
     assert len(set(theirs)) > 2

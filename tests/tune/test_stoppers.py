@@ -49,9 +49,7 @@ def test_a_count_that_every_result_reaches_is_refused(key, threshold):
     assert make_stopper({key: 0.5})
 
 
-@pytest.mark.parametrize(
-    "key", ["episode_reward_mean", "env_runners/episode_return_mean", "m", "custom_metrics/m"]
-)
+@pytest.mark.parametrize("key", ["episode_reward_mean", "env_runners/episode_return_mean", "m", "custom_metrics/m"])
 def test_returns_and_own_metrics_may_end_below_zero(key):
     assert make_stopper({key: -5}).reached("t", {key: -4}) or "/" in key
 

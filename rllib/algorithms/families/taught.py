@@ -1,5 +1,6 @@
 """Settings of algorithms whose policies may learn from a teacher, alone or beside the loss of the algorithm."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -97,7 +98,8 @@ class TaughtConfig(AlgorithmConfig):
         conflict(
             "teacher",
             "exploration_config",
-            when=lambda config: config.asks_teacher and config.exploration_config.get("type") in OF_NOVELTY,
+            # Of all policies or of none, so that a policy's own teacher is a matter of the run.
+            when=lambda config: config._has_teachers and config.exploration_config.get("type") in OF_NOVELTY,
             why="what is new leads away from what a teacher does, and both report a distillation_loss",
             remedies=[{"exploration_config": DEFAULT}],
         ),
@@ -168,6 +170,14 @@ class TaughtConfig(AlgorithmConfig):
     @property
     def asks_teacher(self) -> bool:
         return self.teacher is not None and not self.leaves_teachers_alone
+
+    @property
+    def _has_teachers(self) -> bool:
+        """Whether there is a teacher, of the run or of a policy."""
+        specs = self.policies.values() if isinstance(self.policies, Mapping) else ()
+        owns = [getattr(spec, "config", spec) for spec in specs]
+        has_own = any(isinstance(own, Mapping) and own.get("teacher") is not None for own in owns)
+        return not self.leaves_teachers_alone and (has_own or self.teacher is not None)
 
     @property
     def leaves_teachers_alone(self) -> bool:

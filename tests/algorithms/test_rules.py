@@ -39,7 +39,7 @@ CASES = [
     ("PPO", {"teacher": "/tmp/teacher"}, "teacher_coeff"),
     ("PPO", {**TAUGHT, "exploration_config": {"type": "RND"}}, "exploration_config"),
     ("PPO", {**TAUGHT, **DATA}, "input_"),
-    ("PPO", {**TAUGHT, **POLICIES}, "policies"),
+    ("PPO", {"policies": {"p0": TAUGHT}, "exploration_config": {"type": "RND"}}, "exploration_config"),
     ("PPO", {"teacher_observation_keys": ["mass"], "output": PATH}, "output"),
     ("PPO", {**TAUGHT, "teacher": {"one": "/tmp/teacher"}}, "teacher_mapping_fn"),
     ("PPO", {"teacher_mapping_fn": len}, "teacher_mapping_fn"),

@@ -79,7 +79,7 @@ def test_fixed_draws_are_typed_have_nested_callbacks_and_give_restores_their_map
     found = draws()
     assert sum("typed" in each for each in found) > 3
     assert sum(each["settings"].get("callbacks_class") in NESTED for each in found) > 3
-    assert sum("mapped" in each for each in found) > 1 and sum("of the new" in each for each in found) > 1
+    assert any("mapped" in each for each in found) and sum("of the new" in each for each in found) > 1
 
 
 def test_draws_are_json_and_repeat():

@@ -7,7 +7,8 @@ from rllib import PPOConfig
 PAGE = Path(__file__).parents[2] / "docs/project/extend.md"
 
 FOR_USERS = """
-    train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks metrics
+    check_fit train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks
+    metrics
     save save_to_path restore restore_from_path from_checkpoint export_policy_model get_state set_state directory logdir
     compute_single_action compute_action compute_actions predict make_player get_policy policy policies
     step log_result cleanup save_checkpoint load_checkpoint export_policy_checkpoint trial_id trial_name

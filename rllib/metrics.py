@@ -164,6 +164,8 @@ class Metrics:
             versions = {policy_id: self.num_updates(policy_id) for policy_id in report.traffic.policy_versions}
             self._traffic.add(report.traffic, versions)
         self.counters["num_env_steps_sampled"] += report.env_steps
+        if report.rounds_late is not None:
+            self.counters["num_late_fragments"] += report.rounds_late > 0
         for policy_id, steps in report.agent_steps.items():
             counted = self.removed if policy_id in removed else self.policies[policy_id]
             counted["num_steps_sampled"] += steps

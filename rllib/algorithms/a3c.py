@@ -36,6 +36,7 @@ class A3CConfig(A2CConfig):
     refuses: ClassVar[dict[str, str]] = {
         "teacher": "workers compute the gradients, without a teacher",
         "actor_warmup_updates": "workers compute the gradients, of policy and value together",
+        "sample_quorum": "gradients are applied as they arrive, without rounds",
     }
     # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
     harmless: ClassVar[dict] = {"sample_async": (True,)}  # workers always sample while others' gradients are applied

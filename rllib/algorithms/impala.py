@@ -47,6 +47,7 @@ class IMPALAConfig(PolicyGradientConfig, ActorWarmupConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in default_differences.py."""
 
     on_policy = False
+    refuses: ClassVar[dict[str, str]] = {"sample_quorum": "fragments are learned from as they arrive, without rounds"}
 
     @section
     def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length=50) -> Self: ...

@@ -153,7 +153,7 @@ class PPOTrainee(ConstrainedTrainee):
         """Makes the epochs of minibatches on a train batch. Returns statistics.
 
         Args:
-            batch: fragments of the newest policy, with advantages.
+            batch: fragments of the newest policy, or late ones of earlier policies, with advantages.
             now: environment steps at which schedules are read: those sampled before the batch.
         """
         config = self.config

@@ -44,6 +44,8 @@ class SampleReport:
         traffic: of an environment that drives its own loop; None for others.
         logged: values that the user's hooks have logged (hooks/arguments.py); None without any.
         env_log: means of numbers that a vector environment has logged in the fragment (pop_log of tensors/adapters.py).
+        rounds_late: rounds of sampling that have ended since the worker was asked for the fragment; None where every
+            fragment is waited for.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -63,6 +65,7 @@ class SampleReport:
     traffic: Traffic | None = None
     logged: list | None = None
     env_log: dict[str, float] = field(default_factory=dict)
+    rounds_late: int | None = None
 
 
 class SamplingWorker(Worker, Generic[RowsT]):

@@ -1,5 +1,6 @@
 """The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
+import functools
 import json
 import logging
 import math
@@ -17,6 +18,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
+from rllib.evaluation.quorum import quorum_of
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker
 from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
@@ -98,6 +100,7 @@ class WorkerSet(AskedWorkers):
         shared: arrays that all workers read; there is one copy of each, however many workers there are. A worker in
             this process may be given anything.
         present: gives the present policies, for `local_worker` in addition to remote workers.
+        quorum: share of the remote workers whose fragments `sample` waits for; the others' join a later round.
 
     Attributes:
         fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
@@ -118,10 +121,12 @@ class WorkerSet(AskedWorkers):
         worker_class: type = RolloutWorker,
         shared: Sequence = (),
         present: Callable[[], Snapshots] | None = None,
+        quorum: float = 1.0,
     ):
         self.settings = settings
         self.num_workers = num_workers
         self.restores = 0
+        self._quorum, self._round = quorum, 0
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._present, self._make_local = present, lambda own: worker_class(own, 0, 0, np.empty, *shared)
         self._local = None if num_workers else self._make_local(settings)
@@ -173,12 +178,24 @@ class WorkerSet(AskedWorkers):
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment from every worker that is not left out, sampled by these policies, in the order of the workers.
 
-        A worker that dies meanwhile is replaced, and its successor samples the fragment (runtime/util/fleet.py).
+        A worker that dies meanwhile is replaced, and its successor samples the fragment (runtime/util/fleet.py). With a
+        quorum they are the fragments of those that have answered, some perhaps by earlier policies (`rounds_late`).
         """
         if self._local is not None:
             self._local.load_snapshots(snapshots)
             return [self._local.sample()]
+        if self._quorum < 1:
+            return self._sample_quorum(snapshots)
         return self.begin_sampling(snapshots)()
+
+    def _sample_quorum(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        self._round += 1
+        enough = functools.partial(quorum_of, self._quorum)
+        answers = self.fleet.ask_most(self.request("sample", snapshots), enough, self._round)
+        for answer in answers:
+            _, report = answer.value
+            report.rounds_late = self._round - answer.tag
+        return [answer.value for answer in answers]
 
     def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
         """Asks each remote worker for a fragment now; returns a function that waits for all, as `sample` does."""

@@ -2,6 +2,7 @@
 
     fleet = Fleet(lambda index, incarnation: Worker.remote(index), range(4), kind="worker")
     fleet.ask_all(lambda worker, index: worker.step.remote())       # {0: answer, 1: answer, ...}
+    fleet.ask_most(lambda worker, index: worker.step.remote(), lambda members: members - 1)  # the first three answers
     fleet.keep_in_flight(lambda worker, index: worker.step.remote(), 2)
     fleet.take(timeout_s=1.0)                                       # [Answer(index, value, ...), ...], as they come
 
@@ -330,15 +331,18 @@ class Fleet:
         self._warnings.flush()
         while self._due:
             self._await_replacement(math.inf)
-        if not self.members:
-            raise ActorDiedError(
-                f"no {self._kind} is left; with {self.tolerance.name('restart')}=True they are replaced"
-            )
+        self._refuse_empty()
         asked = {
             index: (member := self.members[index], request(member.handle, index))
             for index in (self.members if indices is None else indices)
         }
         return functools.partial(self._collect, asked, request, is_work, patience or self.tolerance.patience)
+
+    def _refuse_empty(self) -> None:
+        if not self.members:
+            raise ActorDiedError(
+                f"no {self._kind} is left; with {self.tolerance.name('restart')}=True they are replaced"
+            )
 
     def _collect(self, asked, request, is_work, patience):
         answers, waiting = {}, dict(asked)
@@ -418,6 +422,44 @@ class Fleet:
             while len(member.pending) < count:
                 member.send(request(member.handle, index))
         self._short.clear()
+
+    def ask_most(self, request: Request, enough: Callable[[int], int], tag: Any = None) -> list[Answer]:
+        """Sends a request to each member that has none pending, and waits until enough members have answered.
+
+        The others' answers are taken by a later call, which does not ask those members before they have answered.
+        Answers to earlier requests that are there when the call begins are taken first, and do not count. A member that
+        fails does not count either; its successor is asked as soon as it is there.
+
+        Args:
+            request: (actor, index) -> reference of the answer.
+            enough: number of members -> how many of them have to answer.
+            tag: of the requests of this call, see `Member.send`.
+
+        Returns:
+            all answers, in the order of the indices, those to earlier requests first.
+
+        Raises:
+            as `take`; ActorDiedError: if no actor is left.
+        """
+        answers = self.take(0.0)
+        seen: Mapping[int, Member] = {}
+        asked: set[Member] = set()
+        num_answers = 0
+        while True:
+            self._replace_due()
+            if not self._due:
+                self._refuse_empty()
+            if seen is not self.members:  # at first, and after a replacement: an answer costs no look at all members
+                seen = self.members
+                for index, member in seen.items():
+                    if member not in asked and not member.pending:
+                        member.send(request(member.handle, index), tag)
+                    asked.add(member)
+            if num_answers >= max(1, enough(len(self.members))):
+                return sorted(answers, key=lambda answer: answer.index)
+            taken = self.take(self.tolerance.silence_s)
+            num_answers += len(taken)
+            answers += taken
 
     def take(self, timeout_s: float) -> list[Answer]:
         """The answers that are there; waits for the first one.

@@ -45,7 +45,7 @@ FREQUENT = {
     "exploration_config": 0.35, "n_step": 0.3, "normalize_returns": 0.1, "learner": 0.1, "opt_type": 0.15,
     "grad_clip": 0.1, "lr": 0.3, "cost_limit": 0.05, "count_steps_by": 0.05, "gym_env_vectorize_mode": 0.05,
     "output": 0.04, "num_learners": 0.04, "torch_autocast": 0.04, "restart_failed_sub_environments": 0.05,
-    "sample_async": 0.03, "teacher": 0.08, "teacher_coeff": 0.1, "beta": 0.1, "aggregate": 0.3,
+    "sample_async": 0.03, "sample_quorum": 0.1, "teacher": 0.08, "teacher_coeff": 0.1, "beta": 0.1, "aggregate": 0.3,
     "actor_warmup_updates": 0.05, "evaluate_teacher": 0.03,
     "bc_coeff": 0.3, "bc_pretrain_updates": 0.3, "disturbances": 0.06,
 }  # fmt: skip

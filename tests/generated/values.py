@@ -173,6 +173,7 @@ TABLES: dict[str, tuple] = {
     "num_aggregation_workers": (1,),
     "num_cpus_per_learner": ("auto", "measured", 1),
     "num_envs_per_worker": (1, 2, 2, 3, 9),
+    "sample_quorum": (0.4, 0.5, 0.75),
     "gym_env_vectorize_mode": ("sync", "async"),
     "evaluation_duration": (1, 3, "auto"),
     "output_max_file_size": (1000, 1_000_000),

@@ -432,6 +432,78 @@ def test_time_in_which_nobody_looked_is_no_silence(clock):
     assert fleet.num_restarts == 0
 
 
+class Asked:
+    """Requests whose answers the test gives: asked.refs[index] are those of a member, the oldest first."""
+
+    def __init__(self, answers=()):
+        self.refs: dict[int, list[Ref]] = {}
+        self._answers = answers
+
+    def __call__(self, actor, index):
+        ref = Ref(actor) if index in self._answers else Ref()
+        self.refs.setdefault(index, []).append(ref)
+        return ref
+
+
+def all_but_one(members: int) -> int:
+    return members - 1
+
+
+def told(answers) -> list[tuple]:
+    return [(answer.index, answer.incarnation, answer.tag) for answer in answers]
+
+
+def test_most_are_waited_for_and_an_answer_that_comes_late_is_taken_once(clock):
+    fleet, asked = fake_fleet(3), Asked({1, 2})
+    assert told(fleet.ask_most(asked, all_but_one, "first")) == [(1, 0, "first"), (2, 0, "first")]
+    assert told(fleet.ask_most(asked, all_but_one, "second")) == [(1, 0, "second"), (2, 0, "second")]
+    assert (len(asked.refs[3]), fleet.num_in_flight) == (1, 1), "a member has one request under way"
+    asked.refs[3][0].answer.append("late")
+    answers = fleet.ask_most(asked, all_but_one, "third")
+    assert told(answers) == [(1, 0, "third"), (2, 0, "third"), (3, 0, "first")]
+    assert (len(asked.refs[3]), fleet.num_in_flight) == (2, 1), "it is asked again as soon as it has answered"
+
+
+def test_an_earlier_answer_does_not_count_for_most(clock):
+    fleet, asked = fake_fleet(2), Asked({1})
+    fleet.ask_most(asked, all_but_one)
+    asked.refs[2][0].answer.append("late")
+    asked._answers = {2}
+    assert told(fleet.ask_most(asked, all_but_one)) == [(2, 0, None)] * 2
+    assert (len(asked.refs[1]), fleet.num_in_flight) == (2, 1)
+
+
+def test_the_dead_count_for_most_when_their_successors_have_answered(clock):
+    fleet, asked = fake_fleet(3), Asked({1})
+    fleet.members[2].send(Ref(ActorDiedError("gone")), "before")
+    fleet.members[3].send(Ref(), "before")
+    asked._answers = {1, 2}
+    assert told(fleet.ask_most(asked, all_but_one, "now")) == [(1, 0, "now"), (2, 1, "now")]
+    assert (fleet.num_restarts, fleet.num_in_flight) == (1, 1)
+
+
+def test_the_dead_do_not_count_for_most_while_none_replaces_them(clock):
+    fleet, asked = fake_fleet(3, ignore=True), Asked({1})
+    fleet.members[2].send(Ref(ActorDiedError("gone")))
+    assert told(fleet.ask_most(asked, all_but_one)) == [(1, 0, None)]
+    assert list(fleet.members) == [1, 3]
+
+
+def test_most_of_none_are_not_waited_for(clock):
+    fleet = fake_fleet(1, restart=False)
+    with pytest.raises(ActorDiedError, match="gone"):
+        fail(fleet, ActorDiedError("gone"))
+    with pytest.raises(ActorDiedError, match="no worker is left"):
+        fleet.ask_most(who, all_but_one)
+
+
+def test_silence_of_most_ends_the_wait(clock):
+    fleet = fake_fleet(2, restart=False, silence_s=10)
+    with pytest.raises(SilentActorError, match="worker 1 did not answer"):
+        fleet.ask_most(Asked(), all_but_one)
+    assert clock.now == 100
+
+
 def test_an_answer_costs_no_look_at_the_other_members(clock):
     """Neither taking it nor asking its actor again: with a thousand members it would cost more than the answer."""
 

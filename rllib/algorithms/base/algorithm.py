@@ -851,6 +851,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 f"weights={weights!r:.80} must be a dict of policy id -> weights, as get_weights() returns it"
             )
         self._ahead = None  # other weights sample that round
+        if self.config.leaves_stragglers and self.workers.num_in_flight:
+            self.workers.fleet.forget()  # and these fragments
         policies = {policy_id: self._network(policy_id) for policy_id in weights}
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])

@@ -93,6 +93,8 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     needs_memory: ClassVar[bool] = False
     # Whether workers sample the next round of fragments while the learner is at this one.
     samples_ahead: ClassVar[bool] = False
+    # Whether a round of fragments may end before all workers have answered.
+    leaves_stragglers: ClassVar[bool] = False
 
     def __new__(cls, algo_class: type | str | None = None, **settings: Never):
         if cls is AlgorithmConfig and algo_class is not None:
@@ -447,9 +449,10 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         fitting = min(below, below + per_round, key=lambda multiple: abs(multiple - size))
         fragments = f"rollout_fragment_length={self.rollout_fragment_length}"
         if environments > 1:
-            fragments += (
-                f" x {max(self.num_rollout_workers, 1)} workers x {self.num_envs_per_worker} envs = {per_round}"
-            )
+            workers = f"{self.workers_per_round} workers"
+            if self.leaves_stragglers:
+                workers += f" (of {self.num_rollout_workers} by sample_quorum={self.sample_quorum})"
+            fragments += f" x {workers} x {self.num_envs_per_worker} envs = {per_round}"
         return Mistake(
             f"train_batch_size={size} must be a multiple of {fragments} (or up to 10 % less).",
             ("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker"),
@@ -516,21 +519,30 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     # ------------------------------------------------------------------ values that follow from several settings
 
     @property
+    def workers_per_round(self) -> int:
+        """Number of workers whose fragments a round waits for; 1 without remote ones."""
+        return max(self.num_rollout_workers, 1)
+
+    @property
     def _num_environments(self) -> int:
-        return max(self.num_rollout_workers, 1) * self.num_envs_per_worker
+        """Environments whose fragments a round waits for."""
+        return self.workers_per_round * self.num_envs_per_worker
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Steps of each of a worker's environments per fragment.
 
         "auto" divides train_batch_size among all environments, by Ray's rule: of what is left over, the first workers
         get a step for each of their environments, as long as it suffices for all of them. 2456 / (4 workers x 3 envs)
-        gives 205, 205, 204, 204.
+        gives 205, 205, 204, 204. Where a round waits for some workers alone, whichever they are fill the batch: it is
+        divided among as many, rounded up.
 
         Args:
             worker_index: 1.. for rollout workers; 0, this process, gets as much as the first.
         """
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
+        if self.leaves_stragglers:
+            return math.ceil(self.train_batch_size / self._num_environments)
         length, left_over = divmod(self.train_batch_size, self._num_environments)
         return max(length + (max(worker_index, 1) * self.num_envs_per_worker <= left_over), 1)
 
@@ -540,7 +552,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
         "auto" fragments are one round, which may be a few steps short of train_batch_size.
         """
-        workers = range(1, max(self.num_rollout_workers, 1) + 1)
+        workers = range(1, self.workers_per_round + 1)
         per_round = sum(self.get_rollout_fragment_length(index) for index in workers) * self.num_envs_per_worker
         if self.rollout_fragment_length == "auto":
             return per_round

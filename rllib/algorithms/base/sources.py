@@ -187,6 +187,7 @@ def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet
         wiring.fault_tolerance(config),
         [config.get_rollout_fragment_length(i + 1) for i in range(config.num_rollout_workers)],
         present=algorithm.snapshots,
+        quorum=config.get("sample_quorum", 1.0),
         **more,
     )
 

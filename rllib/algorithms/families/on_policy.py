@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.families.taught import TaughtConfig
 from rllib.config.conflicts import needs
-from rllib.config.sections import OfPolicy, at_least, between, section
+from rllib.config.sections import OfPolicy, Range, at_least, between, only_with, section
+from rllib.evaluation.quorum import quorum_of
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.schedules import Schedule
 
@@ -19,7 +20,25 @@ class PolicyGradientConfig(TaughtConfig):
     on_policy = True
 
     @section
-    def rollouts(self, *, rollout_fragment_length="auto") -> Self: ...
+    def rollouts(
+        self,
+        *,
+        rollout_fragment_length="auto",
+        sample_quorum: Annotated[
+            float,
+            "share of the workers whose fragments a round waits for; those of the others join the next one",
+            Range(0, 1, low_open=True),
+            only_with("num_rollout_workers"),
+        ] = 1.0,
+    ) -> Self: ...
+
+    @property
+    def workers_per_round(self) -> int:
+        return quorum_of(self.sample_quorum, max(self.num_rollout_workers, 1))
+
+    @property
+    def leaves_stragglers(self) -> bool:
+        return self.sample_quorum < 1 and self.num_rollout_workers > 0
 
     @section
     def training(

@@ -28,7 +28,7 @@ from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.postprocess.base import Postprocess
 from rllib.losses.value import VALUE_LOSS
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import ACTION_DIST_INPUTS, OBS, SampleBatch
 
 
 class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
@@ -103,11 +103,13 @@ class TRPOTrainee(IntrinsicTrainee):
         """Fits the value to a train batch, then makes the policy's step. Returns statistics.
 
         Args:
-            batch: fragments of the newest policy, with advantages.
+            batch: fragments of the newest policy, or late ones of earlier policies, with advantages.
             now: environment steps at which schedules are read: those sampled before the batch.
         """
         novelty = self.add_novelty(batch)
         steps = with_advantages(batch, bool(self.config.standardize_advantages))
+        if batch.policy_version < self.num_updates:  # late fragments; the trust region is around the present policy
+            steps[ACTION_DIST_INPUTS] = self.policy.dist_inputs(steps[OBS])
         # The value first: its update looks whether these weights have acted. It leaves those of the policy alone.
         value = self.learn_on_batch(
             steps,

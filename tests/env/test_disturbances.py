@@ -1,5 +1,8 @@
 """Disturbances of simulators: delays, drops, noise, drawn parameters, and ranges that adapt."""
 
+import json
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from gymnasium.vector import SyncVectorEnv
 
 from rllib import PPOConfig
-from rllib.config.conflicts import SettingsError
+from rllib.config.conflicts import SettingsError, Unfit
 from rllib.env import EnvContext, MultiAgentEnv
 from rllib.env.disturbances.adaptive import AdaptiveBounds, BoundReturn, drawn_values
 from rllib.env.disturbances.channel import neutral_action
@@ -217,6 +220,83 @@ def test_a_parameter_that_the_environment_lacks_is_refused_when_it_is_built(name
     config.apply(raised.value.mistakes[0].remedies[0]).build().stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "words"),
+    [
+        ("weight", 2, "cannot be set"),
+        ("sealed", {"scale": 2}, "cannot be written to"),
+        ("sealed.1", 2, "cannot be written to"),
+        ("counts", {"scale": 1.5}, "would cut"),
+        ("counts.1", 1.5, "would cut"),
+    ],
+)
+def test_a_parameter_that_takes_no_drawn_number_is_refused(name, number, words):
+    class Machine(Counter):
+        weight = property(lambda machine: 1.0)
+        counts, sealed = np.arange(3), np.ones(2)
+        sealed.flags.writeable = False
+
+    with pytest.raises(Unfit, match=words):
+        disturbed(Machine(), parameters={name: number})
+
+
+def test_nested_keys_of_parameters_name_the_path_that_they_spell():
+    nested = {"model": {"opt": {"scale": [0.5, 2]}}}
+    with pytest.raises(SettingsError, match=r"""parameters=\{"model.opt": \{"scale": \[0.5, 2\]\}\}"""):
+        PPOConfig().environment("CartPole-v1", disturbances={"parameters": nested}).validate()
+
+
+# ------------------------------------------------------------------ what environments do wrong, and the old API
+
+
+class Faulty(Counter):
+    """Does something wrong, or as the old API had it."""
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    kind = ""
+
+    def _seen(self):
+        rows = {"shape": np.zeros(1, np.float32), "bounds": np.full(2, 9, np.float32), "dict": {"a": 1.0}}
+        return rows.get(self.kind, np.zeros(2, np.float32))
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed)
+        return result[0] if self.kind == "old" else result
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        reward = {"text": "x", "None": None, "pair": np.ones(2), "array": np.ones(1), "list": [1.0]}.get(self.kind, 1.0)
+        ends = {"old": [terminated], "three": [], "flag": [None, truncated]}.get(self.kind, [terminated, truncated])
+        return observation, reward, *ends, info
+
+
+ADAPTED = {"high": 9, "low": -1, "start": {"gain": 1}, "episodes": 1, "at_bounds": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["shape", "bounds", "dict", "text", "None", "pair", "three", "flag"])
+def test_disturbances_hide_no_fault_of_an_environment(kind):
+    """The error is that of an undisturbed run, but for the noise of the numbers that it shows."""
+
+    def words(**given) -> str:
+        config = PPOConfig().environment(type("Faulty", (Faulty,), {"kind": kind}), disturbances=given)
+        with pytest.raises((ValueError, TypeError)) as raised, config.rollouts(num_rollout_workers=0).build() as algo:
+            algo.sample(20)
+        return re.sub(r"[\d.]{4,}|9\.0", "N", str(raised.value))
+
+    assert words(observation_noise=0.1) == words(parameters={"gain": [0, 2]}, adapt=ADAPTED) == words()
+
+
+@pytest.mark.parametrize("kind", ["old", "array", "list"])
+def test_environments_that_are_adapted_are_so_in_disturbances(kind):
+    given = {"observation_delay": 1, "observation_noise": 0.1, "parameters": {"gain": [0, 2]}, "adapt": ADAPTED}
+    config = PPOConfig().environment(type("Faulty", (Faulty,), {"kind": kind}), disturbances=given)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=2 * LENGTH)
+    with config.build() as algo:
+        assert algo.sample(2 * LENGTH)["rewards"].tolist() == [1.0] * 2 * LENGTH
+        ((_, (of_environment,)),) = algo.workers.foreach_worker(lambda worker: worker.take_bound_returns())
+    assert {each.value for each in of_environment} == {float(LENGTH)}
+
+
 # ------------------------------------------------------------------ ranges that adapt
 
 
@@ -251,6 +331,29 @@ def test_bounds_stay_between_where_they_began_and_their_limits():
     assert adaptive.ranges["mass"] == (0.5, 1.25)
     adaptive.take_in(at("high", 0) + at("low", 0))
     assert adaptive.ranges["mass"] == pytest.approx((0.6, 1.2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "wanted"),
+    [
+        ({"delta": 0.25}, [0.5, 1.25], (0.9, 1.2)),
+        ({"start": {"mass": [0.95, 1.1]}}, [0.5, 1.25], (0.9, 1.2)),
+        ({"delta": None}, [0, 9], (0.9, 1.2)),
+        ({}, [0.95, 1.1], (0.95, 1.1)),
+        ({"start": {"mass": [0.6, 1.3]}}, [0.5, 2], (0.6, 1.3)),
+    ],
+)
+def test_restored_ranges_stay_where_they_were_with_other_settings(changes, limits, wanted):
+    adaptive = bounds()
+    adaptive.take_in(at("high", 9, 9) + at("low", 9))
+    assert adaptive.ranges["mass"] == pytest.approx((0.9, 1.2))
+    asked = {"high": 8, "low": 4, "delta": 0.1, "episodes": 2, **changes}
+    other = AdaptiveBounds(Disturbances.of({"parameters": {"mass": {"scale": limits}}, "adapt": asked}).adapt)
+    other.set_state(json.loads(json.dumps(adaptive.get_state())))
+    assert other.ranges["mass"] == pytest.approx(wanted)
+    other.take_in(at("high", *[0] * 9) + at("low", *[0] * 9))
+    start = (changes.get("start") or {}).get("mass", [1, 1])
+    assert other.ranges["mass"] == pytest.approx(start), "back to where a range of these settings begins"
 
 
 def test_the_state_of_bounds_continues_with_the_returns_so_far():
@@ -412,6 +515,32 @@ class Two(MultiAgentEnv):
     def _seen(self):
         agents = self.possible_agents if self.t % 2 == 0 else ["each"]
         return {agent: np.full(1, self.t, np.float32) for agent in agents}
+
+
+def test_agents_of_the_old_api_are_disturbed():
+    class Old(Two):
+        def reset(self, *, seed=None, options=None):
+            return super().reset()[0]
+
+        def step(self, action_dict):
+            observations, rewards, terminateds, _, infos = super().step(action_dict)
+            return observations, rewards, terminateds, infos
+
+    asked = Disturbances.of({"observation_delay": 1, "observation_noise": 0.1})
+    new, old = DisturbedAgents(Two(), asked), DisturbedAgents(Old(), asked)
+    assert repr(new.reset(seed=1)[0]) == repr(old.reset(seed=1)[0])
+    for _ in range(8):
+        given = {"each": np.zeros(1, np.float32)}
+        seen, rewards, ends, _, infos = new.step(given)
+        assert repr(old.step(given)) == repr((seen, rewards, ends, infos))
+
+
+@pytest.mark.parametrize("wrong", [None, [1.0], ({}, {}, {}), ([], {}, {}, {}, {}), ({}, None, {}, {}, {})])
+def test_results_of_no_known_form_reach_the_checks(wrong):
+    env = DisturbedAgents(Two(), Disturbances.of({"observation_delay": 1}))
+    env.reset(seed=0)
+    env.env.step = lambda actions: wrong
+    assert env.step({"each": np.zeros(1, np.float32)}) is wrong
 
 
 def test_each_agent_has_delays_of_its_own_steps():

@@ -39,8 +39,9 @@ class AdaptiveBounds:
     def __init__(self, adaptation: Adaptation):
         self._asked = adaptation
         bounds = [(name, side) for name in adaptation.start for side in SIDES]
-        # Steps by which each bound lies outside of where it began: no rounding adds up.
-        self._steps = dict.fromkeys(bounds, 0)
+        # Steps by which each bound lies outside of where it began: no rounding adds up. Whole ones, unless a restored
+        # bound lies between those of other settings.
+        self._steps: dict[tuple[str, str], float] = dict.fromkeys(bounds, 0)
         self._returns: dict[tuple[str, str], list[float]] = {bound: [] for bound in bounds}
         self._means = dict.fromkeys(bounds, math.nan)
 
@@ -71,7 +72,7 @@ class AdaptiveBounds:
         if mean >= self._asked.high and self._bound(*bound) != getattr(self._asked.limits[parameter], side):
             self._steps[bound] += 1
         elif mean <= self._asked.low and self._steps[bound]:
-            self._steps[bound] -= 1
+            self._steps[bound] = max(self._steps[bound] - 1, 0)
 
     def _bound(self, parameter: str, side: str) -> float:
         limit, way = self._asked.limits[parameter], -1 if side == "low" else 1
@@ -79,10 +80,17 @@ class AdaptiveBounds:
         moved += way * self._steps[parameter, side] * self._asked.delta[parameter]
         return max(moved, limit.low) if side == "low" else min(moved, limit.high)
 
+    def _steps_to(self, parameter: str, side: str, bound: float) -> float:
+        """Steps from where a bound began to another place, as far outwards as its limit."""
+        limit, way = self._asked.limits[parameter], -1 if side == "low" else 1
+        moved = min(max(bound, limit.low), limit.high) - getattr(self._asked.start[parameter], side)
+        return max(way * moved / self._asked.delta[parameter], 0)
+
     def get_state(self) -> dict[str, Any]:
         """JSON-able state, for checkpoints."""
         return {
             f"{parameter} {side}": {
+                "bound": self._bound(parameter, side),
                 "steps": self._steps[parameter, side],
                 "returns": list(self._returns[parameter, side]),
                 "mean": None if math.isnan(mean := self._means[parameter, side]) else mean,
@@ -91,10 +99,15 @@ class AdaptiveBounds:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes `get_state` back; parameters that it does not have stay as they are."""
+        """Takes `get_state` back; parameters that it does not have stay as they are.
+
+        Ranges continue where they were, also with other steps, limits, and ranges to begin with, as far as these allow.
+        """
         for parameter, side in self._steps:
             if saved := state.get(f"{parameter} {side}"):
-                self._steps[parameter, side] = int(saved["steps"])
+                self._steps[parameter, side] = saved["steps"]
+                if self._bound(parameter, side) != saved["bound"]:
+                    self._steps[parameter, side] = self._steps_to(parameter, side, saved["bound"])
                 self._returns[parameter, side] = list(saved["returns"])
                 self._means[parameter, side] = math.nan if saved["mean"] is None else float(saved["mean"])
 

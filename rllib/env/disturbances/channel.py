@@ -97,8 +97,13 @@ def drawn_integer(rng: np.random.Generator, interval: Interval) -> int:
 
 
 def noisy(space: spaces.Space, value: Any, deviation: Deviation, rng: np.random.Generator) -> Any:
-    """A value of a space with Gaussian noise on its float Boxes, within their bounds; other parts as they are."""
+    """A value of a space with Gaussian noise on its float Boxes, within their bounds; other parts as they are.
+
+    A value that does not lie in the space stays outside of it: noise hides no fault of an environment from the checks.
+    """
     if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or not space.spaces.keys() <= value.keys():
+            return value
         parts = dict(value)
         for key, part in space.spaces.items():
             of_part = deviation.get(key, 0.0) if isinstance(deviation, Mapping) else deviation
@@ -106,11 +111,14 @@ def noisy(space: spaces.Space, value: Any, deviation: Deviation, rng: np.random.
                 parts[key] = noisy(part, value[key], of_part, rng)
         return parts
     if isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            return value
         return tuple(noisy(part, each, deviation, rng) for part, each in zip(space.spaces, value))
-    if not _takes_noise(space):
+    if not _takes_noise(space) or np.shape(value) != space.shape or np.asarray(value).dtype.kind not in "fiu":
         return value
-    measured = np.asarray(value, np.float64) + rng.normal(0.0, deviation, np.shape(value))
-    return np.asarray(np.clip(measured, space.low, space.high), space.dtype)
+    given = np.asarray(value, np.float64)
+    measured = given + rng.normal(0.0, deviation, space.shape)
+    return np.asarray(np.clip(measured, np.minimum(space.low, given), np.maximum(space.high, given)), space.dtype)
 
 
 def neutral_action(space: spaces.Space) -> Any:

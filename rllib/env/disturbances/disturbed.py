@@ -16,7 +16,8 @@ from rllib.env.disturbances.parameters import ParameterSetter
 from rllib.env.disturbances.settings import OF_STEPS, Disturbances, Interval
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
-from rllib.env.streams.legacy import as_gymnasium
+from rllib.env.streams.legacy import as_gymnasium, is_bare_observation
+from rllib.env.streams.rewards import reward_problem
 
 # Key of the random stream of an environment's disturbances, which is spawned from the environment's seed.
 _STREAM = 0x5EED
@@ -69,10 +70,11 @@ class DrawnEpisodes:
             values |= adapted
         self._setter.set(values)
 
-    def add(self, reward: float) -> None:
-        """Adds the reward of a step."""
-        self._return += reward
+    def add(self, *rewards: Any) -> None:
+        """Adds the rewards of a step, as the environment gives them; streams refuse those that are none."""
         self._has_stepped = True
+        if self._bound is not None:
+            self._return += sum(np.asarray(each).item() for each in rewards if reward_problem(each) is None)
 
     def end(self) -> None:
         """Notes the return of an episode that has ended, if it had a parameter at a bound."""
@@ -113,15 +115,22 @@ class DisturbedEnv(gymnasium.Wrapper):
 
     def reset(self, *, seed=None, options=None):
         self.drawn_episodes.begin(seed)
-        observation, info = self.env.reset(seed=seed, options=options)
+        result = self.env.reset(seed=seed, options=options)
+        # The old gym API has no infos here and four values in a step, which streams adapt; other forms they refuse.
+        if is_bare_observation(result, self.env.observation_space):
+            return self._channel.begin(self.drawn_episodes.rng, result)
+        observation, info = result
         return self._channel.begin(self.drawn_episodes.rng, observation), info
 
     def step(self, action):
-        observation, reward, terminated, truncated, info = self.env.step(self._channel.played(action))
-        self.drawn_episodes.add(float(reward))
-        if terminated or truncated:
+        result = self.env.step(self._channel.played(action))
+        if not isinstance(result, tuple) or len(result) not in (4, 5):
+            return result
+        observation, reward, *ends, info = result
+        self.drawn_episodes.add(reward)
+        if any(ends):
             self.drawn_episodes.end()
-        return self._channel.seen(observation), reward, terminated, truncated, info
+        return self._channel.seen(observation), reward, *ends, info
 
     def take_bound_returns(self) -> list[BoundReturn]:
         """`DrawnEpisodes.take_returns`."""

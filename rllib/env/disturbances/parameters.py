@@ -13,7 +13,7 @@ import numpy as np
 
 from rllib.config.conflicts import Unfit
 from rllib.did_you_mean import did_you_mean
-from rllib.env.disturbances.settings import Disturbances, Parameter
+from rllib.env.disturbances.settings import Disturbances, Parameter, as_sentence
 from rllib.env.streams.first_results import env_name
 
 # Methods of MuJoCo's model that give the part of a name.
@@ -41,7 +41,7 @@ class ParameterSetter:
                 self._own[name] = self._present(name, parameter)
             except _UnknownError as error:
                 raise Unfit(
-                    f"disturbances: {env_name(env)} has no parameter {name!r}: {error}",
+                    f"disturbances: {env_name(env)} has no parameter {name!r}: {as_sentence(str(error))}",
                     "Name an attribute, a path into MuJoCo's model, or give the environment a method "
                     "set_parameter(name, value).",
                     disturbances.without("parameters", "adapt"),
@@ -78,6 +78,8 @@ class ParameterSetter:
             raise _UnknownError(f"it is {value!r:.60}, which is no number")
         if numbers.size != 1 and not parameter.scales:
             raise _UnknownError(f'it is an array of {numbers.size} numbers, which {{"scale": [low, high]}} multiplies')
+        if not self._by_method:
+            _check_can_be_set(owner, last, value)
         return numbers.astype(np.float64) if numbers.ndim else float(numbers)
 
     def _set(self, name: str, value: Any) -> None:
@@ -112,6 +114,22 @@ class ParameterSetter:
 
 class _UnknownError(Exception):
     """An environment has no parameter of a name; says why."""
+
+
+def _check_can_be_set(owner: Any, last: str, value: Any) -> None:
+    """Raises _UnknownError for a parameter that takes no float: one without a setter, or in an array of integers."""
+    array = value if isinstance(value, np.ndarray) and value.ndim else owner if isinstance(owner, np.ndarray) else None
+    if array is not None:
+        if array.dtype.kind != "f":
+            raise _UnknownError(f"arrays of {array.dtype} would cut drawn numbers to integers")
+        if not array.flags.writeable:
+            raise _UnknownError("its array cannot be written to")
+        return
+    try:
+        setattr(owner, last, float(value))
+        setattr(owner, last, value)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _UnknownError(f"it cannot be set to a drawn number ({error})".replace("\n", " ")) from None
 
 
 def _part(owner: Any, name: str) -> Any:

@@ -7,6 +7,7 @@
 Wherever a number is asked for, [low, high] draws one for each episode.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,11 +95,28 @@ class Parameter(NamedTuple):
         try:
             if isinstance(given, Mapping):
                 if given.keys() != {"scale"}:
-                    raise ValueError(f'{shortened(given)} must have the key "scale" alone')
+                    raise ValueError(f'{shortened(given)} must have the key "scale" alone{_path_hint(name, given)}')
                 return cls(Interval.of(given["scale"], least=0), scales=True)
             return cls(Interval.of(given))
         except ValueError as error:
             raise ValueError(f"{name!r}: {error}") from None
+
+
+def _path_hint(name: str, given: Mapping) -> str:
+    """The path that nested dicts spell, as keys with dots on a command line become."""
+    path = [name]
+    while isinstance(given, Mapping) and len(given) == 1 and "scale" not in given:
+        ((part, given),) = given.items()
+        path.append(str(part))
+    if (isinstance(given, Mapping) and given.keys() != {"scale"}) or len(path) == 1:
+        return ""
+    shown = json.dumps({".".join(path): given}, default=repr)
+    return f", or be a path in one key: parameters={shown}"
+
+
+def as_sentence(text: str) -> str:
+    """The text with a full stop, unless it ends in one or in a question."""
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 @dataclass(frozen=True)
@@ -192,7 +210,7 @@ class DisturbanceSettings(NestedSettings, setting="disturbances", section="envir
             try:
                 _adaptation(self.adapt, _parameters(self.parameters))
             except ValueError as error:
-                yield Mistake(f"adapt: {error}.", (), ({"adapt": {}},))
+                yield Mistake(as_sentence(f"adapt: {error}"), (), ({"adapt": {}},))
 
 
 def _adaptation(given: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> Adaptation:
@@ -211,12 +229,15 @@ def _adaptation(given: Mapping[str, Any], parameters: Mapping[str, Parameter]) -
     for name in (*settings.start, *by_name):
         if name not in limits:
             hint = did_you_mean(str(name), list(limits), repr, otherwise=f"Known are {', '.join(limits)}.")
-            raise ValueError(f'{name!r} has no range in "parameters".{hint}'.removesuffix("."))
+            raise ValueError(f'{name!r} has no range in "parameters".{hint}')
     start, delta = {}, {}
     for name, limit in limits.items():
         if name not in settings.start and not parameters[name].scales:
             raise ValueError(f'"start" lacks {name!r}, from whose number on its range grows')
-        start[name] = Interval.of(settings.start.get(name, 1))
+        try:
+            start[name] = Interval.of(settings.start.get(name, 1))
+        except ValueError as error:
+            raise ValueError(f'"start" of {name!r}: {error}') from None
         if not (start[name].low in limit and start[name].high in limit):
             raise ValueError(f'"start" of {name!r} is {list(start[name])}, outside of {list(limit)} in "parameters"')
         step = by_name.get(name) if settings.delta is by_name else settings.delta

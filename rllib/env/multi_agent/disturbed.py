@@ -40,15 +40,19 @@ class DisturbedAgents(AgentsWrapper):
         result = self.env.reset(seed=seed, options=options)
         observations, infos = result if isinstance(result, tuple) else (result, {})
         self._begun.clear()
-        return self._seen(observations), infos
+        return self._seen(observations) if _is_mapping(observations) else observations, infos
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
         played = {agent: self._channels[agent].played(action) for agent, action in action_dict.items()}
-        observations, rewards, terminateds, truncateds, infos = self.env.step(played)
-        self.drawn_episodes.add(float(sum(reward or 0.0 for reward in rewards.values())))
-        if terminateds.get(ALL) or truncateds.get(ALL):
+        result = self.env.step(played)
+        # Streams adapt the four values of the old API, and refuse other forms.
+        if not isinstance(result, tuple) or len(result) not in (4, 5) or not all(map(_is_mapping, result)):
+            return result
+        observations, rewards, *ends, infos = result
+        self.drawn_episodes.add(*rewards.values())
+        if any(each.get(ALL) for each in ends):
             self.drawn_episodes.end()
-        return self._seen(observations), rewards, terminateds, truncateds, infos
+        return self._seen(observations), rewards, *ends, infos
 
     def _seen(self, observations: Mapping[AgentID, Any]) -> dict[AgentID, Any]:
         return {agent: self._seen_by(agent, observation) for agent, observation in observations.items()}
@@ -74,6 +78,10 @@ class DisturbedAgents(AgentsWrapper):
 
     def close(self) -> None:
         self.env.close()
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 class DisturbedAgentsFactory(DisturbedFactory):

@@ -101,12 +101,13 @@ _NEW_API = (
 
 def warn_of_legacy(env, reason: str, new_api: str = _NEW_API) -> None:
     """Logs one warning for each class of old environments: why it counts as one, and the present form."""
-    if type(env) in _warned:
+    kind = type(getattr(env, "unwrapped", env))
+    if kind in _warned:
         return
-    _warned.add(type(env))
+    _warned.add(kind)
     logger.warning(
         "%s follows the old gym API (%s). It is adapted. The new API: %s.",
-        type(env).__name__,
+        kind.__name__,
         reason,
         new_api,
     )

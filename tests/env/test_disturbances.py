@@ -293,8 +293,8 @@ def test_environments_that_are_adapted_are_so_in_disturbances(kind):
     config.rollouts(num_rollout_workers=0, rollout_fragment_length=2 * LENGTH)
     with config.build() as algo:
         assert algo.sample(2 * LENGTH)["rewards"].tolist() == [1.0] * 2 * LENGTH
-        ((_, (of_environment,)),) = algo.workers.foreach_worker(lambda worker: worker.take_bound_returns())
-    assert {each.value for each in of_environment} == {float(LENGTH)}
+        ((_, returns),) = algo.workers.foreach_worker(lambda worker: worker.take_bound_returns())
+    assert {each.value for each in returns} == {float(LENGTH)}
 
 
 # ------------------------------------------------------------------ ranges that adapt

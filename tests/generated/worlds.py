@@ -258,6 +258,11 @@ class World(gymnasium.Env):
             shown = seen["observations"] if self.mask == "observation" else seen
             reward = float(self.compute_reward(shown["achieved_goal"], shown["desired_goal"], {}))
         outcome = seen, reward, terminated, truncated, self._info()
+        if self.config.get("form") == "arrays":
+            outcome = seen, np.array([reward]), terminated, truncated, self._info()
+        elif self.config.get("form") == "old":
+            limit = {"TimeLimit.truncated": truncated and not terminated}
+            outcome = seen, reward, terminated or truncated, {**self._info(), **limit}
         if over:
             self.t, self.is_due = 0, self.config.get("autoreset") == "NEXT_STEP"
             episodes[0] += 1

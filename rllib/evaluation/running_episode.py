@@ -251,6 +251,8 @@ class RunningEpisode:
         """Records the result of step(action) of an environment with one agent."""
         record, own = self._alone, self._own
         observation, reward, record.terminated, record.truncated, info = result
+        if isinstance(reward, np.ndarray | list):  # of one element, as write_rewards takes it
+            reward = np.asarray(reward).item()
         self.length += 1
         own.total += float(reward)
         record.observation, record.info = observation, info

@@ -196,10 +196,8 @@ def _with_more(rng: random.Random, run: Draw, config) -> Draw:
         bound = [name for name in run["settings"] if float in _types(config.settings[name].type)]
         run = {**run, "settings": {**run["settings"], **dict.fromkeys(rng.sample(bound, min(len(bound), 1)), math.inf)}}
     if world["kind"] == "single" and rng.random() < 0.15:
-        run = {
-            **run,
-            "world": {**run["world"], "form": "arrays" if "mask" in run["world"] else rng.choice(["arrays", "old"])},
-        }
+        forms = ["arrays"] if world.get("mask") == "info" else ["arrays", "old"]  # the old reset() has no info
+        run = {**run, "world": {**run["world"], "form": rng.choice(forms)}}
     return run
 
 

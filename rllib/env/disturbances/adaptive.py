@@ -106,8 +106,9 @@ class AdaptiveBounds:
         for parameter, side in self._steps:
             if saved := state.get(f"{parameter} {side}"):
                 self._steps[parameter, side] = saved["steps"]
-                if self._bound(parameter, side) != saved["bound"]:
-                    self._steps[parameter, side] = self._steps_to(parameter, side, saved["bound"])
+                bound = saved.get("bound")  # checkpoints of 2026-11 and before have steps alone
+                if bound is not None and self._bound(parameter, side) != bound:
+                    self._steps[parameter, side] = self._steps_to(parameter, side, bound)
                 self._returns[parameter, side] = list(saved["returns"])
                 self._means[parameter, side] = math.nan if saved["mean"] is None else float(saved["mean"])
 

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from rllib.config.conflicts import Unfit
 from rllib.env.factories.adapter import Adapter, StepInputs
+from rllib.env.streams.legacy import LegacyEnvironment
 from rllib.env.streams.tensors_as_arrays import AsArrays, arrays_of
 from rllib.env.streams.vector import autoreset_mode, entry
 from rllib.errors import NoActionError
@@ -126,7 +127,7 @@ class _MaskedEnv(gymnasium.Wrapper):
     """One environment with the new observations."""
 
     def __init__(self, env: gymnasium.Env, adapter: ActionMask):
-        super().__init__(env)
+        super().__init__(LegacyEnvironment(env))  # the old API is told by its results alone
         self._adapter = adapter
         self.observation_space = adapter.space(env.observation_space, env.action_space)
         self._masks = None if adapter.mask_from == "info" else _method_of(env)

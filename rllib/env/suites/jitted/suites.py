@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -200,7 +201,7 @@ def playground(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
 def _vector(
     suite: str, env_id: str, num_envs: int, env_config: Mapping[str, Any], make: Callable[[], Functions]
 ) -> JittedVector:
-    key = suite, env_id, repr(sorted(env_config.items()))
+    key = suite, env_id, cloudpickle.dumps(sorted(env_config.items()))
     if key not in _MADE:
         _MADE[key] = make()
     return JittedVector(f"{suite}:{env_id}", _MADE[key], num_envs)

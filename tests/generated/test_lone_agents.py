@@ -15,6 +15,7 @@ from tests.generated import worlds
 from tests.generated.comparisons import weights_of
 from tests.generated.draw import Draw, draw, needs_processes
 from tests.generated.refusals import names_in
+from tests.generated.teachers import fault_of
 from tests.generated.trial import ITERATIONS, configured
 
 # Pairs of runs; LONE_SEED=n draws others.
@@ -39,7 +40,8 @@ def drawn() -> Iterator[Draw]:
     for seed in itertools.count(FIRST):
         run = draw(seed)
         world, several = run["world"], get_algorithm_class(run["algorithm"]).trains_several
-        if world["kind"] != "single" or world.get("fails") or needs_processes(run) or not several:
+        fails = world.get("fails") or fault_of(run)
+        if world["kind"] != "single" or fails or needs_processes(run) or not several:
             continue
         settings = {name: value for name, value in run["settings"].items() if name not in LEFT_OUT}
         yield {**run, "settings": settings | {name: SAME_ORDER[name] for name in SAME_ORDER if name in settings}}

@@ -45,7 +45,7 @@ class RandomWalk:
 
     def reset(self, seed: int | None = None) -> None:
         started = time.perf_counter()
-        self._observation = (call_reset(self._env, seed) if seed is not None else self._env.reset())[0]
+        self._observation = call_reset(self._env, seed)[0]
         if seed is None:
             self._reset_s += time.perf_counter() - started
             self._resets += 1

@@ -127,7 +127,7 @@ class FourValuesEnv(DictEnv):
     """
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        result = self.env.reset() if seed is None else call_reset(self.env, seed)
+        result = call_reset(self.env, seed)
         return result if is_pair(result) else (result, {})
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:

@@ -9,7 +9,7 @@ import numpy as np
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
-from rllib.env.streams.legacy import adapt_spaces
+from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces
 from rllib.env.streams.sync import take_off_wrappers
 
 
@@ -71,7 +71,7 @@ class AgentCopies(MultiAgentEnv):
         observations, infos = {}, {}
         for agent, env in enumerate(self.envs):
             own_seed = None if seed is None else seed + agent
-            observations[agent], infos[agent] = env.reset(seed=own_seed, options=options)
+            observations[agent], infos[agent] = LegacyEnvironment(env).reset(seed=own_seed, options=options)
         return observations, infos
 
     def step(self, action_dict: dict[int, Any]) -> StepResult:
@@ -80,7 +80,10 @@ class AgentCopies(MultiAgentEnv):
         steps, elapsed, limits = self._steps, self._elapsed, self._limits
         ended = []
         for agent, action in action_dict.items():
-            observations[agent], rewards[agent], terminated, truncated, infos[agent] = steps[agent](action)
+            stepped = steps[agent](action)
+            if len(stepped) == 4:
+                stepped = LegacyEnvironment.convert(stepped)
+            observations[agent], rewards[agent], terminated, truncated, infos[agent] = stepped
             elapsed[agent] += 1
             truncated = truncated or elapsed[agent] >= limits[agent]
             terminateds[agent], truncateds[agent] = terminated, truncated

@@ -43,7 +43,7 @@ class LegacyEnvironment(gymnasium.Env):
         return getattr(self.env, "unwrapped", self.env)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
-        result = self.env.reset() if seed is None else call_reset(self.env, seed)
+        result = call_reset(self.env, seed, options)
         return (result, {}) if is_bare_observation(result, self.observation_space) else result
 
     def step(self, action) -> tuple:
@@ -74,10 +74,11 @@ def takes_seed(env) -> bool:
     return any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def call_reset(env, seed: int):
-    """The result of a seeded reset, in whichever way the environment accepts a seed."""
-    if takes_seed(env):
-        return env.reset(seed=seed)
+def call_reset(env, seed: int | None, options: dict | None = None):
+    """The result of a reset, in whichever way the environment accepts a seed; options where they are given."""
+    given = {} if options is None else {"options": options}
+    if seed is None or takes_seed(env):
+        return env.reset(**given) if seed is None else env.reset(seed=seed, **given)
     if isinstance(env, gymnasium.Env):
         env.unwrapped.np_random = seeding.np_random(seed)[0]
     elif hasattr(env, "seed"):

@@ -60,6 +60,7 @@ TOUR = (
     "rllib export results/first --format onnx -o first.onnx",
     "rllib tune PPO CartPole-v1 train_batch_size=500 num_rollout_workers=0 --search lr=log:1e-4:1e-2 --trials 2 "
     "--stop iterations=2 --name search",
+    "rllib benchmark classic --algo PPO --tasks CartPole-v1 --seeds 2 --steps 8000",
     "rllib example list --filter ppo",
     "rllib import-sb3 model.zip --env CartPole-v1 -o results/of_sb3",
     "rllib import-ray ray_checkpoint --env CartPole-v1 -o results/of_ray",

@@ -41,6 +41,7 @@ USES = {
     "lbforaging": ("rllib check-env lbforaging:Foraging-8x8-2p-3f-v3 --steps 50",),
     "minatar": ("rllib check-env rllib.env.tasks.minatar_games:MinAtar/Breakout-v1 --steps 50",),
     "minigrid": ("rllib train -f ppo/minigrid_empty --stop iterations=1",),
+    "mjlab": ("{python} -m rllib.mjlab train --task Mjlab-Cartpole-Balance --num_envs 4 --max_iterations 1",),
     "mlflow": (f"{FIRST} 'mlflow={{tracking_uri: \"sqlite:///runs.db\"}}'",),
     "mujoco": ("rllib check-env HalfCheetah-v5 --steps 50",),
     "multiagent": ("rllib check-env pettingzoo:mpe2.simple_spread_v3 --steps 50",),

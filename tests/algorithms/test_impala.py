@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import runtime
 from rllib import A2CConfig, tune
 from rllib import sample_batch as sb
 from rllib.algorithms.appo import APPO, APPOConfig
@@ -15,7 +16,6 @@ from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.losses.appo import TARGET_DIST_INPUTS
 from rllib.storage.checkpoint import write_checkpoint
-from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.envs import CountingEnv
 from tests.gpu import needs_gpu
@@ -335,7 +335,8 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))
         # Whether the next batch is there while one is learned from, is chance; more so on a busy machine.
         for _ in range(500):
-            answered(algo.workers.fleet.members, 1.0)
+            requests = [member.pending[0][1] for member in algo.workers.fleet.members.values() if member.pending]
+            runtime.wait(requests, timeout=1.0)
             train(algo, 1)
             if len(staged) > 10:
                 break

@@ -203,6 +203,11 @@ class RayEngine:
         while (handle := self._living(name, namespace)) is not None:
             try:
                 class_name, methods = decode(_asked(ray.get, handle.describe.remote()))
+            except errors.ActorUnavailableError:  # it starts again
+                if monotonic() > until:
+                    raise
+                sleep(NAME_PAUSE_S)
+                continue
             except errors.ActorDiedError:  # a name that has been given to another may still find it
                 if monotonic() > until:
                     break

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ..remote.refs import ObjectRef
-    from .base import Engine
 
 
 class Arrivals(Protocol):
@@ -33,11 +33,11 @@ class ArrivalsByWaiting:
     """Arrivals of an engine that has to look at all references each time.
 
     Args:
-        engine: its `wait` is asked.
+        wait: that of the engine.
     """
 
-    def __init__(self, engine: Engine):
-        self._engine = engine
+    def __init__(self, wait: Callable[[list[ObjectRef], int, float | None], tuple[list, list]]):
+        self._wait = wait
         self._refs: dict[ObjectRef, None] = {}
 
     def __len__(self) -> int:
@@ -56,9 +56,9 @@ class ArrivalsByWaiting:
         refs = list(self._refs)
         if not refs:
             return []
-        done, _ = self._engine.wait(refs, 1, timeout_s)
+        done, _ = self._wait(refs, 1, timeout_s)
         if done and len(refs) > 1:
-            done, _ = self._engine.wait(refs, len(refs), 0)
+            done, _ = self._wait(refs, len(refs), 0)
         for ref in done:
             del self._refs[ref]
         return done

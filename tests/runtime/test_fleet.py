@@ -252,7 +252,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(fleet_module, "wait", clock.wait)
     monkeypatch.setattr(fleet_module, "get", clock.get)
     monkeypatch.setattr(fleet_module, "kill", clock.killed.append)
-    monkeypatch.setattr(fleet_module, "engine", lambda: SimpleNamespace(arrivals=lambda: ArrivalsByWaiting(clock)))
+    monkeypatch.setattr(fleet_module, "engine", lambda: SimpleNamespace(arrivals=lambda: ArrivalsByWaiting(clock.wait)))
     return clock
 
 

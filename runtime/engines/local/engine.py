@@ -201,7 +201,7 @@ class LocalEngine:
             return done, [ref for ref in refs if ref not in chosen]
 
     def arrivals(self):
-        return ArrivalsByWaiting(self)
+        return ArrivalsByWaiting(self.wait)
 
     def when_done(self, ref, callback):
         with self._entered():

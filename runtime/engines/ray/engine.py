@@ -347,7 +347,7 @@ class RayEngine:
         return chosen, [ref for ref in refs if ref.inner not in found]
 
     def arrivals(self):
-        return ArrivalsByWaiting(self)
+        return ArrivalsByWaiting(self.wait)
 
     def when_done(self, ref, callback):
         self._enter()

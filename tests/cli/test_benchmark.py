@@ -34,8 +34,8 @@ def steps(monkeypatch):
         return step(self)
 
     monkeypatch.setattr(SeedTrainable, "step", observed)
-    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
-    return happens
+    yield happens
+    runtime.shutdown()
 
 
 @pytest.fixture

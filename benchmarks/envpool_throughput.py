@@ -4,7 +4,7 @@
 
 The settings are those of the tuned examples ppo/halfcheetah (8 x 256 steps, 10 epochs of minibatches of 64) and
 ppo/lunarlander (16 x 1,024, 4 epochs of 64), in one process, and those of pong_throughput.py; the only difference is
-`simulator="envpool"`. The peer is SB3's PPO over EnvPool, with the same sizes. Every side is a process of its own.
+`simulator="envpool"`. The peer is SB3's PPO over EnvPool, with the same sizes. Every side is a separate process.
 EnvPool steps in as many threads as there are cores. Needs the extras envpool, mujoco, box2d and atari; the peer's
 environment is `benchmarks/peers/setup envpool`.
 """
@@ -39,7 +39,7 @@ KEY = "env_steps_per_s"
 
 
 def measured(task: Task, simulator: str | None, seconds: float) -> dict:
-    """Ours, in a process of its own."""
+    """Ours, in a separate process."""
     with _build(task, simulator) as algorithm:
         algorithm.train()
         before, started = algorithm.timesteps, time.perf_counter()

@@ -505,7 +505,7 @@ class ShareKept:
         """Takes nothing: what counts is the end."""
 
     def final(self, algo) -> float:
-        """Plays the episodes, each disturbance in a run of its own that has the policy's weights."""
+        """Plays the episodes, each disturbance in another run, which has the policy's weights."""
         own, returns = algo.evaluate(self._gate.episodes)["episode_reward_mean"], []
         for disturbances in self._gate.disturbed:
             config = self._config.copy(copy_frozen=False).evaluation(evaluation_config={"disturbances": disturbances})

@@ -3,7 +3,7 @@
     .venv-ray-2.60.0/bin/python benchmarks/ray_nodes.py --workers 48
 
 The environments sleep, so that the cores are not the limit: it is the number of workers divided by the time of a step.
-Each node is a raylet with processes of its own (tests/ray_cluster.py), with an equal share of the workers. PPO alone,
+Each node is a raylet with separate processes (tests/ray_cluster.py), with an equal share of the workers. PPO alone,
 with evaluation workers, and with two learners; IMPALA, APPO, Ape-X, ES; and a search of eight trials. A worker's memory
 is its process's own share (Pss): of pages that several processes map, each has a part.
 """

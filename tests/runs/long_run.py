@@ -86,7 +86,7 @@ class Hours(DefaultCallbacks):
 
 
 def quarters_of(algorithm: str, iterations: int) -> list[Quarter]:
-    """Runs it in a process of its own."""
+    """Runs it in a separate process."""
     words = ["-f", "run.py", *COMMON, "--stop", f"iterations={iterations}"]
     program = f"import long_run; long_run.run({words!r})"
     paths = os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])

@@ -1,6 +1,6 @@
 """Observations of agents with more in them: which agent it is, and what a centralised critic reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,11 @@ from gymnasium import Space, spaces
 from rllib.env.multi_agent.adapt import ExtendedObservation
 from rllib.env.multi_agent.agent_parts import AGENT_ID, OBSERVATION, AgentParts
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE, MultiAgentEnv, StepResult
 
 
-class AugmentedEnv(MultiAgentEnv):
+class AugmentedEnv(AgentsWrapper):
     """An environment with several agents whose observations get further parts.
 
     Args:
@@ -27,28 +28,20 @@ class AugmentedEnv(MultiAgentEnv):
     """
 
     def __init__(self, env: MultiAgentEnv, agent_ids: bool = False, critic: str | None = None):
-        self.env = env
-        self.possible_agents = known_agents(env)
+        super().__init__(env)
         if not self.possible_agents:
             what = "agent_id_in_observation" if agent_ids else "centralized_critic"
             raise ValueError(
                 f"{what} needs to know all agents, but {type(env).__name__} has no possible_agents: set it to the list "
                 "of all agents that may ever appear"
             )
-        self.metadata, self.render_mode = env.metadata, env.render_mode
-        own = AgentSpaces(env)
-        self._own = {agent: own.observation(agent) for agent in self.possible_agents}
-        self.action_spaces = {agent: own.action(agent) for agent in self.possible_agents}
+        self._own = {agent: self._spaces.observation(agent) for agent in self.possible_agents}
+        self.action_spaces = {agent: self._spaces.action(agent) for agent in self.possible_agents}
         self.augmentation = Augmentation(self._own, agent_ids, critic, _state_space(env) if critic == "state" else None)
         self.observation_spaces = self.augmentation.spaces
 
-    @property
-    def agents(self) -> Sequence[AgentID]:
-        return self.env.agents
-
-    @property
-    def unwrapped(self):
-        return self.env.unwrapped
+    def get_observation_space(self, agent_id: AgentID) -> Space:
+        return self.observation_spaces[agent_id]
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         result = self.env.reset(seed=seed, options=options)

@@ -242,6 +242,18 @@ def test_no_module_is_named_like_one_of_the_standard_library_or_a_dependency():
     assert not [name for name in named if not name.endswith("__main__")]
 
 
+def test_the_root_holds_what_a_newcomer_knows():
+    """Simulators and tools write files where they are started, and a commit of all that is new takes them along."""
+    listed = subprocess.run(["git", "ls-files", "--", ":(glob)*"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    known = {
+        *(".gitignore", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "Makefile"),
+        *("README.md", "SECURITY.md", "constraints.txt", "hatch_build.py", "pyproject.toml"),
+    }
+    assert set(listed.stdout.split()) == known
+
+
 def test_no_two_test_files_have_one_name():
     """The tests are no packages: pytest would import the first under the name of both, and refuse the second."""
     count = collections.Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -30,7 +30,8 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_of_each_family_is_stepped(family):
+def test_one_of_each_family_is_stepped(family, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # VizDoom writes its settings where it is started
     num_envs = 2
     try:
         made = make_stream(resolve(f"envpool:{FAMILIES[family]}"), num_envs=num_envs, seeds=[1, 2], check=8)

@@ -17,7 +17,7 @@ from rllib.losses.loss import (
     value_loss_of_steps,
 )
 from rllib.losses.returns import standardized, torch_standardized
-from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
+from rllib.losses.vtrace import clipped_ratio, torch_clipped_ratio, torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import (
     ACTION_LOGP,
     ACTIONS,
@@ -74,7 +74,8 @@ def appo_gradient(
     log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = standardized(advantages, weight, across)
+        ratios = clipped_ratio(target_log_prob - behaviour, trace.get("clip_pg_rho", 1.0))
+        advantages = standardized(advantages, weight, across, ratios)
 
     behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(math.log(max_behaviour_ratio))))
     ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))
@@ -133,7 +134,8 @@ def appo_loss(
     targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
         # The action of a row that is no step may be an illegal one, whose log-probability has the largest size.
-        advantages = torch_standardized(advantages, mean, across) * minibatch[LOSS_MASK]
+        ratios = torch_clipped_ratio(target_log_prob - behaviour, trace.get("clip_pg_rho", 1.0))
+        advantages = torch_standardized(advantages, mean, across, ratios) * minibatch[LOSS_MASK]
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
     clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
     policy_loss = -mean((advantages * ratio).minimum(advantages * clipped))

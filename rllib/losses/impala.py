@@ -14,7 +14,7 @@ from rllib.losses.loss import (
     value_loss_of_steps,
 )
 from rllib.losses.returns import standardized, torch_standardized
-from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
+from rllib.losses.vtrace import clipped_ratio, torch_clipped_ratio, torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", "mean_rho")
@@ -61,7 +61,8 @@ def impala_gradient(
     log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = standardized(advantages, weight, across)
+        ratios = clipped_ratio(log_prob - minibatch[ACTION_LOGP], trace.get("clip_pg_rho", 1.0))
+        advantages = standardized(advantages, weight, across, ratios)
     # Rows that are no steps may have illegal actions, of which a log-probability times an advantage is infinite.
     advantages = advantages * steps
 
@@ -108,7 +109,8 @@ def impala_loss(
         log_rho = log_rho.new_zeros(log_rho.shape)
     targets, advantages = torch_vtrace_of_rows(log_rho if vtrace else None, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, mean, across)
+        ratios = torch_clipped_ratio(log_prob.detach() - minibatch[ACTION_LOGP], trace.get("clip_pg_rho", 1.0))
+        advantages = torch_standardized(advantages, mean, across, ratios)
     advantages = advantages * minibatch[LOSS_MASK]
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+LEAST_RATIO = 1e-4  # mean of ratios by which a baseline is divided
 LEAST_DEVIATION = 1e-4  # of advantages that are standardised: equal ones become zeros, never NaN
 
 
@@ -77,38 +78,52 @@ def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_
 
 
 def standardized(
-    advantages: np.ndarray, weight: np.ndarray | None = None, across: Callable | None = None
+    advantages: np.ndarray,
+    weight: np.ndarray | None = None,
+    across: Callable | None = None,
+    ratios: np.ndarray | None = None,
 ) -> np.ndarray:
     """Advantages [B] with mean 0 and (population) standard deviation 1; equal ones become zeros.
+
+    Rows by another policy mu need `ratios`. What is subtracted is a baseline b, and a baseline leaves the policy
+    gradient as it is only where its factor has mean 0: grad log pi under pi, but pi / mu grad log pi under mu. A plain
+    b > 0 would add a step away from mu, the longer the further pi has moved, so that it feeds itself.
 
     Args:
         advantages: float32, an array, or a tensor without `weight`.
         weight: float32 [B], of sum 1, zero in rows that do not count, which get 0; None: all rows count alike.
         across: turns a mean over these rows into the mean over all rows, where several learners share them
             (losses/loss.py: Loss).
+        ratios: float32 [B], pi / mu of the rows' actions, clipped as those in the advantages are: each row gets this
+            share of the baseline. With `weight`. None: 1.
     """
     if not isinstance(advantages, np.ndarray):
         return torch_standardized(advantages, lambda column: column.mean(), across)
-    if across is not None:
-        weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
-        advantages = (advantages - np.float32(across(np.dot(weight, advantages)))) * (weight > 0)
-        return advantages / max(LEAST_DEVIATION, math.sqrt(float(across(np.dot(weight, advantages * advantages)))))
-    if weight is None:
+    if weight is None and across is None:
         return (advantages - advantages.mean()) / max(LEAST_DEVIATION, float(advantages.std()))
-    advantages = (advantages - np.dot(weight, advantages)) * (weight > 0)
-    return advantages / max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
+    across = across or (lambda one: one)
+    weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
+    baseline = np.float32(across(np.dot(weight, advantages)))
+    if ratios is not None:
+        baseline = baseline * ratios / max(LEAST_RATIO, across(np.dot(weight, ratios)))
+    advantages = (advantages - baseline) * (weight > 0)
+    return advantages / max(LEAST_DEVIATION, math.sqrt(float(across(np.dot(weight, advantages * advantages)))))
 
 
-def torch_standardized(advantages, mean, across: Callable | None = None):
+def torch_standardized(advantages, mean, across: Callable | None = None, ratios=None):
     """`standardized` of a tensor [B].
 
     Args:
         advantages: a tensor without gradient.
         mean: function of a tensor [B], its mean over the rows that count.
         across: as for `standardized`, of scalar tensors.
+        ratios: as for `standardized`, a tensor without gradient.
     """
     across = across or (lambda one: one)
-    advantages = advantages - across(mean(advantages))
+    baseline = across(mean(advantages))
+    if ratios is not None:
+        baseline = baseline * ratios / across(mean(ratios)).clamp(min=LEAST_RATIO)
+    advantages = advantages - baseline
     return advantages / across(mean(advantages.square())).sqrt().clamp(min=LEAST_DEVIATION)
 
 

@@ -123,8 +123,8 @@ def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, cli
     # Equation 1 and the advantage of section 4.2.
     deltas, decays = rewards + discounts * next_values - values, discounts * lambda_ * ~cut
     if log_rho is not None:
-        deltas = _torch_clipped_ratio(log_rho, clip_rho) * deltas
-        decays = decays * _torch_clipped_ratio(log_rho, 1.0)
+        deltas = torch_clipped_ratio(log_rho, clip_rho) * deltas
+        decays = decays * torch_clipped_ratio(log_rho, 1.0)
     corrections = deltas
     # x_t = deltas_t + decays_t x_{t+1}, by doubling: after k rounds each row has summed up 2^k rows. R rows take
     # log2(R) rounds of operations on whole columns, where a loop over rows would launch R small kernels.
@@ -136,11 +136,12 @@ def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, cli
     if log_rho is None:
         return values + corrections, corrections
     next_targets = next_values + _ahead(corrections, 1) * ~cut
-    advantages = _torch_clipped_ratio(log_rho, clip_pg_rho) * (rewards + discounts * next_targets - values)
+    advantages = torch_clipped_ratio(log_rho, clip_pg_rho) * (rewards + discounts * next_targets - values)
     return values + corrections, advantages
 
 
-def _torch_clipped_ratio(log_rho, bar):
+def torch_clipped_ratio(log_rho, bar):
+    """`clipped_ratio` of a tensor."""
     ratio = log_rho.exp()
     return ratio if bar is None else ratio.clamp(max=bar)  # the bar may be a tensor, at which is not looked
 

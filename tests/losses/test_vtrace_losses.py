@@ -173,15 +173,17 @@ def test_value_and_gradient_are_those_of_the_formula(loss, settings, distributio
     """V-trace has a test of its own, so its targets are taken as they come; the rest is written out again here."""
     outputs, columns = make_rows(distribution)
     log_prob = distribution.at(columns[sb.TARGET_DIST_INPUTS] if loss is APPO_LOSS else outputs[0]).log_prob
+    log_rho = log_prob(columns[sb.ACTIONS]) - columns[sb.ACTION_LOGP]
     targets, advantages = vtrace_of_rows(
-        log_prob(columns[sb.ACTIONS]) - columns[sb.ACTION_LOGP],
+        log_rho,
         outputs[1],
         columns,
         **{name: settings[name] for name in ("gamma", "clip_rho", "clip_pg_rho", "lambda_")},
     )
     if settings.get("standardize_advantages"):
-        of_steps = advantages[columns[sb.LOSS_MASK]].astype(np.float64)
-        advantages = (advantages - of_steps.mean()) / of_steps.std()
+        steps, ratios = columns[sb.LOSS_MASK], np.minimum(np.exp(log_rho.astype(np.float64)), settings["clip_pg_rho"])
+        advantages = advantages - ratios * advantages[steps].mean(dtype=np.float64) / ratios[steps].mean()
+        advantages = advantages / advantages[steps].std()
     statistics, gradients = loss.numpy(distribution, outputs, columns, **settings)
     inputs = [output.astype(np.float64) for output in outputs]
 
@@ -219,6 +221,48 @@ def test_appo_without_lag_has_ratio_one():
     assert named["mean_ratio"] == pytest.approx(1, abs=1e-6) == named["mean_rho"]
     assert named["kl"] == pytest.approx(0, abs=1e-6)
     assert named["clip_fraction"] == 0
+
+
+@pytest.mark.parametrize("name", ["IMPALA standardized", "APPO standardized"])
+@pytest.mark.parametrize("moved", [0.0, 0.3, 2.0])
+def test_a_baseline_changes_nothing(name, moved):
+    """Standardised advantages are the same whatever all values are too high by, however far the policy has moved.
+
+    A baseline that old rows had the whole of would push the policy away from the one that acted.
+    """
+    loss, settings = LOSSES[name]
+    (dist_inputs, values), minibatch = make_rows(Categorical(3), ((1, "terminated"),) * 40, moved=moved)
+    _, (expected, _) = loss.numpy(Categorical(3), (dist_inputs, values), minibatch, **settings)
+    for shift in (-10, 10):
+        _, (gradient, _) = loss.numpy(Categorical(3), (dist_inputs, values + np.float32(shift)), minibatch, **settings)
+        np.testing.assert_allclose(gradient, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_old_rows_give_the_gradient_of_the_new_policy(name):
+    """Of rows by mu in which each action is as frequent as mu has it: sum_a pi(a) A(a) grad log pi(a) in direction.
+
+    A(a) = r(a) - V are all positive, so that a baseline counts.
+    """
+    loss, settings = LOSSES[name]
+    behaviour, new = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
+    actions = np.repeat([0, 1, 2], (60, 30, 10))
+    distribution = Categorical(3)
+    (_, values), minibatch = make_rows(distribution, ((1, "terminated"),) * 100)
+    steps = minibatch[sb.LOSS_MASK]
+    minibatch[sb.ACTIONS][steps], minibatch[sb.REWARDS][steps] = actions, np.array([5.0, 7.0, 6.0])[actions]
+    minibatch[sb.ACTION_LOGP][steps] = np.log(behaviour)[actions]
+    dist_inputs = np.tile(np.log(new), (len(steps), 1)).astype(np.float32)
+    minibatch[sb.TARGET_DIST_INPUTS] = dist_inputs
+    settings = {**settings, "clip_rho": np.inf, "clip_pg_rho": np.inf, "entropy_coeff": 0.0}
+    if loss is APPO_LOSS:
+        settings["max_behaviour_ratio"] = 1e6
+    _, (gradient, _) = loss.numpy(distribution, (dist_inputs, 0 * values), minibatch, **settings)
+
+    returns = new @ [5.0, 7.0, 6.0]
+    expected = -new * (np.array([5.0, 7.0, 6.0]) - returns)  # of a softmax, for its logits
+    got = gradient.sum(0, dtype=np.float64)
+    np.testing.assert_allclose(got / np.linalg.norm(got), expected / np.linalg.norm(expected), atol=1e-5)
 
 
 def test_equal_advantages_become_zeros():

@@ -9,7 +9,8 @@ the ratio is 1 and the loss is IMPALA's, but for the scale of the advantages.
 
 Departure from RLlib: advantages are standardised over each train batch. While the values are still too high, all
 advantages are negative; several steps on a batch would then make every action of it less probable, which a Gaussian
-policy does by a standard deviation that grows until it overflows.
+policy does by a standard deviation that grows until it overflows. The mean that is subtracted is weighted by V-trace's
+ratios (losses/returns.py: standardized), which keeps it without bias for old rows.
 """
 
 from collections.abc import Mapping

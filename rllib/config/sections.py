@@ -238,7 +238,7 @@ class Setting:
 def section(declaration: Callable[..., C]) -> Callable[..., C]:
     """Marks a method of a Settings class as the declaration of a section.
 
-    For type checkers it takes any arguments and returns the config; the stubs (tests/stubs/generate.py) are exact.
+    For type checkers it takes any arguments and returns the config; the stubs (tools/stubs.py) are exact.
     """
     declaration.__declares_section__ = True
     return declaration

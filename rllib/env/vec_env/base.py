@@ -1,7 +1,7 @@
-"""Vector environments that an algorithm trains in themselves, by the names of Stable-Baselines3's VecEnv.
+"""Vector environments that an algorithm steps itself, by the names of Stable-Baselines3's VecEnv.
 
-Of a `DummyVecEnv` of this library an algorithm makes environments of its own. A program that keeps a vector environment
-in its hands, and wrappers with a state such as VecNormalize, need the object itself to be stepped: in_place.py does so.
+From a `DummyVecEnv` of this library an algorithm makes new environments. For a program that uses its vector environment
+during training, and for wrappers with a state such as VecNormalize, the object itself is stepped (given_vector.py).
 """
 
 from abc import ABC, abstractmethod

@@ -93,7 +93,7 @@ _DEFAULT_LSTM = {
     "lambda_": 0.9,
     "clip_param": 0.2,
 }
-_LESS = "7 in QMIX's paper: 8 cannot be told from the values of single agents, added or not"
+_LESS = "7 in QMIX's paper: values of single agents, added or not, do not show that 8 is better"
 # An opponent that is written by hand, in the place of the second policy of tuned_examples/ppo/rock_paper_scissors.yaml.
 _ALWAYS_SAME = {"policies": {"player_0": None, "player_1": AlwaysSame}}
 _CHEETAH = "on v4, at 100k steps: 6156, SAC; 8112, CrossQ; 8597, XQC; 9815, FlashSAC"
@@ -212,7 +212,7 @@ GATES = {
     "A50-control": Gate(
         "ppo/cartpole_novel",
         -math.inf,
-        "a network without a memory sees no velocities",
+        "a network without a memory cannot know velocities",
         changes=_NO_MEMORY,
         seeds=5,
         below=150,
@@ -383,7 +383,7 @@ GATES = {
     "M1-control": Gate(
         "gail/acrobot",
         -500,
-        "it learns to swing up, and waits below the line: a reward above 0 makes episodes long",
+        "it learns to swing up, and waits below the line: a positive reward favours long episodes",
         changes={"absorbing": False},
         steps=100_000,
         seeds=3,
@@ -393,7 +393,7 @@ GATES = {
     "M2-control": Gate(
         "gail/cartpole_left",
         100,
-        "without an absorbing state a reward above 0 makes episodes long",
+        "without an absorbing state a positive reward favours long episodes",
         changes={"absorbing": False},
         seeds=3,
     ),
@@ -438,7 +438,9 @@ GATES = {
         steps=100_000,
         seeds=3,
     ),
-    "M3": Gate("gail/cartpole", 475, "500 with 4 episodes, imitation's table; its reward makes episodes long", seeds=3),
+    "M3": Gate(
+        "gail/cartpole", 475, "500 with 4 episodes, imitation's table; its reward favours long episodes", seeds=3
+    ),
     "O1": Gate("offline/bc_cartpole", 475, "350 as stop criterion, RLlib; the data: 197, cut off at 200", seeds=3),
     "O2": Gate("offline/bc_pendulum", -200, f"{_ENORMOUS}; -161 to -168, a plain torch loop", seeds=3),
     "O3": Gate("offline/bc_cartpole_expert", 451, "500, the data's own policy, which draws its actions", seeds=3),
@@ -448,11 +450,11 @@ GATES = {
         "250 at 500k rows as stop criterion, RLlib; 485-500, a plain torch loop",
         seeds=3,
     ),
-    "O5": Gate("offline/marwil_cartpole_mixed", 451, "500, the data's better half; 22, its other", seeds=3),
+    "O5": Gate("offline/marwil_cartpole_mixed", 451, "500, the data's better half; 22, the other half", seeds=3),
     "O5-control": Gate(
         "offline/marwil_cartpole_mixed",
         -math.inf,
-        "cloning takes both halves alike",
+        "cloning learns from both halves equally",
         changes={"beta": 0.0},
         seeds=3,
         below=376,

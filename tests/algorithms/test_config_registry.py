@@ -1,4 +1,5 @@
 import importlib
+import re
 import subprocess
 import sys
 
@@ -53,6 +54,17 @@ def test_a_known_algorithm_that_is_absent_is_told_with_what_to_use(name):
         with pytest.raises(ImportError) as raised:
             exec(f"from rllib import {imported}")
         assert str(raised.value) == f"cannot import name {imported!r} from 'rllib': {ABSENT[name]}."
+
+
+SECTIONS = re.compile(r"\buse (\w+)(?: with|,.*? with)? ?(\.\w+\(.*?\))(?=[:,. ]|$)")
+
+
+@pytest.mark.parametrize(("name", "advice"), [(name, text) for name, text in ABSENT.items() if SECTIONS.search(text)])
+def test_the_settings_of_that_advice_are_taken(name, advice):
+    used, words = SECTIONS.search(advice).groups()
+    values = {"v_min=...": "v_min=-10", "v_max=...": "v_max=10"}
+    words = re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], words)
+    eval(f"get_algorithm_config({used!r}).environment('CartPole-v1'){words}").validate()
 
 
 @pytest.mark.parametrize(

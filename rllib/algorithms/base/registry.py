@@ -60,14 +60,14 @@ ABSENT = {
     **dict.fromkeys(("Dreamer", "DreamerV2", "DreamerV3", "MBMPO"), _MODEL_BASED),
     **dict.fromkeys(("BanditLinUCB", "BanditLinTS"), _BANDITS),
     **dict.fromkeys(("AlphaZero", "LeelaChessZero", "MuZero"), "no algorithm here plans by a search in a tree"),
-    "MAML": "no algorithm here learns to learn. Use PPO, and go on from its checkpoint on each task",
+    "MAML": "no algorithm here learns to learn. Use PPO, and continue from its checkpoint on each task",
     "SlateQ": "no algorithm here chooses slates. Use PPO with a MultiDiscrete action space",
     "DDPPO": "use PPO with .learners(num_learners=2): each learner updates on a part of every minibatch",
     **dict.fromkeys(("ACKTR", "ACER"), "use A2C or PPO"),
     "PPO2": "use PPO",
     "QRDQN": "use DQN with .training(num_quantiles=200)",
     "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
-    "IQN": "use DQN with .training(num_quantiles=200), which learns quantiles of returns at fixed levels",
+    "IQN": "use DQN with .training(num_quantiles=32, implicit_quantiles=True)",
     "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",
     **dict.fromkeys(
         ("RecurrentPPO", "ppo_lstm"), "use PPO with .training(model={'use_lstm': True}) (docs/guide/networks.md)"

@@ -8,7 +8,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
-from rllib import PPOConfig
+from rllib import PPOConfig, load_policy
+
+# A memory, of students and of teachers.
+GRU = {"use_gru": True, "lstm_cell_size": 8, "max_seq_len": 4}
 
 
 class Secretive(gymnasium.Env):
@@ -59,6 +62,28 @@ def right_choice(observation) -> int:
 def by_rule(observations) -> np.ndarray:
     """A teacher that is a function."""
     return (observations["secret"][:, 0] > 0).astype(np.int64)
+
+
+def answers(rule, places) -> np.ndarray:
+    """What a teacher that is a function does at these places."""
+    return rule({"secret": np.array([whole(place)["secret"] for place in places])})
+
+
+def played(path, places) -> tuple[np.ndarray, np.ndarray]:
+    """A teacher's actions and distribution inputs at these places, by playing each episode with it.
+
+    Args:
+        path: of the teacher.
+        places: [T, 3], episode by episode, each from its first step on.
+    """
+    player, actions, inputs, state = load_policy(path), [], [], None
+    for index, place in enumerate(places):
+        follows = index and (place[:2] == places[index - 1][:2]).all()
+        state = state if follows else player.get_initial_state()
+        action, state, fetches = player.compute_single_action(whole(place), state, explore=False, full_fetch=True)
+        actions.append(action)
+        inputs.append(fetches["action_dist_inputs"])
+    return np.array(actions), np.array(inputs)
 
 
 @functools.cache

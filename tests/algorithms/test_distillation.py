@@ -27,16 +27,6 @@ def config(teacher=by_rule, kind=DistillationConfig, env=Secretive, keys=("secre
     return made.training(teacher=teacher, **{**given, "model": {"fcnet_hiddens": [16]}, **training})
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
-
-
-@pytest.fixture(scope="module")
-def other_teacher(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "other", model={"fcnet_hiddens": [8]})
-
-
 def upright(observations):
     """A rule that balances CartPole's pole; it reads all four numbers."""
     x, v, angle, turn = np.moveaxis(observations, -1, 0)

@@ -6,14 +6,9 @@ import pytest
 from rllib import A2CConfig, A3CConfig, APPOConfig, IMPALAConfig, PGConfig, PPOConfig, TRPOConfig
 from rllib import sample_batch as sb
 from tests.algorithms.algorithm_support import learner_stats
-from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher
+from tests.algorithms.taught_worlds import Secretive, by_rule
 
 KINDS = [PPOConfig, A2CConfig, PGConfig, IMPALAConfig, APPOConfig]
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
 
 
 def config(kind, teacher, model=None, **training):

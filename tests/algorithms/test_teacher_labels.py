@@ -4,24 +4,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from rllib import load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.distillation import DistillationConfig
-from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher, whole
+from tests.algorithms.taught_worlds import GRU, Secretive, answers, by_rule, played, whole
 
 HIDDEN = ["secret"]
-GRU = {"use_gru": True, "lstm_cell_size": 8, "max_seq_len": 7}
 SPLITS = [(0, 8), (2, 4), (4, 2)]
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
-
-
-@pytest.fixture(scope="module")
-def teacher_with_memory(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "memory", model=GRU)
 
 
 def config(teacher=None, *, workers=0, envs=2, model=None, env=Secretive, **training):
@@ -41,25 +29,12 @@ def batch_of(made, rounds=1):
         return batch, algo
 
 
-def played(path, batch):
-    """The teacher's actions and distribution inputs in the rows of a batch, by playing each episode with it."""
-    player = load_policy(path)
-    places, actions, inputs, state = batch[sb.OBS], [], [], None
-    for index, place in enumerate(places):
-        follows = index and (place[:2] == places[index - 1][:2]).all()
-        state = state if follows else player.get_initial_state()
-        action, state, fetches = player.compute_single_action(whole(place), state, explore=False, full_fetch=True)
-        actions.append(action)
-        inputs.append(fetches["action_dist_inputs"])
-    return np.array(actions), np.array(inputs)
-
-
 @pytest.mark.parametrize("student", [{}, GRU], ids=["plain", "gru"])
 def test_labels_are_what_the_teacher_would_do(teacher_with_memory, student):
     """With its own filter, all keys, and the memory of each episode, across fragments."""
     with config(teacher_with_memory, envs=1, model=student).build() as algo:
         rows = sb.SampleBatch.concat([algo.workers.local_worker().sample()[0] for _ in range(3)])
-    actions, inputs = played(teacher_with_memory, rows)
+    actions, inputs = played(teacher_with_memory, rows[sb.OBS])
     assert rows[sb.OBS].shape == (48, 3)  # the student gets the place alone
     assert len({tuple(place[:2]) for place in rows[sb.OBS].tolist()}) > 5
     np.testing.assert_array_equal(rows[sb.TEACHER_ACTIONS], actions)
@@ -77,8 +52,7 @@ def test_a_function_gets_batches_in_the_structure_of_the_space(batch_mode):
 
     made = config(teach).rollouts(batch_mode=batch_mode)
     batch, _ = batch_of(made, rounds=2)
-    expected = by_rule({"secret": np.array([whole(place)["secret"] for place in batch[sb.OBS]])})
-    np.testing.assert_array_equal(batch[sb.TEACHER_ACTIONS], expected)
+    np.testing.assert_array_equal(batch[sb.TEACHER_ACTIONS], answers(by_rule, batch[sb.OBS]))
     assert sb.TEACHER_DIST_INPUTS not in batch
     assert all(np.array_equal(whole(o["place"][1])["secret"], o["secret"][1]) for o in seen)
 

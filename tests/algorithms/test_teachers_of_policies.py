@@ -1,13 +1,12 @@
 """Teachers of policies where several agents act: each policy learns from its own, or from none."""
 
-import itertools
 import shutil
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, load_policy
+from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families.taught import TaughtConfig
@@ -15,9 +14,8 @@ from rllib.cli.checkpoints import acting_algorithm
 from rllib.env.multi_agent import MultiAgentEnv
 from rllib.policies import PolicySpec
 from rllib.storage.checkpoint import CheckpointError
-from tests.algorithms.taught_worlds import Secretive, by_rule, made_teacher, whole
+from tests.algorithms.taught_worlds import GRU, Secretive, answers, by_rule, made_teacher, played, whole
 
-GRU = {"use_gru": True, "lstm_cell_size": 8, "max_seq_len": 4}
 STYLES = ("all", "turns", "dying", "late")
 MAPPING = {"agent_0": "first", "agent_*": "others"}
 TAUGHT = sb.TEACHER_ACTIONS, sb.TEACHER_DIST_INPUTS
@@ -90,16 +88,6 @@ def own(teacher, **more):
     return {"teacher": teacher, "teacher_coeff": 1.0, **more}
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "plain")
-
-
-@pytest.fixture(scope="module")
-def teacher_with_memory(tmp_path_factory):
-    return made_teacher(tmp_path_factory.mktemp("teachers") / "memory", model=GRU)
-
-
 def sampled(made, rounds=3):
     """Policy id -> the rows of some fragments, in the order of time for each agent."""
     with made.build() as algo:
@@ -116,10 +104,6 @@ def _steps(rows):
     return {name: rows[name][is_step] for name in (sb.OBS, sb.ACTIONS, *TAUGHT) if name in rows}
 
 
-def answers(rule, rows):
-    return rule({"secret": np.array([whole(place)["secret"] for place in rows[sb.OBS]])})
-
-
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", [DistillationConfig, PPOConfig, A2CConfig, IMPALAConfig, APPOConfig])
 def test_each_policy_has_the_labels_of_its_teacher(kind, style):
@@ -127,7 +111,7 @@ def test_each_policy_has_the_labels_of_its_teacher(kind, style):
     rows = sampled(config(own(by_rule), own(opposite, beta=1.0), kind, style))
     for policy_id, rule in (("first", by_rule), ("others", opposite)):
         assert rows[policy_id][sb.OBS].shape[1:] == (3,) and len(rows[policy_id][sb.OBS]) > 5
-        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id]))
+        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id][sb.OBS]))
     np.testing.assert_array_equal(rows["others"][sb.ACTIONS], rows["others"][sb.TEACHER_ACTIONS])
     assert (rows["first"][sb.ACTIONS] != rows["first"][sb.TEACHER_ACTIONS]).any()
     if kind is not DistillationConfig:
@@ -141,17 +125,12 @@ def test_each_policy_has_the_labels_of_its_teacher(kind, style):
 def test_a_teacher_remembers_each_agent(teacher_with_memory, style, batch_mode, student):
     """By its own filter, over the steps in which the agent acts."""
     made = config(own(by_rule), own(teacher_with_memory), style=style, batch_mode=batch_mode).training(model=student)
-    rows, player = sampled(made, rounds=4)["others"], load_policy(teacher_with_memory)
-    order = np.lexsort(rows[sb.OBS].T[::-1]).tolist()  # by agent, episode and step
+    rows = sampled(made, rounds=4)["others"]
+    order = np.lexsort(rows[sb.OBS].T[::-1])  # by agent, episode and step
     assert len(order) > 20
-    for _, steps in itertools.groupby(order, key=lambda i: tuple(rows[sb.OBS][i][:2])):
-        state = player.get_initial_state()
-        for i in steps:
-            seen = whole(rows[sb.OBS][i])
-            action, state, found = player.compute_single_action(seen, state, explore=False, full_fetch=True)
-            assert action == rows[sb.TEACHER_ACTIONS][i]
-            inputs = found["action_dist_inputs"]
-            np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS][i], inputs, atol=1e-5)
+    actions, inputs = played(teacher_with_memory, rows[sb.OBS][order])
+    np.testing.assert_array_equal(rows[sb.TEACHER_ACTIONS][order], actions)
+    np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS][order], inputs, atol=1e-5)
 
 
 def test_a_function_is_asked_for_the_agents_that_act():
@@ -221,7 +200,7 @@ def test_the_teacher_of_the_run_is_that_of_all_policies():
     made = config({}, {"teacher": opposite})
     rows = sampled(made.training(teacher=by_rule))
     for policy_id, rule in (("first", by_rule), ("others", opposite)):
-        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id]))
+        np.testing.assert_array_equal(rows[policy_id][sb.TEACHER_ACTIONS], answers(rule, rows[policy_id][sb.OBS]))
 
 
 def test_a_policy_that_comes_learns_from_its_teacher(tmp_path):
@@ -240,14 +219,14 @@ def test_a_policy_that_comes_learns_from_its_teacher(tmp_path):
     assert [stats[each]["learner_stats"]["beta"] for each in ("first", "new", "others")] == [0, 1, 0]
 
 
-def test_a_checkpoint_knows_the_teacher_of_each_policy(teacher, tmp_path):
+def test_a_checkpoint_knows_the_teacher_of_each_policy(teacher, other_teacher, tmp_path):
     """It acts without them."""
-    moved, other = tmp_path / "moved", made_teacher(tmp_path / "other", model={"fcnet_hiddens": [8]})
+    moved = tmp_path / "moved"
     shutil.copytree(teacher, moved)
     with config(own(str(moved)), own(by_rule), PPOConfig).build() as algo:
         algo.train()
         path = algo.save(tmp_path / "run")
-    policies = {"first": own(other), "others": own(by_rule)}
+    policies = {"first": own(other_teacher), "others": own(by_rule)}
     with pytest.raises(ValueError, match="another teacher") as caught:
         Algorithm.from_checkpoint(path, {"policies": policies})
     (remedy,) = caught.value.mistakes[0].remedies

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.compat.methods.ray_rllib.settings import learner_class_problem
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.conflicts import Mistake, Remedy, conflict, needs, value_of
+from rllib.config.conflicts import DEFAULT, Mistake, Remedy, conflict, needs
 from rllib.config.sections import Keys, Merged, NotYet, OfPolicy, above, at_least, between, only_with, section
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
@@ -324,7 +324,8 @@ class UpdatesConfig(ConfigObject):
             name: {key: value for key, value in changes.items() if key in self[name]}
             for name in self.network_settings_names[1:]
         }
-        given = {name: value_of(self, name, value) for name, value in remedy.items()}
+        # A value that is a function is one that the user has given, such as a teacher.
+        given = {name: self.settings[name].default if value is DEFAULT else value for name, value in remedy.items()}
         return given | {name: changed for name, changed in others.items() if changed}
 
     @property

@@ -1,10 +1,11 @@
 """Teachers of policies where several agents act: each policy learns from its own, or from none."""
 
 import shutil
+import threading
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig
 from rllib import sample_batch as sb
@@ -68,6 +69,18 @@ class Agents(MultiAgentEnv):
         return seen, dict.fromkeys(action_dict, 1.0), flags, {"__all__": False}, {}
 
 
+class Watching(Agents):
+    """Agents with a picture in addition."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        seen = Dict({**Secretive.observation_space.spaces, "view": Box(0, 1, (2, 2), np.float32)})
+        self.observation_spaces = dict.fromkeys(self.possible_agents, seen)
+
+    def _observation(self, i):
+        return {**super()._observation(i), "view": np.ones((2, 2), np.float32)}
+
+
 def opposite(observations):
     """What `by_rule` does not do."""
     return 1 - by_rule(observations)
@@ -91,9 +104,13 @@ def own(teacher, **more):
 def sampled(made, rounds=3):
     """Policy id -> the rows of some fragments, in the order of time for each agent."""
     with made.build() as algo:
-        worker = algo.workers.local_worker()
-        worker.load_snapshots(algo.snapshots())
-        parts = [worker.sample()[0].policy_batches for _ in range(rounds)]
+        return in_order(algo, rounds)
+
+
+def in_order(algo, rounds):
+    worker = algo.workers.local_worker()
+    worker.load_snapshots(algo.snapshots())
+    parts = [worker.sample()[0].policy_batches for _ in range(rounds)]
     joined = {i: sb.SampleBatch.concat([part[i] for part in parts if i in part]) for i in ("first", "others")}
     return {i: _steps(rows) for i, rows in joined.items()}
 
@@ -160,6 +177,65 @@ def test_a_teacher_gets_what_the_environment_gives(teacher, observation_filter, 
     sampled(made, rounds=1)
     for place, secret in seen:
         np.testing.assert_allclose(whole(place)["secret"], secret)
+
+
+@pytest.mark.parametrize("of_teacher", [by_rule, "network"], ids=["function", "network"])
+@pytest.mark.parametrize("change", ["comes", "begins to learn"])
+def test_the_first_teacher_may_come_in_the_middle_of_a_run(teacher, of_teacher, change, tmp_path):
+    """It reads the keys that no policy does, which the environments give from the beginning."""
+    taught = own(teacher if of_teacher == "network" else of_teacher)
+    comes = change == "comes"
+    made = config({}, {} if comes else taught, PPOConfig).multi_agent(policies_to_train=["first"])
+    with made.build() as algo:
+        algo.train()
+        if comes:
+            algo.remove_policy("others", policy_mapping_fn={"agent_*": "first"})
+            algo.add_policy("others", config=taught, policy_mapping_fn=MAPPING)
+        algo.set_policies_to_train(["first", "others"])
+        stats = algo.train()["info"]["learner"]
+        path = algo.save(tmp_path)
+        assert algo.evaluate(1)["episodes_this_iter"] == 1
+    assert (
+        "teacher_agreement" in stats["others"]["learner_stats"]
+        and "teacher_coeff" not in stats["first"]["learner_stats"]
+    )
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+        rows = in_order(algo, rounds=2)
+    labels = (
+        answers(by_rule, rows["others"][sb.OBS])
+        if of_teacher is by_rule
+        else played(teacher, rows["others"][sb.OBS])[0]
+    )
+    np.testing.assert_array_equal(rows["others"][sb.TEACHER_ACTIONS], labels)
+    assert sb.TEACHER_ACTIONS not in rows["first"]
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_critic_of_all_agents_does_not_read_what_teachers_do(ids):
+    """Whatever kind of observation that is, and wherever it would stand."""
+    made = config({}, {}, PPOConfig, keys=("secret", "view")).environment(Watching)
+    made.multi_agent(policies=None, policy_mapping_fn=None, centralized_critic=True, agent_id_in_observation=ids)
+    with made.training(**own(by_rule)).build() as algo:
+        rows = algo.workers.local_worker().sample()[0].policy_batches["default_policy"]
+        places = rows[sb.OBS][:, 3 * ids : 3 * ids + 3]
+        joint = rows[sb.OBS][:, 3 * ids + 3 :].reshape(-1, 3, 4)
+        np.testing.assert_array_equal(joint[:, 0], np.pad(places, ((0, 0), (0, 1)), constant_values=1))
+        np.testing.assert_array_equal(rows[sb.TEACHER_ACTIONS], answers(by_rule, places))
+        assert algo.evaluate(1)["episodes_this_iter"] == 1
+
+
+def test_evaluation_workers_get_no_teacher():
+    """After a change of policies neither: it may be large, or nothing that another process can be sent."""
+    lock = threading.Lock()
+
+    def teach(observations):
+        with lock:
+            return by_rule(observations)
+
+    made = config(own(teach), {}, PPOConfig).evaluation(evaluation_num_workers=1)
+    with made.build() as algo:
+        algo.set_policies_to_train(["first"])
+        assert algo.evaluate(1)["episodes_this_iter"] == 1
 
 
 # ------------------------------------------------------------------ learning
@@ -239,6 +315,23 @@ def test_a_checkpoint_knows_the_teacher_of_each_policy(teacher, other_teacher, t
     policies["first"] = own(teacher)
     with Algorithm.from_checkpoint(path, {"policies": policies}) as algo:
         assert algo.train()["info"]["learner"]["first"]["learner_stats"]["teacher_coeff"] == 1
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("forms", ["network, function", "function, network"])
+def test_a_run_does_not_go_on_with_a_teacher_of_another_form(teacher, forms, several, tmp_path):
+    """The remedy is the saved one; a function is not called with the settings for that."""
+    before, after = (own(teacher if form == "network" else by_rule) for form in forms.split(", "))
+    made, changes = config(before, {}, PPOConfig, keys=()), {"policies": {"first": after, "others": {}}}
+    if not several:
+        made, changes = PPOConfig().environment(Secretive).rollouts(num_rollout_workers=0).training(**before), after
+    with made.build() as algo:
+        path = algo.save(tmp_path)
+    with pytest.raises(ValueError, match="another teacher") as caught:
+        Algorithm.from_checkpoint(path, changes, load_user_code=True)
+    (remedy,) = (caught.value.mistakes[0] if several else caught.value.mistake).remedies
+    given = PolicySpec.of(remedy["policies"]["first"], "first").config if several else remedy
+    assert given["teacher"] == before["teacher"]
 
 
 # ------------------------------------------------------------------ what is refused

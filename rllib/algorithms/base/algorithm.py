@@ -233,10 +233,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
-        are_asked = any(self.config_of(policy_id).asks_teacher for policy_id in self._trained_ids())
-        # Whether workers ask a teacher of some policy.
-        self._asks_teachers = are_asked and not self.config.leaves_teachers_alone
-        self.taught_environment = wiring.taught_environment(self.config, factory, self._asks_teachers)
+        may_ask = self.config.asks_teacher or (self.agents is not None and not self._is_external)
+        # Whether workers' environments give keys that teachers alone read: the first policy with a teacher may come, or
+        # begin to learn, in the middle of a run.
+        self._gives_teacher_keys = bool(
+            self.config.get("teacher_observation_keys") and may_ask and not self.config.leaves_teachers_alone
+        )
+        self.taught_environment = wiring.taught_environment(self.config, factory, self._gives_teacher_keys)
         for policy_id in self._trained_ids():
             with self._naming_settings_of(policy_id):
                 refuse_memory(self, policy_id, self.make_exploration(self.config_of(policy_id), policy_id))

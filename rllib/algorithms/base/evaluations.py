@@ -150,7 +150,8 @@ class Evaluations:
 
     def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
         """Evaluates with these policies of several agents from now on, by the mapping of training."""
-        self._settings = replace(self._settings, policies=policies, agents=agents)
+        changed = replace(self._settings, policies=policies, agents=agents)
+        self._settings = changed.without_teachers(changed.env)
         self.__dict__.pop("_local", None)
         if self.workers is not None:
             self.workers.change_settings(self._settings)
@@ -255,7 +256,7 @@ class Evaluations:
         Args:
             own: settings of the policy in workers, with its teacher.
         """
-        env = wiring.taught_environment(self._config, self._settings.env, is_asked=True)
+        env = wiring.taught_environment(self._config, self._settings.env, gives_keys=True)
         settings = replace(self._settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
         worker = TeacherEvaluationWorker(settings, policy=self._algorithm.policy)
         return worker.play_episodes(self.duration(), 0)

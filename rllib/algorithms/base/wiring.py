@@ -89,22 +89,22 @@ def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> E
         from rllib.env.multi_agent.wrapped import AugmentedAgentsFactory
 
         critic = {True: "joint", "state": "state"}.get(config.centralized_critic)
-        factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic)
+        left_out = tuple(config.teacher_observation_keys) if for_teacher else ()
+        factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic, left_out)
     if config.gym_env_vectorize_mode == "async":
         factory = AsyncFactory(factory, config.sub_environment_timeout_s)
     return factory
 
 
-def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None, is_asked: bool) -> EnvFactory | None:
+def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None, gives_keys: bool) -> EnvFactory | None:
     """The factory of the environments of rollout workers, where a teacher may read more than the policy.
 
     Args:
         config: of the algorithm.
         factory: of its environments as the policy sees them.
-        is_asked: whether workers ask a teacher.
+        gives_keys: whether workers' environments give the keys that teachers alone read.
     """
-    hides = is_asked and config.teacher_observation_keys
-    return learned_environment(config, for_teacher=True) if hides and factory is not None else factory
+    return learned_environment(config, for_teacher=True) if gives_keys and factory is not None else factory
 
 
 def space_of_teacher(algorithm: "Algorithm", policy_id: str) -> Space:
@@ -114,7 +114,7 @@ def space_of_teacher(algorithm: "Algorithm", policy_id: str) -> Space:
         SettingsError: (a ValueError) if agents of the policy are given different ones.
     """
     config, policy, factory = algorithm.config, algorithm.policies[policy_id], algorithm.taught_environment
-    if not (algorithm._asks_teachers and config.teacher_observation_keys):
+    if not algorithm._gives_teacher_keys:
         return policy.observation_space
     given = config.observation_space
     if algorithm.agents is None and (factory is None or (config.disable_env_checking and given is not None)):

@@ -1,6 +1,6 @@
 """Observations of agents with more in them: which agent it is, and what a centralised critic reads."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,15 @@ class AugmentedEnv(AgentsWrapper):
         critic: what observations get as `state`, which the value reads and the policy does not: "joint", the flat
             observations of all agents, own first, each with a 1 (zeros where an agent has none); "state", the
             environment's `state()`, or `infos["__common__"]["state"]`.
+        left_out: keys of Dict observations that "joint" does not have, since no policy reads them.
 
     Raises:
         ValueError: if the environment does not say which agents there are, or observations cannot be extended.
     """
 
-    def __init__(self, env: MultiAgentEnv, agent_ids: bool = False, critic: str | None = None):
+    def __init__(
+        self, env: MultiAgentEnv, agent_ids: bool = False, critic: str | None = None, left_out: Collection[str] = ()
+    ):
         super().__init__(env)
         if not self.possible_agents:
             what = "agent_id_in_observation" if agent_ids else "centralized_critic"
@@ -37,7 +40,8 @@ class AugmentedEnv(AgentsWrapper):
             )
         self._own = {agent: self._spaces.observation(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: self._spaces.action(agent) for agent in self.possible_agents}
-        self.augmentation = Augmentation(self._own, agent_ids, critic, _state_space(env) if critic == "state" else None)
+        state_space = _state_space(env) if critic == "state" else None
+        self.augmentation = Augmentation(self._own, agent_ids, critic, state_space, left_out)
         self.observation_spaces = self.augmentation.spaces
 
     def get_observation_space(self, agent_id: AgentID) -> Space:
@@ -73,6 +77,7 @@ class Augmentation:
         own: agent -> the space of the environment.
         agent_ids, critic: as for AugmentedEnv.
         state_space: of what the critic reads, where that is the environment's state.
+        left_out: as for AugmentedEnv.
     """
 
     def __init__(
@@ -81,11 +86,14 @@ class Augmentation:
         agent_ids: bool,
         critic: str | None,
         state_space: Space | None = None,
+        left_out: Collection[str] = (),
     ):
         self._own, self._agents, self.critic = dict(own), list(own), critic
         self._one_hot = np.eye(len(self._agents), dtype=np.float32) if agent_ids else None
-        self._widths = {agent: spaces.flatdim(space) for agent, space in own.items()}
-        for agent, space in own.items():
+        # What policies read of these, which a critic reads of all agents.
+        self._read = {agent: _without(space, left_out) for agent, space in own.items()}
+        self._widths = {agent: spaces.flatdim(space) for agent, space in self._read.items()}
+        for agent, space in self._read.items():
             _check_extendable(agent, space, agent_ids, critic)
         self._state_space = state_space
         self.spaces = {agent: self._space(agent) for agent in self._agents}
@@ -106,7 +114,7 @@ class Augmentation:
         """The observations of one step with their further parts; `state` is the environment's."""
         flat = {}
         if self.critic == "joint":
-            flat = {agent: spaces.flatten(self._own[agent], seen) for agent, seen in observations.items()}
+            flat = {agent: spaces.flatten(self._read[agent], seen) for agent, seen in observations.items()}
         return {agent: self._one(agent, seen, flat, state) for agent, seen in observations.items()}
 
     @property
@@ -130,6 +138,13 @@ class Augmentation:
         elif self.critic == "state" and ENV_STATE not in parts:
             parts[ENV_STATE] = state
         return ExtendedObservation(parts, observation)
+
+
+def _without(space: Space, keys: Collection[str]) -> Space:
+    """The space without keys of a Dict."""
+    if not isinstance(space, spaces.Dict):
+        return space
+    return spaces.Dict({key: part for key, part in space.spaces.items() if key not in keys})
 
 
 def _check_extendable(agent: AgentID, space: Space, agent_ids: bool, critic: str | None) -> None:

@@ -92,17 +92,18 @@ class AugmentedAgentsFactory(WrappingFactory):
     """Makes another factory's environments with ids of the agents, or a critic's inputs, in their observations.
 
     Attributes:
-        agent_ids, critic: see AugmentedEnv (rllib/env/multi_agent/augmented.py).
+        agent_ids, critic, left_out: see AugmentedEnv (rllib/env/multi_agent/augmented.py).
     """
 
     agent_ids: bool = False
     critic: str | None = None
+    left_out: tuple[str, ...] = ()
 
     def make(self, context: EnvContext):
         env = self.factory.make(context)
         if not is_multi_agent(env):
             return env  # what follows says that it has one agent
-        return AugmentedEnv(as_multi_agent(env), self.agent_ids, self.critic)
+        return AugmentedEnv(as_multi_agent(env), self.agent_ids, self.critic, self.left_out)
 
 
 # Agent -> its observation space and its action space.

@@ -10,10 +10,11 @@ import pytest
 
 from rllib import PPO, Algorithm, PPOConfig, tune
 from rllib.errors import TuneError
+from rllib.policies import PolicySpec
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import check_spec
-from rllib.tune.schedulers import PB2, PopulationBasedTraining, PopulationBasedTrainingReplay
+from rllib.tune.schedulers import PB2, PopulationBasedTraining, PopulationBasedTrainingReplay, create_scheduler
 from rllib.tune.search.base import Searcher
 from rllib.tune.trainables.resolve import resolve_trainable
 
@@ -434,13 +435,13 @@ def test_the_ends_of_a_range_are_checked_before_the_first_trial(space, message):
     _checks({"config": space}, message)
 
 
-def _checks(settings, message):
+def _checks(settings, message, trainable="PPO"):
     settings = {**settings, "config": {"env": "CartPole-v1", **settings.get("config", {})}}
     if message is None:
-        check_spec(ExperimentSpec(trainable="PPO", **settings), resolve_trainable("PPO"))
+        check_spec(ExperimentSpec(trainable=trainable, **settings), resolve_trainable(trainable))
         return
     with pytest.raises((TypeError, ValueError), match=message):
-        check_spec(ExperimentSpec(trainable="PPO", **settings), resolve_trainable("PPO"))
+        check_spec(ExperimentSpec(trainable=trainable, **settings), resolve_trainable(trainable))
 
 
 _MUTATIONS = [
@@ -483,6 +484,7 @@ def test_what_is_searched_and_changed_has_no_default():
     [
         (lambda: PopulationBasedTraining(hyperparam_mutations={"teacher": ["a", "b"]}), "would change teacher,"),
         (lambda: PopulationBasedTraining(hyperparam_mutations={"training": {"teacher": ["a", "b"]}}), "would change"),
+        (lambda: PopulationBasedTraining(hyperparam_mutations={"teacher": lambda: "a"}), "would change teacher,"),
         (lambda: PopulationBasedTraining(hyperparam_mutations={"teacher_coeff": [0.5, 1.0]}), None),
         (lambda: "pbt", None),
     ],
@@ -490,6 +492,54 @@ def test_what_is_searched_and_changed_has_no_default():
 def test_a_population_leaves_teachers_as_they_are(scheduler, message):
     space = {"teacher": tune.grid_search(["a", "b"]), "teacher_coeff": tune.uniform(0.1, 1)}
     _checks({"config": space, "scheduler": scheduler()}, message)
+    _checks({"config": {"training": space}, "scheduler": scheduler()}, message)
+
+
+def _of_policies(own):
+    return {"policies": {"teacher": own, "p": {}}}
+
+
+@pytest.mark.parametrize("where", [dict, lambda own: {"multi_agent": own}], ids=["flat", "section"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (_of_policies({"teacher": ["a", "b"]}), "would change teacher,"),
+        (_of_policies({"teacher": tune.choice(["a", "b"])}), "would change teacher,"),
+        (_of_policies({"teacher": ["a"]}), None),
+        (_of_policies({"teacher_coeff": [0.5, 1.0]}), None),
+        ({"policies": [_of_policies({"teacher": each})["policies"] for each in "ab"]}, "would change teacher,"),
+        ({"policies": [{"teacher": PolicySpec(config={"teacher": each})} for each in "ab"]}, "would change teacher,"),
+        ({"policies": [{"teacher": {"teacher": "a", "lr": each}} for each in (1e-3, 1e-4)]}, None),
+        ("pbt", None),
+    ],
+)
+def test_a_population_leaves_teachers_of_policies_as_they_are(changed, where, message):
+    """Whatever the policies are called."""
+    own = {"teacher": "a", "teacher_coeff": tune.uniform(0.1, 1)}
+    if changed == "pbt":
+        own |= {"teacher": tune.grid_search(["a", "b"]), "model": tune.grid_search([{"use_lstm": True}, {}])}
+        scheduler = changed
+    else:
+        scheduler = PopulationBasedTraining(hyperparam_mutations=where(changed))
+    _checks({"config": where(_of_policies(own)), "scheduler": scheduler}, message)
+
+
+def test_what_pbt_changes_of_policies():
+    own = {"teacher": tune.choice(["a", "b"]), "model": tune.choice([{}]), "lr": tune.uniform(0.1, 1)}
+    space = {**_of_policies(own), "training": {"teacher": tune.choice(["a"]), "gamma": tune.uniform(0.9, 1)}}
+    scheduler = create_scheduler("pbt", space=space)
+    assert scheduler.changes(space) == {
+        "policies": {"teacher": {"lr": own["lr"]}},
+        "training": {"gamma": space["training"]["gamma"]},
+    }
+
+
+def test_what_is_searched_of_a_policy_may_be_its_teacher():
+    """Nor is it missed, where the algorithm learns from nothing else."""
+    own = {"teacher": tune.grid_search(["a", "b"])}
+    for space in (_of_policies(own), {"multi_agent": _of_policies(own)}):
+        _checks({"config": space}, None, "Distillation")
+    _checks({"config": {"lr": tune.grid_search([1e-3, 1e-4])}}, "there is none", "Distillation")
 
 
 @pytest.mark.parametrize(
@@ -510,8 +560,15 @@ def test_bounds_are_checked_before_the_first_trial(bounds, config, message):
     _checks({"config": config, "scheduler": PB2(hyperparam_bounds=bounds)}, message)
 
 
-@pytest.mark.parametrize("changed, message", [({"lr": 1e-4}, None), ({"lr": -1.0}, "policy_file has lr=-1.0")])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"lr": 1e-4}, None),
+        ({"lr": -1.0}, "policy_file has lr=-1.0"),
+        ({"teacher": "b"}, "policy_file would change teacher,"),
+    ],
+)
 def test_what_is_replayed_is_checked_before_the_first_trial(tmp_path, changed, message):
-    first = {"env": "CartPole-v1", "lr": 1e-3}
+    first = {"env": "CartPole-v1", "lr": 1e-3, "teacher": "a", "teacher_coeff": 1.0}
     (tmp_path / "policy.txt").write_text(json.dumps(["a", "b", 1, 1, first, {**first, **changed}, {}]))
     _checks({"scheduler": PopulationBasedTrainingReplay(tmp_path / "policy.txt")}, message)

@@ -110,15 +110,20 @@ class TaughtConfig(AlgorithmConfig):
         ),
     )
 
+    @relation("teacher", "policies")
+    def _check_presence(self) -> Mistake | None:
+        """Where an algorithm learns from a teacher alone, there is a `teacher`; `policies` may have their own."""
+        if self.teacher is not None or not self.needs_teacher or self.is_multi_agent:
+            return None
+        return Mistake(
+            f"{self.algorithm_name} learns from a teacher, and there is none.",
+            ("teacher",),
+            advice=f'Use .training(teacher="results/TEACHER"): {FORMS}.',
+        )
+
     @relation("teacher", "teacher_mapping_fn")
     def _check_teacher(self) -> Mistake | None:
         """`teacher` is a path, a policy, or a function; of several, `teacher_mapping_fn` chooses one."""
-        if self.teacher is None and self.needs_teacher and not self.is_multi_agent:
-            return Mistake(
-                f"{self.algorithm_name} learns from a teacher, and there is none.",
-                ("teacher",),
-                advice=f'Use .training(teacher="results/TEACHER"): {FORMS}.',
-            )
         several = self.teacher if isinstance(self.teacher, dict) else {}
         teachers = several.values() if isinstance(self.teacher, dict) else [self.teacher]
         if self.teacher is not None and not (teachers and all(map(is_teacher, teachers))):

@@ -38,10 +38,11 @@ from rllib.tune.running.runner import TrialRunner
 from rllib.tune.running.seeds import SeveralSeeds
 from rllib.tune.running.trial_events import TensorBoardCallback
 from rllib.tune.running.trials import Trials
-from rllib.tune.schedulers import create_scheduler
+from rllib.tune.schedulers import OF_CHECKPOINTS, create_scheduler
 from rllib.tune.schedulers.base import TrialScheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.search.base import announce_search
+from rllib.tune.search.domains import Choice, Domain
 from rllib.tune.search.space import evaluated_params, holds_domains, is_grid, options_of
 from rllib.tune.search.wrappers import TRIAL_INDEX
 from rllib.tune.trainables.checkpoint import checkpoint_of, refuse_foreign_pickle
@@ -361,8 +362,28 @@ def _bounds(config: ConfigObject, name: str) -> tuple[float | None, float | None
     return tuple(bound if math.isfinite(bound) else None for bound in (setting.range.low, setting.range.high))
 
 
-# Settings with which alone a checkpoint continues.
-_OF_CHECKPOINTS = ("teacher", "teacher_mapping_fn")
+def _given_others(changed: Mapping[str, Any], space: Mapping[str, Any], of: str = "") -> set[str]:
+    """Those of these settings, in sections and of policies too, that a scheduler gives other values.
+
+    Args:
+        changed: what it gives, as `_changed_by` returns it, or a part of that.
+        space: the same part of the search space; what is not there begins with the first value that is given.
+        of: the key of this part.
+    """
+    found: set[str] = set()
+    for key, node in changed.items():
+        options = node.values if isinstance(node, Choice) else [node]
+        before = space.get(key, options[0])
+        if key in OF_CHECKPOINTS and of != "policies":  # where it would be an id
+            if any(isinstance(option, Domain) or (option is not before and option != before) for option in options):
+                found.add(key)
+            continue
+        before = options[0] if is_grid(before) or isinstance(before, Domain) else before
+        parts = [getattr(each, "config", each) for each in (before, *options)]  # of a PolicySpec
+        own, *given = (each if isinstance(each, Mapping) else {} for each in parts)
+        for each in given:
+            found |= _given_others(each, own, key)
+    return found
 
 
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
@@ -382,8 +403,7 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
         changing = _decided(config, changed)
     except TypeError as error:
         raise surrounded(error, f"{what}: ") from None
-    in_sections = [inner for value in changed.values() if isinstance(value, Mapping) for inner in value]
-    if kept := [name for name in _OF_CHECKPOINTS if name in (*changed, *in_sections)]:
+    if kept := sorted(_given_others(changed, space)):
         raise ValueError(
             f"{what} would change {' and '.join(kept)}, but a checkpoint continues with the teacher that its policy "
             "has learned from. Search it in the configuration, tune.grid_search([...]): a trial that takes over a "

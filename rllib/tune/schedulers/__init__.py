@@ -1,6 +1,6 @@
 """Schedulers, which stop, pause and change trials, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rllib.did_you_mean import missing
@@ -12,7 +12,7 @@ from rllib.tune.schedulers.pb2 import PB2
 from rllib.tune.schedulers.pbt import PopulationBasedTraining, PopulationBasedTrainingReplay
 from rllib.tune.search.base import made_by_name
 from rllib.tune.search.domains import Domain, Float, Integer
-from rllib.tune.search.space import changeable
+from rllib.tune.search.space import changeable, is_grid
 
 __all__ = [
     "PB2", "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",
@@ -32,9 +32,11 @@ _SCHEDULERS = {
 }
 # Arguments by which a population knows what it may change, and the domains that it can change.
 _CHANGES = {"pbt": ("hyperparam_mutations", Domain), "pb2": ("hyperparam_bounds", Float | Integer)}
+# Settings with which alone a checkpoint continues.
+OF_CHECKPOINTS = ("teacher", "teacher_mapping_fn")
 # Settings that a population leaves as they are, unless they are given: weights need a network of the same shape, and a
 # student's its teacher.
-_KEPT = ("env", "model", "seed", "teacher", "teacher_mapping_fn")
+_KEPT = ("env", "model", "seed", *OF_CHECKPOINTS)
 _NOT_BUILT = {
     **dict.fromkeys(("hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
@@ -50,6 +52,18 @@ _INSTEAD = {
 
 def __getattr__(name: str):
     raise missing(__name__, name, __all__, _INSTEAD.get(name))
+
+
+def _without(space: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """A search space without these settings, of its policies too; its sections are without those of checkpoints."""
+    found = {key: value for key, value in space.items() if key not in names}
+    for key, value in found.items():
+        if isinstance(value, Mapping) and not is_grid(value):
+            if key == "policies":
+                found[key] = {i: _without(own, names) if isinstance(own, Mapping) else own for i, own in value.items()}
+            else:
+                found[key] = _without(value, OF_CHECKPOINTS)
+    return found
 
 
 def create_scheduler(
@@ -72,8 +86,7 @@ def create_scheduler(
         raise ValueError(f"There is no scheduler {scheduler!r}: {_NOT_BUILT[scheduler]}. Use 'pbt' or 'asha'.")
     if isinstance(scheduler, str) and scheduler in _CHANGES and space and "custom_explore_fn" not in kwargs:
         argument, kind = _CHANGES[scheduler]
-        kept = {key: value for key, value in space.items() if key not in _KEPT}
-        kwargs = {argument: changeable(kept, kind), **kwargs}
+        kwargs = {argument: changeable(_without(space, _KEPT), kind), **kwargs}
     if scheduler is None or isinstance(scheduler, str):
         return made_by_name("scheduler", scheduler or "fifo", _SCHEDULERS, kwargs, default_seed)
     if not callable(getattr(scheduler, "on_trial_result", None)):

@@ -175,7 +175,12 @@ class LaneTeacher:
             labels, inputs: as for the columns; written. `inputs` is None where there are none.
             acting: slots that act, int64; None: all. What is written for the others is finite, and has no meaning.
         """
-        self._label(step, given, seen, labels, inputs, acting)
+        try:
+            self._label(step, given, seen, labels, inputs, acting)
+        except Exception as error:
+            first = 0 if acting is None else acting[0]
+            error.add_note(f"The first of these observations is that of {self._describe(int(first))}.")
+            raise
         if self._takes is None:
             return
         takes = self._takes[step]
@@ -429,8 +434,9 @@ class _AskedFunction:
 
     @property
     def _what_it_gets(self) -> str:
-        kinds = {spaces.Dict: "a dict of arrays", spaces.Tuple: "a tuple of arrays"}
-        form = next((form for kind, form in kinds.items() if isinstance(self._space, kind)), "an array")
+        form = "a tuple of arrays" if isinstance(self._space, spaces.Tuple) else "an array"
+        if isinstance(self._space, spaces.Dict):
+            form = f"a dict of arrays ({', '.join(map(repr, self._space))})"
         return f"It gets {form} of numpy, whose first axis is that of the observations."
 
     def _checked(self, answer: Any, count: int) -> Any:

@@ -336,7 +336,7 @@ def test_several_without_a_mapping(teacher):
 
 def test_a_path_without_a_checkpoint(tmp_path):
     error = refusal(config(str(tmp_path / "nothing")))
-    assert isinstance(error, CheckpointError) and "teacher=" in error.__notes__[0]
+    assert isinstance(error, CheckpointError) and "teacher=" in str(error)
 
 
 def test_other_actions_say_both_spaces(teacher):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig
+from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, load_policy
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families.taught import TaughtConfig
@@ -352,6 +352,38 @@ def test_a_policy_without_a_teacher(teacher):
         algo.train()
 
 
+def test_a_path_that_is_no_teacher_s(tmp_path):
+    """The policy is named, and where there are several policies, they are."""
+    with config(own(by_rule), {}, PPOConfig).build() as algo:
+        several = str(algo.save(tmp_path / "several"))
+    for path, reason in ((str(tmp_path / "nothing"), "nothing"), (several, "it has first, others")):
+        error = refusal(config(own(by_rule), own(path)))
+        assert isinstance(error, CheckpointError) and not getattr(error, "__notes__", None)
+        assert f"teacher={path!r} of the policy 'others'" in str(error) and reason in str(error)
+    with config(own(by_rule), own(load_policy(several, "others"))).build() as algo:
+        algo.train()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"teacher": lambda observations: observations["nothing"]},
+        {"teacher": lambda observations: 3},
+        {"teacher": {"a": by_rule}, "teacher_mapping_fn": lambda observation: "nobody"},
+    ],
+    ids=["key", "answer", "name"],
+)
+@pytest.mark.parametrize("style", STYLES)
+def test_a_teacher_that_fails_is_named(given, style):
+    """By its policy and an agent, and with the keys that there are."""
+    made = config(own(by_rule), {**given, "teacher_coeff": 1.0}, style=style)
+    with made.build() as algo, pytest.raises((KeyError, ValueError)) as caught:
+        algo.train()
+    said = "".join([str(caught.value), *caught.value.__notes__])
+    assert "policy 'others'" in said and any(f"agent 'agent_{i}'" in said for i in (1, 2))
+    assert "'place', 'secret'" in said or "teacher_mapping_fn" in said
+
+
 def test_a_teacher_of_other_actions(teacher):
     numbers = Box(-1, 1, (1,), np.float32)
     made = config(own(by_rule), own(teacher)).environment(env_config={"style": "all", "actions": numbers})
@@ -369,7 +401,7 @@ def test_what_belongs_to_the_run(teacher):
     for name, value in (("teacher_observation_keys", ["place"]), ("evaluate_teacher", True)):
         assert "belongs to the run" in str(refusal(config(own(teacher, **{name: value}), own(teacher))))
     error = refusal(config(own(teacher), own(teacher), evaluate_teacher=True))
-    assert {"evaluate_teacher": False} in error.mistakes[0].remedies
+    assert error.mistakes[0].remedies == ({"evaluate_teacher": False},) and "policy 'first'" not in str(error)
 
 
 def test_mistakes_in_a_policy_s_own_settings(teacher):

@@ -115,7 +115,7 @@ class Teacher:
         """Refuses environments in which no teacher is asked."""
         algorithm = self._trainee.algorithm
         if algorithm.agents is not None and self._run.evaluate_teacher:
-            raise self._mistake(
+            raise Unfit(
                 "evaluate_teacher=True plays episodes with the teacher alone, but several agents act in this "
                 "environment.",
                 "Use .evaluation(evaluate_teacher=False).",
@@ -189,11 +189,13 @@ class Teacher:
             try:
                 given = load_policy(given)
             except CheckpointError as error:
-                error.add_note(
-                    f"teacher{_of(name)}={os.fspath(given)!r} must be {FORMS}. If it has moved since a run was saved, "
-                    "or the path is relative to another directory, name it when the run is restored: teacher=PATH."
-                )
-                raise
+                of_agents = "" if self._trainee.algorithm.agents is None else f" of {self._student}"
+                raise CheckpointError(
+                    f"teacher{_of(name)}={os.fspath(given)!r}{of_agents} must be {FORMS}, but "
+                    f"{str(error).removesuffix('.')}. load_policy(PATH, POLICY_ID) returns one of several policies. If "
+                    "the teacher has moved since a run was saved, or the path is relative to another directory, name "
+                    "it when the run is restored: teacher=PATH."
+                ) from error
         if isinstance(given, Acting):
             policy = of_only_policy(given.policies, "teacher", "load_policy(PATH, POLICY_ID)")
             how = inference_of(given).settings

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, load_policy
+from rllib import A2CConfig, APPOConfig, DAggerConfig, DistillationConfig, IMPALAConfig, PPOConfig, load_policy, tune
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families.taught import TaughtConfig
@@ -81,6 +81,46 @@ class Watching(Agents):
         return {**super()._observation(i), "view": np.ones((2, 2), np.float32)}
 
 
+class Strangers(MultiAgentEnv):
+    """Agents that the environment does not name before: more of them in each episode, six steps each."""
+
+    def get_observation_space(self, agent_id):
+        return Secretive.observation_space
+
+    def get_action_space(self, agent_id):
+        return Discrete(2)
+
+    def __init__(self, config=None):
+        super().__init__()
+        self._serial = self._episode = -1
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self._serial = seed % 97
+        self._episode, self._t, self._came = self._episode + 1, 0, {}
+        return self._join(), {}
+
+    def _join(self):
+        new = [10 * self._t + i for i in range(1 + self._episode % 4)]
+        self._came |= dict.fromkeys(new, self._t)
+        return {self._name(i): self._seen(i) for i in new}
+
+    def _name(self, i):
+        return f"{self._episode}_{i}"
+
+    def _seen(self, i):
+        return whole([100 * self._serial + i, self._episode, self._t - self._came[i]])
+
+    def step(self, action_dict):
+        self._t += 1
+        seen = {self._name(i): self._seen(i) for i in self._came}
+        gone = [i for i, came in self._came.items() if self._t == came + 6]
+        for i in gone:
+            del self._came[i]
+        flags = {**{self._name(i): True for i in gone}, "__all__": self._t == 9}
+        return {**seen, **self._join()}, dict.fromkeys(action_dict, 1.0), flags, {"__all__": False}, {}
+
+
 def opposite(observations):
     """What `by_rule` does not do."""
     return 1 - by_rule(observations)
@@ -111,7 +151,7 @@ def in_order(algo, rounds):
     worker = algo.workers.local_worker()
     worker.load_snapshots(algo.snapshots())
     parts = [worker.sample()[0].policy_batches for _ in range(rounds)]
-    joined = {i: sb.SampleBatch.concat([part[i] for part in parts if i in part]) for i in ("first", "others")}
+    joined = {i: sb.SampleBatch.concat([part[i] for part in parts if i in part]) for i in set().union(*parts)}
     return {i: _steps(rows) for i, rows in joined.items()}
 
 
@@ -208,6 +248,30 @@ def test_the_first_teacher_may_come_in_the_middle_of_a_run(teacher, of_teacher, 
     )
     np.testing.assert_array_equal(rows["others"][sb.TEACHER_ACTIONS], labels)
     assert sb.TEACHER_ACTIONS not in rows["first"]
+
+
+def test_a_teacher_of_a_policy_that_nobody_acts_by_yet(teacher):
+    """It reads what agents alike are given."""
+    with config({}, {}, PPOConfig).build() as algo:
+        algo.add_policy("new", config=own(teacher))
+        algo.set_policy_mapping_fn({"agent_0": "first", "agent_1": "others", "agent_2": "new"})
+        assert algo.train()["info/learner/new/learner_stats/teacher_coeff"] == 1
+
+
+@pytest.mark.parametrize("batch_mode", ["truncate_episodes", "complete_episodes"])
+def test_a_teacher_remembers_agents_that_nobody_has_named(teacher_with_memory, batch_mode):
+    """Also where a policy gets more slots."""
+    place = Dict({"place": Secretive.observation_space["place"]})
+    made = config({}, own(teacher_with_memory, beta=0.5), PPOConfig, batch_mode=batch_mode).environment(Strangers)
+    spec = PolicySpec(observation_space=place, action_space=Discrete(2), config=own(teacher_with_memory, beta=0.5))
+    made.multi_agent(policies={"others": spec}, policy_mapping_fn=lambda agent, episode, worker, **more: "others")
+    with made.build() as algo:
+        rows = in_order(algo, rounds=4)["others"]
+    order = np.lexsort(rows[sb.OBS].T[::-1])
+    assert len(order) > 100 and len({tuple(place[:2]) for place in rows[sb.OBS]}) > 20
+    actions, inputs = played(teacher_with_memory, rows[sb.OBS][order])
+    np.testing.assert_array_equal(rows[sb.TEACHER_ACTIONS][order], actions)
+    np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS][order], inputs, atol=1e-5)
 
 
 @pytest.mark.parametrize("ids", [False, True])

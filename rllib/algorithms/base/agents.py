@@ -8,7 +8,7 @@ import fnmatch
 import inspect
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from rllib.config.conflicts import Mistake, surrounded
 from rllib.did_you_mean import did_you_mean
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.examine import ExaminedAgents
+from rllib.env.spaces.row_selection import RowSelection
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
@@ -258,18 +259,36 @@ def spaces_of(
 def spaces_given(agents: Agents, policy_id: str, examined: ExaminedAgents) -> list[Space]:
     """Different observation spaces of a policy's agents in an environment that shows them more.
 
+    Of a policy that no agent acts by yet, the one of which its own observations are a part, if there is one.
+
     Args:
         agents: of the run.
         policy_id: of the policy.
-        examined: agents of this environment, which are those of the run.
+        examined: agents of this environment, which have other names than the run's where it makes them up.
     """
-    found, _ = probed(agents.mapping, agents.specs, agents.environment)
-    given: list[Space] = []
-    for agent in found.get(policy_id, ()):
-        space, _ = examined.spaces.get(agent) or agents.environment.spaces[agent]
-        if space not in given:
-            given.append(space)
-    return given
+    found, _ = probed(agents.mapping, agents.specs, examined)
+    own, by_agent = agents.spaces[policy_id][0], {agent: space for agent, (space, _) in examined.spaces.items()}
+    if policy_id in found:
+        return _different(by_agent[agent] for agent in found[policy_id])
+    alike = _different(space for space in by_agent.values() if _holds(space, own))
+    return alike if len(alike) == 1 else []
+
+
+def _different(given: Iterable[Space]) -> list[Space]:
+    found: list[Space] = []
+    for space in given:
+        if space not in found:
+            found.append(space)
+    return found
+
+
+def _holds(space: Space, part: Space) -> bool:
+    """Whether observations of a space have all that is in those of another."""
+    try:
+        RowSelection(space, part)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

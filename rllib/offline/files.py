@@ -21,7 +21,7 @@ from rllib.offline.options import ReadOptions
 from rllib.offline.records import AFTER_GAP, Records, joined, renamed
 from rllib.offline.repeats import RowsOfFiles, row_digests
 from rllib.offline.writing.open_writers import close_below
-from rllib.storage.local_path import SCRIPT_DIRECTORY, expanded, local_path
+from rllib.storage.local_path import expanded, local_path, of_script
 
 # Endings of packed files: what is in them is read in place, nothing is written next to them.
 _PACKED = (".zip", ".gz")
@@ -187,7 +187,7 @@ def files_of(path: str | os.PathLike) -> list[Path]:
     Raises:
         FileNotFoundError: if there are none.
     """
-    path = _of_script(expanded(path))
+    path = of_script(expanded(path))
     if path.startswith("d4rl.") and not os.path.exists(path):
         raise ValueError(f"{path!r} cannot be read: {_D4RL}.")
     if "://" in path:
@@ -214,15 +214,6 @@ def files_of(path: str | os.PathLike) -> list[Path]:
     entries = os.listdir(directory or ".") if os.path.isdir(directory or ".") else []
     hint = did_you_mean(name, entries, lambda near: os.path.join(directory, near))
     raise FileNotFoundError(f"there is no {path!r} (in {os.getcwd()}).{hint}")
-
-
-def _of_script(path: str) -> str:
-    """A relative path that leads nowhere from the directory of a trial of Tune, from that of the script instead."""
-    script = os.environ.get(SCRIPT_DIRECTORY)
-    if script is None or os.path.isabs(path) or os.path.exists(path) or glob.glob(path):
-        return path
-    there = os.path.join(script, path)
-    return there if os.path.exists(there) or glob.glob(there) else path
 
 
 def _order(path: Path | str) -> list:

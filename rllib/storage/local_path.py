@@ -1,10 +1,11 @@
 """Paths that users name, which may be relative, begin with "~" or have "..", and URLs file:///PATH."""
 
+import glob
 import os
 import re
 from pathlib import Path
 
-__all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path"]
+__all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path", "of_script"]
 
 # Variable of the environment with the directory of the script whose trial works in one of its own (Ray's name).
 SCRIPT_DIRECTORY = "TUNE_ORIG_WORKING_DIR"
@@ -34,3 +35,12 @@ def local_path(given: str | os.PathLike) -> Path:
         return path
     end = len(parts) - parts[::-1].index("..")
     return Path(*parts[:end]).resolve().joinpath(*parts[end:])
+
+
+def of_script(path: str) -> str:
+    """A relative path or pattern: from the directory of the script, where it leads nowhere from that of its trial."""
+    script = os.environ.get(SCRIPT_DIRECTORY)
+    if script is None or os.path.isabs(path) or os.path.exists(path) or glob.glob(path):
+        return path
+    there = os.path.join(script, path)
+    return there if os.path.exists(there) or glob.glob(there) else path

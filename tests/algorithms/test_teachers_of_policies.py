@@ -274,6 +274,17 @@ def test_a_teacher_remembers_agents_that_nobody_has_named(teacher_with_memory, b
     np.testing.assert_allclose(rows[sb.TEACHER_DIST_INPUTS][order], inputs, atol=1e-5)
 
 
+@pytest.mark.parametrize("of_policy", [False, True], ids=["run", "policy"])
+def test_a_trial_finds_teachers_from_the_directory_of_its_script(teacher, of_policy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(teacher, "results/teacher")
+    taught = own(tune.grid_search(["results/teacher", teacher]))
+    made = config(taught if of_policy else {}, {}, PPOConfig)
+    space = {**made.to_dict(), **({} if of_policy else taught)}
+    done = tune.run("PPO", config=space, stop={"training_iteration": 1}, storage_path=tmp_path / "tune", verbose=0)
+    assert all("teacher_agreement" in trial.last_result["info/learner/first/learner_stats"] for trial in done.trials)
+
+
 @pytest.mark.parametrize("ids", [False, True])
 def test_a_critic_of_all_agents_does_not_read_what_teachers_do(ids):
     """Whatever kind of observation that is, and wherever it would stand."""

@@ -29,6 +29,7 @@ from rllib.models.observations.flat_spaces import parts
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.storage.checkpoint import CheckpointError
+from rllib.storage.local_path import expanded, of_script
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.trainee import Trainee
@@ -187,7 +188,7 @@ class Teacher:
             # Serving stands above the algorithms, so it is named, not imported.
             load_policy = importlib.import_module("rllib.serving.loaded_policy").load_policy
             try:
-                given = load_policy(given)
+                given = load_policy(of_script(expanded(given)))
             except CheckpointError as error:
                 of_agents = "" if self._trainee.algorithm.agents is None else f" of {self._student}"
                 raise CheckpointError(

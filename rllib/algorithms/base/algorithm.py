@@ -240,6 +240,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             self.config.get("teacher_observation_keys") and may_ask and not self.config.leaves_teachers_alone
         )
         self.taught_environment = wiring.taught_environment(self.config, factory, self._gives_teacher_keys)
+        self._shown_to_teachers = wiring.shown_to_teachers(self)
         for policy_id in self._trained_ids():
             with self._naming_settings_of(policy_id):
                 refuse_memory(self, policy_id, self.make_exploration(self.config_of(policy_id), policy_id))

@@ -107,19 +107,29 @@ def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None, give
     return learned_environment(config, for_teacher=True) if gives_keys and factory is not None else factory
 
 
+def shown_to_teachers(algorithm: "Algorithm") -> "Examined | None":
+    """What rollout workers' environments are, where they give keys that teachers alone read; None: they give none.
+
+    Nor is an environment with one agent examined whose observation space is given instead.
+    """
+    config, factory = algorithm.config, algorithm.taught_environment
+    is_given = factory is None or (config.disable_env_checking and config.observation_space is not None)
+    if not algorithm._gives_teacher_keys or (algorithm.agents is None and is_given):
+        return None
+    return examine_environment(factory, config.env_config, num_envs=config.num_envs_per_worker, check=False)
+
+
 def space_of_teacher(algorithm: "Algorithm", policy_id: str) -> Space:
     """The observation space of what environments give in rollout workers to a policy, or to its teacher.
 
     Raises:
         SettingsError: (a ValueError) if agents of the policy are given different ones.
     """
-    config, policy, factory = algorithm.config, algorithm.policies[policy_id], algorithm.taught_environment
+    config, policy, examined = algorithm.config, algorithm.policies[policy_id], algorithm._shown_to_teachers
     if not algorithm._gives_teacher_keys:
         return policy.observation_space
-    given = config.observation_space
-    if algorithm.agents is None and (factory is None or (config.disable_env_checking and given is not None)):
-        return adapted_space(given, policy.action_space, as_teacher_sees(adapters_of(config)))
-    examined = examine_environment(factory, config.env_config, num_envs=config.num_envs_per_worker, check=False)
+    if examined is None:
+        return adapted_space(config.observation_space, policy.action_space, as_teacher_sees(adapters_of(config)))
     if algorithm.agents is None:
         return examined[0]
     from rllib.algorithms.base.agents import spaces_given

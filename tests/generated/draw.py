@@ -266,6 +266,11 @@ def _with_imitation(rng: random.Random, run: Draw, config) -> Draw:
         deviation = {"free_log_std": rng.random() < 0.5, "log_std_init": rng.choice([0.0, -2.0, 0.5])}
         some = rng.sample(sorted(deviation), rng.choice([1, 2]))
         settings["model"] = {**settings.get("model", {}), **{name: deviation[name] for name in some}}
+    if world["kind"] == "agents" and run.get("changes") and rng.random() < 0.4:  # perhaps the first one of the run
+        given = {"teacher": {teachers.MARK: rng.choice(["function", "network"])}, "teacher_coeff": 1.0}
+        run = {**run, "of the new": {**run.get("of the new", {}), **given}}
+        if hidden is not None:
+            settings["teacher_observation_keys"] = [hidden]
     return {**run, "world": world, "settings": settings}
 
 

@@ -149,6 +149,7 @@ def configured(draw: Draw, place: Path):
         else:
             config.offline_data(input_={"sampler": share, source: 1 - share} if share else source)
     settings = _in_place(resolved(with_teacher(draw["settings"], world, place)), place)
+    with_teacher(draw.get("of the new", {}), world, place)  # whose teacher is made before steps are counted
     config.update_from_dict(settings)
     for remedy in draw.get("remedies", ()):
         config.apply(remedy)

@@ -144,6 +144,17 @@ def test_noise_by_key_leaves_other_parts_as_they_are():
     assert seen["choice"] == 0 and (seen["far"] != 0).all() and seen["near"][0] != 0
 
 
+@pytest.mark.parametrize(
+    "space",
+    [Box(-1, 1, ()), Box(-1, 1, (2, 3)), Box(0, 9, (), np.int16), MultiDiscrete([2, 3]), MultiBinary(2)],
+    ids=str,
+)
+def test_a_neutral_action_has_the_form_of_an_action(space, caplog):
+    """An array with the space's dtype also where it is one number: spaces warn of numpy's scalars."""
+    action = neutral_action(space)
+    assert type(action) is np.ndarray and action.dtype == space.dtype and action in space
+
+
 def test_the_action_before_the_first_one():
     assert neutral_action(Discrete(3, start=2)) == 2
     assert neutral_action(Box(np.float32([-1, 3, -4]), np.float32([1, 5, -2]))).tolist() == [0, 3, -2]

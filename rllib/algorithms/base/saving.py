@@ -53,8 +53,11 @@ logger = logging.getLogger(__name__)
 
 # Settings by which an environment is another one.
 _OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
-# Settings of rollouts by which a policy sees other observations, or its actions are other ones.
-_BETWEEN_WORLD_AND_POLICY = ("env_to_module_connector", "module_to_env_connector", "preprocessor_pref")
+# Settings of other sections by which a policy sees other observations, or its actions are other ones.
+_BETWEEN_WORLD_AND_POLICY = (
+    *("env_to_module_connector", "module_to_env_connector", "preprocessor_pref"),
+    *("agent_id_in_observation", "centralized_critic"),
+)
 
 
 @under_plain_names
@@ -427,7 +430,7 @@ class Saving:
         except ValueError as error:
             fields = [name for name in NetworkSpec.__dataclass_fields__ if name in config.settings]
             observed = [name for name in config.sections["environment"].names if name not in _OF_ANOTHER_WORLD]
-            groups = fields, (*observed, *_BETWEEN_WORLD_AND_POLICY), config.sections["training"].names
+            groups = fields, (*observed, *_BETWEEN_WORLD_AND_POLICY), ["model"], config.sections["training"].names
             if unfit := unfit_by(str(error), config, saved, *groups):
                 raise unfit from error
             raise

@@ -124,7 +124,7 @@ def noisy(space: spaces.Space, value: Any, deviation: Deviation, rng: np.random.
 def neutral_action(space: spaces.Space) -> Any:
     """The action of the steps before the first one arrives: zeros, or what is nearest to them; the first choices."""
     if isinstance(space, spaces.Box):
-        return np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype)
+        return np.asarray(np.clip(np.zeros(space.shape), space.low, space.high), space.dtype)
     if isinstance(space, spaces.Discrete):
         return int(space.start)
     if isinstance(space, spaces.MultiDiscrete):

@@ -113,36 +113,36 @@ class Example:
 
 
 GALLERY = (
-    Example("ppo/cartpole", "A pole is balanced for 500 steps. The run stops at a mean return of 475."),
-    Example("dqn/cartpole", "The same with the values of actions, a replay and a target network.", 475),
-    Example("ars/cartpole", "The same without gradients: a linear policy is moved along random directions."),
+    Example("ppo/cartpole", "Balance a pole for 500 steps. The run stops at a mean return of 475."),
+    Example("dqn/cartpole", "The same task with a Q-network, a replay and a target network.", 475),
+    Example("ars/cartpole", "The same task without gradients: a linear policy is changed along random directions."),
     Example(
         "ppo/masked_cartpole",
-        "At every step half of the actions are illegal, and are never taken ([masks](../guide/action_spaces.md)). The "
-        "greedy policy reaches 500.",
+        "In every step half of the actions are illegal and masked ([masks](../guide/action_spaces.md)). The greedy "
+        "policy reaches 500.",
         500,
     ),
     Example(
         "ppo/frozenlake",
-        "A way over slippery ice, with a reward only at its end. An entropy bonus finds it, and falls to 0. The best "
-        "policy reaches 0.744.",
+        "A path over slippery ice, with a reward only at its end. Exploration is by an entropy bonus that falls to 0. "
+        "The best policy reaches 0.744.",
         0.744,
     ),
-    Example("ppo/acrobot", "A double pendulum swings up in as few steps as possible.", -90),
+    Example("ppo/acrobot", "Swing up a double pendulum in as few steps as possible.", -90),
     Example(
         "ppo/pendulum_sde",
-        "Continuous actions with noise that depends on the state, gSDE ([exploration](../guide/exploration.md)).",
+        "Continuous actions with state-dependent noise, gSDE ([exploration](../guide/exploration.md)).",
         -200,
     ),
     Example(
         "apex_ddpg/pendulum",
-        "The same task off policy: two workers with different noise fill a prioritised replay. Returns are those with "
+        "The same task off policy: two workers with different noise fill a prioritised replay. Returns include the "
         "noise.",
         -200,
     ),
     Example(
         "ppo/corridor_rnd",
-        "A reward behind 20 places. PPO alone stays at 0; a bonus for what is new (RND) leads there.",
+        "A reward at the end of a corridor of 20 cells. PPO alone stays at 0; a novelty bonus (RND) finds it.",
         0.99,
     ),
     Example(
@@ -152,18 +152,18 @@ GALLERY = (
     ),
     Example(
         "ppo/tolled_road",
-        "As much worth as possible within a limit on costs. The return rises beyond what the limit allows, then falls "
-        "to the best within it, 3.162.",
+        "Maximise the return within a limit on costs. The return first exceeds what the limit allows, then falls to "
+        "the best return within it, 3.162.",
         3.162,
     ),
     Example(
         "ppo/multi_agent_cartpole",
-        "Two agents with a policy each; the return is their sum ([several agents](../guide/multi_agent.md)).",
+        "Two agents with one policy each; the return is the sum of both ([several agents](../guide/multi_agent.md)).",
     ),
     Example(
         "offline/bc_cartpole",
-        "A policy is cloned from recorded steps, whose episodes end at 200; it plays 20 episodes every 20 updates "
-        "([recorded data](../guide/offline.md)). The data are those of a clone's tests.",
+        "Clone a policy from recorded episodes, which end at 200 steps; every 20 updates the clone is evaluated in 20 "
+        "episodes ([recorded data](../guide/offline.md)). The data are in tests/ of the repository.",
         475,
         "evaluation_interval=1 evaluation_duration=20 min_sample_timesteps_per_iteration=20480",
         "evaluation/episode_reward_mean",

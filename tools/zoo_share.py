@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory
-    print("| file | settings | taken | not taken |\n|---|---|---|---|")
+    print("| file | settings | accepted | refused |\n|---|---|---|---|")
     total = taken_of_all = 0
     for algorithm in ALGORITHMS:
         sections = {name: keys for name, keys in read_file(directory / f"{algorithm}.yml").items() if keys}

@@ -219,14 +219,14 @@ def table_in_programs(found: Iterable[tuple[str, str, str, str]]) -> str:
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for group, *rest in found:
         groups.setdefault(group, []).append(tuple(rest))
-    lines = ["| names | number | work | work, with a sentence | answered with what to write | neither |"]
+    lines = ["| names | number | work | work with a note | error with what to write | neither |"]
     lines.append("|---|---|---|---|---|---|")
     total = dict.fromkeys((WORKS, NOTED, ANSWERED, UNKNOWN), 0)
     for group, rows in groups.items():
         counts = {outcome: sum(row[1] == outcome for row in rows) for outcome in total}
         total = {outcome: total[outcome] + counts[outcome] for outcome in total}
         lines.append(_row(group, counts))
-    lines += [_row("all", total), "", "Answered, or taken with a sentence:", ""]
+    lines += [_row("all", total), "", "With an error or a note:", ""]
     for group, rows in groups.items():
         if left := [f"`{name}`" for name, outcome, _ in rows if outcome in (ANSWERED, NOTED)]:
             lines.append(f"- {group}: {', '.join(left)}")
@@ -239,9 +239,9 @@ def table(found: Iterable[tuple[str, str, str, str]]) -> str:
     for group, *rest in found:
         groups.setdefault(group, []).append(tuple(rest))
     lines = [
-        f"Every public name of Stable-Baselines3 {NAMES['version']}, executed here.",
+        f"Every public name of Stable-Baselines3 {NAMES['version']}, in a new program, executed by a test.",
         "",
-        "| names | number | work | answered with what to write | neither |",
+        "| names | number | work | error with what to write | neither |",
         "|---|---|---|---|---|",
     ]
     total = {WORKS: 0, ANSWERED: 0, UNKNOWN: 0}

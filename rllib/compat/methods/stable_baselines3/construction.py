@@ -204,7 +204,8 @@ def _warn_of_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Map
         if not isinstance(own[name], Mapping) and own[name] != said[name]:
             given = ", ".join(word for word in words if word not in ("policy", "n_envs"))
             message = (
-                f"{name}={own[name]!r:.80} counts, and not what the words say: {name}={said[name]!r:.80} ({given})"
+                f"{name}={own[name]!r:.80} is used; {name}={said[name]!r:.80}, which Stable-Baselines3's arguments "
+                f"({given}) give, is ignored."
             )
             log_once(message, message, logging.WARNING)
 

@@ -239,7 +239,7 @@ def table(found: Iterable[tuple[str, str, str, str]]) -> str:
     for group, *rest in found:
         groups.setdefault(group, []).append(tuple(rest))
     lines = [
-        f"Every public name of Stable-Baselines3 {NAMES['version']}, in a new program, executed by a test.",
+        f"Every public name of Stable-Baselines3 {NAMES['version']} in a new program, executed by a test.",
         "",
         "| names | number | work | error with what to write | neither |",
         "|---|---|---|---|---|",

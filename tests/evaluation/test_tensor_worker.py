@@ -1,9 +1,10 @@
 """The worker whose fragments are tensors: rows, values, episodes, filter, and that its loop waits for no device."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from rllib import PPOConfig
 from rllib import sample_batch as sb
@@ -16,7 +17,7 @@ from rllib.models.observations.filters import MeanStdFilter
 from rllib.models.observations.in_torch import TensorFilter
 from tests.envs import CountingEnv, HundredReward, MaskedProbe, ProbeEnv
 from tests.gpu import DEVICES
-from tests.tensor_envs import as_tensors, counted_waits
+from tests.tensor_envs import Tensors, as_tensors, counted_waits
 
 torch.set_num_threads(1)
 T, N = 8, 6
@@ -266,3 +267,22 @@ def test_a_failing_environment_says_where_and_can_be_sampled_again():
         assert "Failing of rollout worker 0 raised in step()" in caught.value.__notes__[0]
         Failing.fails = False
         assert algo.train()["num_env_steps_sampled"] == 2 * T * N
+
+
+class OnRequest(VectorWrapper):
+    """CartPoles that hand over arrays, and tensors once they are asked for them."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync"))
+
+    def in_tensors(self) -> None:
+        self.env = Tensors(self.env)
+
+
+@pytest.mark.parametrize("asked", [True, None])
+def test_tensors_of_an_environment_that_can_hand_them_over_are_asked_for(asked):
+    config = PPOConfig().environment(OnRequest).rollouts(num_rollout_workers=0, num_envs_per_worker=4)
+    config.rollouts(tensor_rollouts=asked).training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1)
+    with config.build() as algo:
+        assert isinstance(algo.sample(64)["obs"], torch.Tensor) is bool(asked)
+        assert algo.train()["num_env_steps_sampled"] >= 60 and algo.evaluate(2)["episodes_this_iter"] == 2

@@ -275,6 +275,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
             info_columns=config.get_info_columns(),
             action_mask_key=config.action_mask_key,
             needs_goals=config.needs_goals,
+            tensors=config.tensor_rollouts is True,
         )
     except InfoColumnError as error:
         remedy = config.without_info_column(error.column)

@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.config.conflicts import Unfit
 from rllib.env.agents import is_external, is_multi_agent
-from rllib.env.factories.make import make_environment, stream_over
+from rllib.env.factories.make import hand_over_tensors, make_environment, stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.wrapped import wrapper_chain
 from rllib.env.spaces.actions import action_mapper
@@ -68,6 +68,7 @@ def examine_environment(
     info_columns: Sequence[Column] = (),
     action_mask_key: str | None = None,
     needs_goals: bool = False,
+    tensors: bool = False,
 ) -> Examined:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
@@ -79,6 +80,7 @@ def examine_environment(
         info_columns: keys of the info dicts that are to be columns.
         action_mask_key: of the mask in Dict observations; the steps then take legal actions.
         needs_goals: the environment must be one with goals (goals.py), and compute the rewards of its steps.
+        tensors: it hands over torch tensors, where it can.
 
     Raises:
         ValueError, TypeError: naming the part of the observation, its value and the bound or shape it violates, or
@@ -108,6 +110,8 @@ def examine_environment(
         from rllib.env.multi_agent.examine import examine_agents
 
         return Examined(None, None, agents=examine_agents(made, factory.name, check, action_mask_key))
+    if tensors:
+        hand_over_tensors(made)
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None

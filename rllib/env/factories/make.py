@@ -101,12 +101,17 @@ def _tensor_stream(env, seeds: list[int], worker_index: int) -> "TensorStream":
                 f"tensor_rollouts=True needs one vector environment for all environments of the worker, but "
                 f"{env_name(env)} is no gymnasium.vector.VectorEnv. rllib.env.tensors.adapters has adapters."
             )
-        # One that computes in another library's arrays hands them over, where it can.
-        in_tensors = getattr(env, "in_tensors", None)
-        return TensorStream(in_tensors() if in_tensors else env, seeds, worker_index=worker_index)
+        hand_over_tensors(env)
+        return TensorStream(env, seeds, worker_index=worker_index)
     except BaseException:
         close_all([env])
         raise
+
+
+def hand_over_tensors(env: Any) -> None:
+    """Lets an environment that computes in another library's arrays hand over torch tensors, where it can."""
+    if in_tensors := getattr(env, "in_tensors", None):
+        in_tensors()
 
 
 def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStream:

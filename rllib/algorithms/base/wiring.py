@@ -22,6 +22,7 @@ from rllib.env.factories.adapters import adapted_space, adapters_of, as_teacher_
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, environment_class, resolve
 from rllib.env.factories.simulators import faster_simulator, simulated
+from rllib.env.factories.single import SingleFactory
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.errors import InfoColumnError
@@ -160,7 +161,7 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
             "Algorithm.from_checkpoint(PATH, {'env': ENV}).save(NEW_PATH) writes a checkpoint that has one."
         )
     factory = _preprocessed(config)
-    return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
+    return SingleFactory(replace(factory, native=False) if isinstance(factory, AtariFactory) else factory)
 
 
 def time_limit_of(factory: EnvFactory | None) -> int | None:

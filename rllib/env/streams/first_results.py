@@ -137,6 +137,8 @@ def form_error(error: BaseException, rule: str, file: str) -> TypeError | None:
 
 
 def env_name(env) -> str:
-    """The class of an environment below its wrappers, for messages."""
+    """The class of an environment below its wrappers, or a suite's word and id, for messages."""
     bare = getattr(env, "unwrapped", env)
-    return bare.class_name if isinstance(bare, EnvironmentProcess) else type(bare).__name__
+    if isinstance(bare, EnvironmentProcess):
+        return bare.class_name
+    return getattr(bare, "name_in_suite", type(bare).__name__)

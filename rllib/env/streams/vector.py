@@ -196,7 +196,7 @@ class VectorEnvStream(EnvironmentStream):
     def _report_starts(self, indices, batch, infos: dict) -> None:
         """Reports resets whose episodes were created."""
         for index in indices if self._observer is not None else ():
-            self._observer.started(index, entry(batch, index), _info_at(infos, index))
+            self._observer.started(index, entry(batch, index), info_at(infos, index))
 
     def _report_step(self, actions, results: tuple) -> None:
         """Reports the step of every environment, and episodes that it began or ended; mode DISABLED resets later."""
@@ -210,7 +210,7 @@ class VectorEnvStream(EnvironmentStream):
             is_over = terminated[index] or truncated[index]
             final = is_over and same_step
             observation = entry(infos["final_obs"] if final and "final_obs" in infos else batch, index)
-            info = _info_at(infos.get("final_info", {}) if final else infos, index)
+            info = info_at(infos.get("final_info", {}) if final else infos, index)
             flags = bool(terminated[index]), bool(truncated[index])
             observer.stepped(index, entry(actions, index), (observation, float(rewards[index]), *flags, info))
             if is_over:
@@ -271,18 +271,18 @@ class VectorEnvStream(EnvironmentStream):
             self._mask_is_kept = True
         observations[mask] = fresh[mask]
         for index in starting if self.info_columns else ():
-            self._newest_infos[index] = _info_at(infos, index)
+            self._newest_infos[index] = info_at(infos, index)
 
     def _each(self, infos: dict) -> list[dict]:
         """The info of each environment."""
-        return [_info_at(infos, index) for index in range(self.num_envs)]
+        return [info_at(infos, index) for index in range(self.num_envs)]
 
     def _step_infos(self, infos: dict, ended: np.ndarray) -> list[dict | None]:
         """The infos that came with the rewards; None where there was no step."""
         of_steps: list[dict | None] = list(self._newest_infos)
         if self._mode is AutoresetMode.SAME_STEP:
             for index in ended:
-                of_steps[index] = _info_at(infos.get("final_info", {}), index)
+                of_steps[index] = info_at(infos.get("final_info", {}), index)
         if self.reset_rows is not None:
             for index in np.flatnonzero(self.reset_rows):
                 of_steps[index] = None
@@ -294,7 +294,7 @@ class VectorEnvStream(EnvironmentStream):
         merged = {**infos, **infos.get("final_info", {})}
         if "life_lost" not in merged:
             return []
-        return [index for index in ended.tolist() if _info_at(merged, index).get("life_lost")]
+        return [index for index in ended.tolist() if info_at(merged, index).get("life_lost")]
 
     def _final_from(self, infos: dict, index: int) -> np.ndarray:
         mask = infos.get("_final_obs")
@@ -322,7 +322,10 @@ class VectorEnvStream(EnvironmentStream):
         for index in range(self.num_envs):
             path = f"observation of environment {index}"
             if problem := misfit(self.observation_space, entry(batch, index), name, path, warns=self._warns):
-                raise ValueError(f"{name}: the {problem}")
+                raise ValueError(
+                    f"{name}: the {problem}. Correct the observation or the single_observation_space; "
+                    f"{WITHOUT_THIS_CHECK}"
+                )
         if self._rounding is not None:
             self._rounding(batch)
             if self._checked_steps == 0 and (problem := self._rounding.problem()):
@@ -443,7 +446,7 @@ def _end_processes(env: VectorEnv) -> None:
     env.unwrapped.closed = True  # keeps its __del__ from trying once more
 
 
-def _info_at(infos: dict, index: int) -> dict:
+def info_at(infos: dict, index: int) -> dict:
     """The info of one environment, out of gymnasium's dict of arrays with their masks."""
     return {
         name: entry(values, index)

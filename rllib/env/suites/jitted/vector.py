@@ -25,7 +25,7 @@ class JittedVector(VectorEnv):
     others there are. The constructor compiles; the same functions compile once in a process for each N.
 
     Args:
-        name: for messages.
+        name: the suite's word and id, for messages.
         functions: of one environment; the same object for the same environment.
         num_envs: N.
 
@@ -37,7 +37,7 @@ class JittedVector(VectorEnv):
     takes_a_seed_each = True
 
     def __init__(self, name: str, functions: Functions, num_envs: int):
-        self.name, self.num_envs = name, num_envs
+        self.name_in_suite, self.num_envs = name, num_envs
         self.single_observation_space, self.single_action_space = functions.observation_space, functions.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)

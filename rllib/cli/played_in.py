@@ -11,12 +11,12 @@ environment_option = click.option(
 )
 
 
-def settings_of_environment(env: str | None) -> dict[str, str]:
-    """The settings that --env represents; none without it."""
+def settings_of_environment(env: str | None) -> dict[str, str | None]:
+    """The settings that --env represents, which is not simulated as the run's was; none without it."""
     if env is None:
         return {}
     typed({"env": env})
-    return {"env": env}
+    return {"env": env, "simulator": None}
 
 
 def refuse_no_environment(algorithm: Algorithm) -> None:

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from rllib import PPOConfig
+from rllib.cli import command
 from rllib.env import make_stream, resolve
 
 SEEDS = [3, 4, 2**32 - 1]
@@ -79,3 +81,31 @@ def test_ppo_trains_and_evaluates():
         result = [algo.train() for _ in range(2)][-1]
         assert 8 < result["episode_len_mean"] <= 20 and result["num_env_steps_sampled"] > 450
         assert len(algo.evaluate(5)["hist_stats"]["episode_lengths"]) == 5
+
+
+@pytest.mark.extras("envpool")
+def test_what_would_end_the_process_is_refused():
+    with pytest.raises(ValueError, match=r"num_threads=-1, but 'envpool:CartPole-v1' takes no negative number"):
+        PPOConfig().environment("envpool:CartPole-v1", env_config={"num_threads": -1}).build()
+
+
+@pytest.mark.extras("envpool")
+def test_nothing_is_warned_of(recwarn):
+    with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS) as stream:
+        next(steps_of(stream, 1))
+    assert not [each for each in recwarn if "precision lowered" in str(each.message)]
+
+
+@pytest.mark.extras("envpool")
+def test_an_environment_that_is_named_to_play_in_is_not_simulated(tmp_path):
+    """`rllib evaluate --env`, where the run had a simulator; and evaluation_config may leave it out."""
+    config = PPOConfig().environment("CartPole-v1", simulator="envpool").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1)
+    # EnvPool lacks these rewards: -1 at the end alone.
+    config.evaluation(evaluation_config={"simulator": None, "env_config": {"sutton_barto_reward": True}})
+    with config.build() as algo:
+        assert algo.evaluate(2)["episode_reward_mean"] == -1
+        algo.save(tmp_path / "checkpoint")
+    env = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"  # no id, which EnvPool could simulate
+    result = CliRunner().invoke(command, ["evaluate", str(tmp_path / "checkpoint"), "--env", env, "--steps", "50"])
+    assert result.exit_code == 0, result.output

@@ -192,8 +192,7 @@ def _refuse_other_algorithm(checkpoint: Path, name: str | None) -> None:
 
 def _overrides(config: str | None, env: str | None, seed: int | None, steps: int | None) -> dict[str, Any]:
     """Settings that differ from those of the training run."""
-    settings = parse_mapping(config or "{}", "--config")
-    settings |= settings_of_environment(env)
+    settings = settings_of_environment(env) | parse_mapping(config or "{}", "--config")
     if seed is not None:
         settings["seed"] = seed
     if steps is not None:

@@ -25,7 +25,7 @@ class EvaluationConfig(ConfigObject):
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
             *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
-            "disturbances",
+            *("disturbances", "simulator"),
             *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
             *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),

@@ -107,7 +107,7 @@ def jumanji(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
         if env_id not in jumanji.registered_environments():
             raise unknown_id("jumanji", env_id, jumanji.registered_environments())
         env = _called(jumanji.make, f"jumanji:{env_id}", env_config, env_id)
-        observed = _with_bits(jumanji_specs_to_gym_spaces(env.observation_spec))
+        observed = _corrected(jumanji_specs_to_gym_spaces(env.observation_spec))
         if env.reward_spec.shape:
             raise ValueError(
                 f"environment 'jumanji:{env_id}' gives a reward to each of {env.reward_spec.shape[0]} agents, and "
@@ -270,10 +270,15 @@ def _unbounded(observation: Any) -> spaces.Space:
     return spaces.Box(-np.inf, np.inf, observation.shape, np.float32)
 
 
-def _with_bits(space: spaces.Space) -> spaces.Space:
-    """The space with MultiBinary in place of Boxes of bools, such as masks."""
+def _corrected(space: spaces.Space) -> spaces.Space:
+    """Jumanji's space with MultiBinary in place of Boxes of bools, such as masks, and all numbers of its Discretes.
+
+    Theirs leave out -1, TSP's position before the first city, and Snake's count of steps after the last one.
+    """
     if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _with_bits(part) for key, part in space.spaces.items()})
+        return spaces.Dict({key: _corrected(part) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(space.n + 2, start=-1)
     return spaces.MultiBinary(space.shape) if isinstance(space, spaces.Box) and space.dtype == bool else space
 
 

@@ -1,5 +1,8 @@
 """EnvPool's environments, stepped by threads in C++, as gymnasium has vector environments."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import envpool
@@ -8,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from rllib.env.suites.refusals import refuse_unknown_keys, unknown_id
+from rllib.env.suites.refusals import refuse_unknown_keys, refuse_wrong_values, unknown_id
 from rllib.models.observations.flat_spaces import positive_floats
 
 # Options of EnvPool that are given by the run.
@@ -28,13 +31,14 @@ class EnvPoolVector(VectorEnv):
         options: of envpool.make, such as max_episode_steps or num_threads.
 
     Raises:
-        ValueError: for an id or option that EnvPool does not have, several players, or a batch_size other than N.
+        ValueError: for an id, option or kind of value that EnvPool does not have, several players, or a batch_size
+            other than N.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
     takes_a_seed_each = True
 
-    def __init__(self, name: str, num_envs: int, **options: Any):
+    def __init__(self, name: str, /, num_envs: int, **options: Any):
         if options.get("batch_size", num_envs) != num_envs:
             raise ValueError(
                 f"batch_size={options['batch_size']}: all {num_envs} environments of a worker are stepped at once. "
@@ -43,8 +47,9 @@ class EnvPoolVector(VectorEnv):
         if name not in (ids := envpool.list_all_envs()):
             raise unknown_id("envpool", name, ids)
         try:
-            known = envpool.make_spec(name, num_envs=num_envs).config._fields
-            refuse_unknown_keys(f"envpool:{name}", options, set(known) - _OWN)
+            defaults = envpool.make_spec(name, num_envs=num_envs).config._asdict()
+            refuse_unknown_keys(f"envpool:{name}", options, defaults.keys() - _OWN)
+            refuse_wrong_values(f"envpool:{name}", options, defaults)
             spec = envpool.make_spec(name, num_envs=num_envs, **options)
         except ImportError as error:  # it names the system's libraries that a family of environments needs
             raise ValueError(f"environment 'envpool:{name}' lacks a library of the system: {error}") from error
@@ -54,9 +59,11 @@ class EnvPoolVector(VectorEnv):
                 f"environment 'envpool:{name}' is a game of {players} players, and EnvPool's are taken for one agent. "
                 "Take the game from PettingZoo or OpenSpiel (docs/guide/multi_agent.md)."
             )
+        self.name_in_suite = f"envpool:{name}"
         self.num_envs, self._name, self._options = num_envs, name, options
-        self.single_observation_space = _without_bounds(spec.observation_space)
-        self.single_action_space = _without_bounds(spec.action_space)
+        with _no_lost_digits():
+            self.single_observation_space = _without_bounds(spec.observation_space)
+            self.single_action_space = _without_bounds(spec.action_space)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._pool: Any = None
@@ -70,7 +77,8 @@ class EnvPoolVector(VectorEnv):
             self._pool = envpool.make(
                 self._name, env_type="gymnasium", num_envs=self.num_envs, seed=given, **self._options
             )
-        return self._pool.reset()
+        with _no_lost_digits():  # the first reset makes its spaces
+            return self._pool.reset()
 
     def step(self, actions: np.ndarray) -> tuple:
         return self._pool.step(actions)
@@ -79,6 +87,14 @@ class EnvPoolVector(VectorEnv):
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+@contextlib.contextmanager
+def _no_lost_digits() -> Iterator[None]:
+    """Keeps gymnasium from warning, in each worker, that bounds of EnvPool's spaces have more digits than float32."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*precision lowered by casting")
+        yield
 
 
 def _without_bounds(space: spaces.Space) -> spaces.Space:

@@ -24,6 +24,19 @@ _ELSEWHERE = {
 }
 
 
+# Packages without classes or ids of gymnasium -> an id here, extra that brings it.
+_WITHOUT_IDS = {
+    "dm_control": ("shimmy:dm_control/cartpole-balance-v0", "dm-control"),
+    "minatar": ("rllib.env.tasks.minatar_games:MinAtar/Breakout-v1", "minatar"),
+}
+
+
+def module_advice(module: str) -> str | None:
+    """A sentence on names of a package that has environments, but none of gymnasium's; None for any other module."""
+    found = _WITHOUT_IDS.get(module)
+    return f'Its names are like "{found[0]}" here, with {install_hint(found[1])}.' if found else None
+
+
 def id_today(env_id: str, known: Collection[str]) -> str | None:
     """A sentence that says what to use instead of an id.
 

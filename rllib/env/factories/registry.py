@@ -29,7 +29,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import did_you_mean, nearest
-from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, unwrapped_config
+from rllib.env.factories.names_elsewhere import example_advice, example_here, id_today, module_advice, unwrapped_config
 from rllib.env.suites.table import SUITES
 from rllib.errors import EnvironmentPackageError
 from rllib.extras import install_hint
@@ -50,6 +50,9 @@ _HOOK = "rllib.as_ray"
 
 # Begins the names of games made with Godot, "godot:port=11008".
 GODOT = "godot"
+
+# What a name may begin with in place of a module.
+_WORDS = (*SUITES, "pettingzoo", GODOT)
 
 # Package of environments, among them gymnasium's own below gymnasium.envs -> the extra that brings it.
 _EXTRAS = {
@@ -204,6 +207,16 @@ class SuiteFactory(EnvFactory):
 
     def make(self, context: EnvContext):
         suite = SUITES[self.word]
+        if "num_envs" in context and not suite.has_agents:
+            raise ValueError(
+                f"env_config has 'num_envs', but the run says how many environments of {self.name!r} there are: use "
+                ".rollouts(num_envs_per_worker=N)."
+            )
+        if "render_mode" in context and not suite.draws:
+            raise ValueError(
+                f"environments of {suite.package} are not drawn here, and {self.name!r} is one. Draw an environment "
+                "with the same spaces, such as one of gymnasium: rllib record RUN --env ID."
+            )
         module_name, _, function_name = suite.maker.partition(":")
         try:
             maker = getattr(importlib.import_module(module_name), function_name)
@@ -539,7 +552,11 @@ def _import_module(module_name: str, name: str):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
         remedy = (
-            example_advice(name) or (f"Use {install_hint(extra)}." if extra else None) or _where_it_lies(module_name)
+            example_advice(name)
+            or module_advice(module_name)
+            or (f"Use {install_hint(extra)}." if extra else None)
+            or did_you_mean(module_name, _WORDS, lambda word: f'"{word}:{name.rpartition(":")[2]}"').strip()
+            or _where_it_lies(module_name)
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"
@@ -577,7 +594,8 @@ def _newest_version(env_id: str) -> EnvSpec | None:
 def _unknown_of_module(module, module_name: str, name: str) -> str:
     classes = [key for key, value in vars(module).items() if is_environment_class(value)]
     own = [key for key in classes if vars(module)[key].__module__ == module.__name__]
-    hint = did_you_mean(name, [*own, *gymnasium.registry], repr)
+    advice = module_advice(module_name)
+    hint = f" {advice}" if advice else did_you_mean(name, [*own, *gymnasium.registry], repr)
     listed = f" It has the classes {', '.join(own)}." if own else ""
     return (
         f"the module {module_name!r} has no environment class {name!r}, and registers no such id.{hint}{listed} "

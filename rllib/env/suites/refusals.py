@@ -1,7 +1,10 @@
 """Errors about names and settings of a suite's environments, with what there is instead."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from rllib.did_you_mean import did_you_mean
 
@@ -35,3 +38,27 @@ def refuse_unknown_keys(name: str, env_config: Mapping[str, Any], known: Iterabl
         hint = did_you_mean(unknown[0], known, repr)
         taken = f"It takes {', '.join(known)}." if known else "It takes none."
         raise ValueError(f"env_config has {unknown[0]!r}, but {name!r} takes no such argument.{hint} {taken}")
+
+
+def refuse_wrong_values(name: str, env_config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Raises a ValueError for a value of env_config where the default is a number or a text and the value is none.
+
+    A negative one is refused where the default is an integer that is not: EnvPool ends the process for some.
+
+    Args:
+        name: of the environment, "gymnax:CartPole-v1".
+        env_config: the user's dict.
+        defaults: key -> the suite's default; other keys are not looked at.
+    """
+    for key in env_config.keys() & defaults.keys():
+        value, default = env_config[key], defaults[key]
+        if isinstance(default, Real):  # also bools
+            is_right = isinstance(value, Real | np.bool_) or getattr(value, "shape", None) == ()
+            is_negative = is_right and isinstance(default, int) and default >= 0 > value
+        else:
+            is_right, is_negative = not isinstance(default, str) or isinstance(value, str), False
+        if not is_right or is_negative:
+            needed = "no negative number" if is_negative else "a number" if isinstance(default, Real) else "a text"
+            raise ValueError(
+                f"env_config has {key}={value!r}, but {name!r} takes {needed} for it; its default is {default!r}."
+            )

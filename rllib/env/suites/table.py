@@ -15,6 +15,7 @@ class Suite(NamedTuple):
         has_agents: whether the environments have several agents.
         install: what to do where no extra installs it.
         is_simulator: whether its environments start a simulator of their own, which takes a minute or more.
+        draws: whether its environments take a render_mode.
     """
 
     package: str
@@ -23,6 +24,7 @@ class Suite(NamedTuple):
     has_agents: bool = False
     install: str = ""
     is_simulator: bool = False
+    draws: bool = False
 
 
 _JITTED = "rllib.env.suites.jitted.suites"
@@ -47,8 +49,8 @@ SUITES = {
     ),
     "mjlab": Suite("mjlab", "mjlab", f"{_LABS}:mjlab", is_simulator=True),
     "vmas": Suite("VMAS", "vmas", "rllib.env.suites.vmas_envs:make_vmas", has_agents=True),
-    "lbforaging": Suite("lbforaging", "lbforaging", f"{_TUPLES}:lbforaging", has_agents=True),
-    "rware": Suite("RWARE", "rware", f"{_TUPLES}:rware", has_agents=True),
+    "lbforaging": Suite("lbforaging", "lbforaging", f"{_TUPLES}:lbforaging", has_agents=True, draws=True),
+    "rware": Suite("RWARE", "rware", f"{_TUPLES}:rware", has_agents=True, draws=True),
 }
 
 

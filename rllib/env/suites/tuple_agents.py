@@ -59,12 +59,12 @@ class TupleAgents(MultiAgentEnv):
         self.env.close()
 
 
-def lbforaging(env_id: str, **env_config: Any) -> MultiAgentEnv:
+def lbforaging(env_id: str, /, **env_config: Any) -> MultiAgentEnv:
     """An environment of lbforaging; env_config has arguments of its class."""
     return _made("lbforaging", env_id, "max_episode_steps", env_config)
 
 
-def rware(env_id: str, **env_config: Any) -> MultiAgentEnv:
+def rware(env_id: str, /, **env_config: Any) -> MultiAgentEnv:
     """An environment of RWARE; env_config has arguments of its class."""
     return _made("rware", env_id, "max_steps", env_config)
 

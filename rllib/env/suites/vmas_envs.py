@@ -16,7 +16,7 @@ from rllib.env.suites.refusals import unknown_id
 MAX_STEPS = 100
 
 
-def make_vmas(scenario: str, num_envs: int = 1, **options: Any) -> "VmasVector":
+def make_vmas(scenario: str, /, num_envs: int = 1, **options: Any) -> "VmasVector":
     """A scenario of VMAS; env_config has arguments of vmas.make_env and of the scenario, such as n_agents."""
     folder = Path(vmas.__file__).parent / "scenarios"
     names = [path.stem for path in folder.rglob("*.py") if path.stem != "__init__"]

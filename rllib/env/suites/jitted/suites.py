@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rllib.env.suites.jitted.functions import NEVER, Functions, Transition, limited, space_of
 from rllib.env.suites.jitted.vector import JittedVector
-from rllib.env.suites.refusals import refuse_unknown_keys, unknown_id
+from rllib.env.suites.refusals import refuse_unknown_keys, refuse_wrong_values, unknown_id
 
 # Pixels of the side of a picture, as convolutions need it.
 _SMALLEST_PICTURE = 32
@@ -21,7 +21,7 @@ _SMALLEST_PICTURE = 32
 _MADE: dict[tuple[str, str, str], Functions] = {}
 
 
-def gymnax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def gymnax(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """An environment of gymnax; env_config has fields of its parameters, and arguments of its class."""
 
     def make() -> Functions:
@@ -37,13 +37,14 @@ def gymnax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
         except TypeError:  # an argument of another class
             refuse_unknown_keys(f"gymnax:{env_id}", env_config, fields)
             raise
+        refuse_wrong_values(f"gymnax:{env_id}", env_config, vars(params))
         params = params.replace(**{key: value for key, value in env_config.items() if key in fields})
         return _of_gymnax(env, params, "max_steps_in_episode")
 
     return _vector("gymnax", env_id, num_envs, env_config, make)
 
 
-def craftax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def craftax(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """An environment of Craftax; env_config has fields of its parameters."""
 
     def make() -> Functions:
@@ -54,13 +55,14 @@ def craftax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
             raise unknown_id("craftax", env_id, ids)
         env = make_craftax_env_from_name(env_id, auto_reset=False)
         params = env.default_params
-        refuse_unknown_keys(f"craftax:{env_id}", env_config, [field.name for field in dataclasses.fields(params)])
+        refuse_unknown_keys(f"craftax:{env_id}", env_config, vars(params))
+        refuse_wrong_values(f"craftax:{env_id}", env_config, vars(params))
         return _of_gymnax(env, params.replace(**env_config), "max_timesteps")
 
     return _vector("craftax", env_id, num_envs, env_config, make)
 
 
-def pgx(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def pgx(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """A game of Pgx for one player; observations have the mask of legal actions where it says anything."""
 
     def make() -> Functions:
@@ -97,7 +99,7 @@ def pgx(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
     return _vector("pgx", env_id, num_envs, env_config, make)
 
 
-def jumanji(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def jumanji(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """An environment of Jumanji; env_config has arguments of its class."""
 
     def make() -> Functions:
@@ -131,7 +133,7 @@ def jumanji(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
     return _vector("jumanji", env_id, num_envs, env_config, make)
 
 
-def navix(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def navix(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """A grid of NAVIX; env_config has arguments of its constructor, such as max_steps."""
 
     def make() -> Functions:
@@ -164,7 +166,7 @@ def navix(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
     return _vector("navix", env_id, num_envs, env_config, make)
 
 
-def brax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def brax(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """A robot of Brax; env_config has arguments of its class, and its `episode_length`, 1000 steps by default."""
 
     def make() -> Functions:
@@ -180,7 +182,7 @@ def brax(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
     return _vector("brax", env_id, num_envs, env_config, make)
 
 
-def playground(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
+def playground(env_id: str, /, num_envs: int, **env_config: Any) -> JittedVector:
     """An environment of MuJoCo Playground; env_config has items of its config, among them `episode_length`."""
 
     def make() -> Functions:
@@ -190,6 +192,7 @@ def playground(env_id: str, num_envs: int, **env_config: Any) -> JittedVector:
             raise unknown_id("playground", env_id, registry.ALL_ENVS)
         config = registry.get_default_config(env_id)
         refuse_unknown_keys(f"playground:{env_id}", env_config, config.keys())
+        refuse_wrong_values(f"playground:{env_id}", env_config, config)
         if "impl" in config and jax.default_backend() == "cpu":
             config.impl = "jax"  # the other one, Warp, is for GPUs
         config.update(env_config)

@@ -90,7 +90,7 @@ class ImpalaForward:
     def forward(self, flat: np.ndarray, out: np.ndarray) -> None:
         """Writes the features of rows [B, numbers] into out [B, num_features], in the order height, width, channels."""
         image = self._image
-        pixels = flat[:, image.start : image.start + image.size].reshape(len(flat), *image.shape)
+        pixels = flat[:, image.start : image.start + image.size].reshape(flat.shape[0], *image.shape)
         if len(image.shape) == 2:
             pixels = pixels[:, None]
         elif not image.channels_first:

@@ -78,7 +78,7 @@ class ResidualModule(nn.Module):
 
     def _spherical(self, x: Tensor) -> list[Tensor]:
         """SimbaV2's network."""
-        x = _of_length_1(torch.cat([x, x.new_full((len(x), 1), SHIFT)], dim=1))
+        x = _of_length_1(torch.cat([x, x.new_full((x.shape[0], 1), SHIFT)], dim=1))
         x = _of_length_1(self._scaled("embed", self._product("embed", x)))
         for index in range(self.layout.residual.num_blocks):
             block = f"block_{index}"

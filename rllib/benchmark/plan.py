@@ -9,6 +9,7 @@ import msgspec
 
 from rllib.benchmark.suite import Suite, label, read_suite
 from rllib.errors import DamagedFileError
+from rllib.runs.naming import file_name
 from rllib.runs.safe_files import write_whole
 from rllib.storage.foreign_files import json_object, read_inside
 
@@ -52,6 +53,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / PLAN, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
+    @property
+    def is_of_returns(self) -> bool:
+        """Whether the scores are returns, as the scales and published scores of suites are."""
+        return self.metric.rpartition("/")[2].startswith(("episode_reward_", "episode_return_"))
+
     def read_suite(self) -> Suite:
         """The suite."""
         return read_suite(self.suite)
@@ -84,8 +90,3 @@ def runs_of(directory: Path, algorithm: str, task: str, seeds: Sequence[int]) ->
         if (match := _OF_SEED.fullmatch(path.name)) and (path / "result.json").is_file()
     }
     return {seed: places[seed] for seed in seeds if seed in places}
-
-
-def file_name(name: str) -> str:
-    """A name as that of a directory."""
-    return re.sub(r"[^\w.+-]+", "_", name)

@@ -12,7 +12,9 @@ import numpy as np
 
 from rllib.benchmark.plan import Plan, runs_of
 from rllib.benchmark.suite import Published, Suite, Task, label
+from rllib.did_you_mean import did_you_mean
 from rllib.runs.drawing import STEPS, Curve
+from rllib.runs.entries import flatten
 from rllib.runs.measures import Scores, iqm_of_scores, mean_of_scores, median_of_scores, probability_of_improvement
 from rllib.storage.local_path import local_path
 from rllib.tune.reporting.comparison import Estimate, estimate
@@ -78,22 +80,28 @@ class Standings:
 
     @property
     def published(self) -> list[Published]:
-        """Published scores of these algorithms on these tasks."""
+        """Published scores of these algorithms on these tasks; none beside scores that are no returns."""
         return [
             each
             for each in self.suite.published
-            if each.algorithm in self.plan.algorithms and not each.scores.keys().isdisjoint(self.tasks)
+            if self.plan.is_of_returns
+            and each.algorithm in self.plan.algorithms
+            and not each.scores.keys().isdisjoint(self.tasks)
         ]
 
 
-def read_standings(directory: str | os.PathLike) -> Standings:
+def read_standings(directory: str | os.PathLike, plan: Plan | None = None) -> Standings:
     """Reads the directory of a benchmark, finished or not.
 
+    Args:
+        directory: of the benchmark.
+        plan: what is compared; None: what the latest command has compared there.
+
     Raises:
-        ValueError: if it is none, or its plan is damaged.
+        ValueError: if it is none, or its plan or the record of its runs is damaged.
     """
     directory = local_path(directory)
-    plan = Plan.read(directory)
+    plan = plan or Plan.read(directory)
     suite, notes = plan.read_suite(), []
     standings = {
         algorithm: {task: _standing(directory, plan, algorithm, task, notes) for task in plan.steps}
@@ -103,7 +111,7 @@ def read_standings(directory: str | os.PathLike) -> Standings:
     complete = {name: own for name, own in scores.items() if all(map(len, own))}
     aggregates, improvements = {}, {}
     tasks = [suite.tasks[task] for task in plan.steps]
-    if all(task.low is not None and task.high is not None for task in tasks):
+    if plan.is_of_returns and all(task.low is not None and task.high is not None for task in tasks):
         for name, own in complete.items():
             normalised = [_normalised(values, task) for values, task in zip(own, tasks)]
             aggregates[name] = {key: estimate(measure, normalised) for key, measure in _AGGREGATES.items()}
@@ -148,7 +156,10 @@ def _score(run: Run, metric: str, steps: int) -> float | str:
     try:
         places, values = curve_of(run, metric, STEPS)
     except ValueError:
-        return f"has no {metric}"
+        hint = did_you_mean(
+            metric, (key for key, _ in flatten(run.results[-1]) if key != metric), otherwise="Give another --metric."
+        )
+        return f"has no {metric} ({hint.strip()} --table trains nothing again)"
     return float(np.interp(steps, places, values))
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import math
-import re
 import shlex
 import time
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.mirror import Mirror, noted_copy
 from rllib.remote.url import is_url, joined, parent_and_name, shown
 from rllib.runs.files import UNREADABLE
+from rllib.runs.naming import file_name
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, write_whole
 from rllib.runs.saving import is_save_due
@@ -293,7 +293,7 @@ def read_spec(path: Path) -> RunSpec:
 def directory_name(spec: RunSpec) -> str:
     """NAME, EXPERIMENT_DATE or ALGORITHM_ENV_DATE."""
     what = spec.experiment or f"{spec.algorithm}_{spec.world}"
-    return _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+    return file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
 
 
 def _made_directory(results: Path, spec: RunSpec) -> Path:
@@ -315,10 +315,10 @@ def _made_directory(results: Path, spec: RunSpec) -> Path:
 def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -> None:
     """Raises Mistake if there is a run of that name, here or in remote storage."""
     if spec.name and storage:
-        folder = RemoteFolder(joined(storage, _file_name(spec.name)))
+        folder = RemoteFolder(joined(storage, file_name(spec.name)))
         if folder.names():
             raise Mistake(f"{folder.url} exists already; give this run another --name, or --resume {folder.url}")
-    if spec.name and (path := results / _file_name(spec.name)).exists():
+    if spec.name and (path := results / file_name(spec.name)).exists():
         go_on = (
             f", or resume it: rllib train --resume {shlex.quote(str(path))}"
             if any((path / name).exists() for name in (SPEC, SEEDS))
@@ -329,7 +329,3 @@ def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -
 
 def _iteration(checkpoint: Path) -> int:
     return int(OF_ITERATION.fullmatch(checkpoint.name)[1])
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", name)

@@ -25,6 +25,11 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MISSING = object()
 
 
+def file_name(name: str) -> str:
+    """A name as that of a file or directory."""
+    return re.sub(r"[^\w.+-]+", "_", name)
+
+
 def learning_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, by "a/b" path, that say how a run learns: without its seed, its directory and its trackers.
 

@@ -81,6 +81,40 @@ def test_runs_without_a_score_are_left_out_and_named(directory):
     assert rows_of(found)[0][2:4] == ["PPO (2 seeds)", "TRPO (0 seeds)"] and rows_of(found)[1][3] == "-"
 
 
+@pytest.mark.parametrize(
+    ("metric", "hint"),
+    [("episode_reward_maen", "Did you mean episode_reward_mean"), ("absent", "Give another --metric")],
+)
+def test_a_metric_that_no_run_has_is_named_with_the_nearest(directory, metric, hint):
+    plan(directory, metric=metric)
+    found = read_standings(directory)
+    assert len(found.notes) == 16 and all(f"has no {metric} ({hint}" in note for note in found.notes), found.notes
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_return"),
+    [("evaluation/episode_reward_mean", True), ("episode_return_mean", True), ("episode_len_mean", False)],
+)
+def test_scales_and_published_scores_are_those_of_returns(directory, metric, is_return):
+    plan(directory, metric=metric)
+    for path in directory.rglob("result.json"):
+        results = [json.loads(line) for line in path.read_text().splitlines()]
+        for result in results:
+            value = result.pop("episode_reward_mean")
+            first, _, rest = metric.rpartition("/")
+            result.update({first: {rest: value}} if first else {rest: value})
+        path.write_text("".join(f"{json.dumps(result)}\n" for result in results))
+    found = read_standings(directory)
+    assert not found.notes and bool(found.aggregates) == bool(found.published) == is_return
+
+
+def test_standings_are_those_of_the_plan_that_is_given(directory):
+    mine = Plan.read(directory)
+    plan(directory, algorithms=["TRPO"])
+    assert list(read_standings(directory, mine).standings) == ["PPO", "DQN"]
+    assert list(read_standings(directory).standings) == ["TRPO"]
+
+
 def test_published_columns_are_of_the_algorithms_that_ran(directory):
     plan(directory, algorithms=["DQN"])
     found = read_standings(directory)

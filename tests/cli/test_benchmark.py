@@ -3,13 +3,16 @@
 import csv
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import runtime
-from rllib.benchmark import read_standings
+from rllib.benchmark import Suite, read_standings
 from rllib.cli.benchmark import estimate
 from rllib.dashboard.index import Index
 from rllib.runs.measures import iqm
@@ -223,3 +226,69 @@ def test_without_training_the_table_is_of_what_is_there(rllib_command, steps, tm
     result = rllib_command(*CLASSIC, "--table")
     assert result.exit_code == 0 and "PG on CartPole-v1, seeds 0, 1, has no result yet" in result.output, result.output
     assert not (tmp_path / "results" / "benchmark_classic" / "figure.png").exists()
+
+
+def test_where_the_packages_are_missing_the_table_is_made_all_the_same(rllib_command, steps, monkeypatch):
+    assert rllib_command(*ONE).exit_code == 0
+
+    def missing(self):
+        raise ImportError("absent")
+
+    monkeypatch.setattr(Suite, "refuse_missing_packages", missing)
+    result = rllib_command(*ONE[:3], "--tasks", "MountainCar-v0", "--seeds", 2, "--steps", 400, "--table")
+    assert result.exit_code == 0 and "PG (2 seeds)" in result.output, result.output
+
+
+def test_another_command_in_the_directory_does_not_change_the_table(rllib_command, steps, tmp_path, matplotlib_missing):
+    """Two shells train two algorithms in it at the same time."""
+    plan = tmp_path / "results" / "benchmark_classic" / "benchmark.json"
+    steps["MountainCar-v0", 1, 2] = lambda: plan.write_text(plan.read_text().replace('"PG"', '"TRPO"'))
+    result = rllib_command(*ONE)
+    assert result.exit_code == 0 and "PG (2 seeds)" in result.output and "TRPO" not in result.output, result.output
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another content", "removed", "run removed"])
+def test_a_run_whose_results_are_lost_is_named(rllib_command, steps, tmp_path, matplotlib_missing, damage):
+    assert rllib_command(*ONE).exit_code == 0
+    folder = tmp_path / "results" / "benchmark_classic" / "PG" / "MountainCar-v0"
+    lost = folder / "seed_1" / "result.json"
+    {
+        "cut off": lambda: lost.write_bytes(lost.read_bytes()[:-1000]),
+        "another content": lambda: lost.write_text("content\n"),
+        "removed": lost.unlink,
+        "run removed": lambda: shutil.rmtree(lost.parent),
+    }[damage]()
+    result = rllib_command(*ONE)
+    assert result.exit_code == 1 and "PG (1 seed)" in result.output, result.output
+    assert f"seed 1: it has ended, but {lost.relative_to(tmp_path)} has" in result.output
+    shutil.rmtree(folder)
+    assert rllib_command(*ONE).exit_code == 0
+
+
+def test_a_damaged_record_of_the_runs_is_a_mistake(rllib_command, steps, tmp_path, matplotlib_missing):
+    assert rllib_command(*ONE).exit_code == 0
+    (journal,) = (tmp_path / "results").rglob("experiment_state-*.json")
+    journal.write_text("{\n")
+    result = rllib_command(*ONE)
+    assert result.exit_code == 2 and f"{journal.name} is damaged" in result.output, result.output
+
+
+def test_a_folder_in_which_another_process_begins_is_left_to_it(rllib_command, steps, tmp_path, matplotlib_missing):
+    """It holds the journal, and has not yet written which seeds it trains."""
+    assert rllib_command(*ONE).exit_code == 0
+    (journal,) = (tmp_path / "results").rglob("experiment_state-*.json")
+    (journal.parent / "seeds.json").unlink()
+    for path in journal.parent.rglob("result.json"):
+        path.unlink()
+    code = (
+        "import sys, time; from rllib.tune.experiment.directory import Journal; from pathlib import Path; "
+        "journal = Journal(Path(sys.argv[1])); print('held', flush=True); time.sleep(100)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, journal], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout.readline() == "held\n"
+            result = rllib_command(*ONE)
+            assert result.exit_code == 2 and "another process has begun to train in" in result.output, result.output
+            assert journal.is_file()
+        finally:
+            other.kill()

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.benchmark.picture import draw, refuse_other_kinds
-from rllib.benchmark.plan import Plan, algorithm_folder, file_name
+from rllib.benchmark.plan import Plan, algorithm_folder
 from rllib.benchmark.standings import read_standings
 from rllib.benchmark.suite import Suite, label, read_suite, suite_names
 from rllib.benchmark.tables import as_csv, as_json, as_markdown, legend, rows_of
@@ -27,7 +27,9 @@ from rllib.cli.user_code import typed
 from rllib.cli.values import SEED, LocalPath, Number, is_assignment, parse_assignments
 from rllib.progress import elapsed
 from rllib.runs.drawing import RETURN, refuse_missing_matplotlib
+from rllib.runs.naming import file_name
 from rllib.runs.safe_files import write_whole
+from rllib.tune.states import TERMINATED
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -90,7 +92,8 @@ def command(
             directory = results_dir / file_name(name or f"benchmark_{suite.name}")
             pictures = _pictures(plot, directory)
             entries = entries_of(plan, suite, directory, settings, defaults)
-            _refuse(suite, entries)
+            if not only_table:
+                _refuse(suite, entries)
         if dry_run:
             _show_plan(entries)
             return
@@ -102,7 +105,7 @@ def command(
         if seen:
             click.echo(f"results     {directory}\nresume      {_same_command()}")
             sys.exit(EXIT_SIGNAL + seen)
-        _write(directory, pictures)
+        _write(directory, plan, pictures)
         for failure in failures:
             click.echo(f"failed      {failure}")
         if failures:
@@ -218,7 +221,22 @@ def _train(entries: Sequence[Entry], jobs: int | None, quiet: bool) -> tuple[int
             if seen := training.run(quiet):
                 return seen, failures
             failures += [f"{entry.title}, {each}" for each in failures_of(training.folder, training.trials)]
+            failures += [f"{entry.title}, {each}" for each in _lost(entry, training)]
     return None, failures
+
+
+def _lost(entry: Entry, training: SeedTraining) -> list[str]:
+    """Which seeds have ended, but have no longer the results that say so: their files were damaged or removed."""
+    reached, lost = entry.reached(), []
+    for trial in training.trials:
+        seed = trial.config["seed"]
+        if trial.status == TERMINATED and reached.get(seed, entry.steps) < entry.steps:
+            file, folder = training.folder.run(seed) / "result.json", training.folder.path
+            lost.append(
+                f"seed {seed}: it has ended, but {file} has {reached[seed]:,} of {entry.steps:,} steps. Put the file "
+                f"back; or remove {folder}, whose seeds are then trained again"
+            )
+    return lost
 
 
 def _trainings(entry: Entry, jobs: int | None, quiet: bool) -> Iterator[SeedTraining]:
@@ -253,9 +271,13 @@ def _time(time_s: float, is_least: bool) -> str:
     return f"{'more than' if is_least else 'about'} {elapsed(time_s)}"
 
 
-def _write(directory: Path, pictures: Sequence[Path]) -> None:
-    """Writes table and pictures into the directory, prints the table, and where they are."""
-    standings = read_standings(directory)
+def _write(directory: Path, plan: Plan, pictures: Sequence[Path]) -> None:
+    """Writes table and pictures into the directory, prints the table, and where they are.
+
+    The plan is this command's: another one may train other algorithms in the directory at the same time.
+    """
+    with user_input():
+        standings = read_standings(directory, plan)
     for suffix, content in (
         ("md", as_markdown(standings).encode()),
         ("csv", as_csv(standings).encode()),

@@ -19,7 +19,7 @@ from rllib.config.conflicts import SettingsError
 from rllib.progress import counted
 from rllib.runs.drawing import STEPS
 from rllib.runs.files import read_results
-from rllib.tune.experiment.directory import JOURNALS
+from rllib.tune.experiment.directory import JOURNALS, lock_held
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ class Entry:
         )
         path = next(path for path in places if SeedFolder.at(path) is None)
         if path.exists():
-            if any(path.rglob("result.json")) or not any(path.glob(JOURNALS)):
+            journals = list(path.glob(JOURNALS))
+            if any(map(lock_held, journals)):
+                raise Mistake(f"another process has begun to train in {path}")
+            if any(path.rglob("result.json")) or not journals:
                 raise Mistake(f"{path} is there, and none of this benchmark; give another --name")
             shutil.rmtree(path)
         return path

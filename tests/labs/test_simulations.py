@@ -119,6 +119,21 @@ def test_counters_of_a_curriculum_go_on(labs):
         assert env.simulator.points.seeds[-1] != env.simulator.points.seeds[0], "the run's seed"
 
 
+@pytest.mark.parametrize("lab", NAMES)
+def test_a_restored_run_has_the_counters_of_its_curricula(labs, lab, tmp_path):
+    with config(lab).build() as algo:
+        algo.train()
+        algo.train()
+        saved = algo.save(tmp_path / "saved")
+    simulations.close_all()
+    with config(lab).build() as algo:
+        algo.restore(saved)
+        (env,) = algo.workers.local_worker().stream.environments
+        algo.train()
+        points = env.simulator.points
+        assert points.common_step_counter == 24 and points.counted[-1] >= 16, "also where episodes begin"
+
+
 def test_a_process_of_isaac_lab_has_one_simulation(labs):
     first = made()
     with pytest.raises(ValueError, match=r"this one has Isaac-Point-v0 with 8 environments, which is"):

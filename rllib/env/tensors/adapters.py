@@ -102,6 +102,11 @@ class AsVectorEnv(VectorEnv):
         self._log.clear()
         return means
 
+    def resume_at(self, steps: int) -> None:
+        """Sets the simulator's count of steps, which its curricula follow, where it has one (common_step_counter)."""
+        if hasattr(self.simulator, "common_step_counter"):
+            self.simulator.common_step_counter = steps
+
     def _seen(self, observations):
         if self._critic_group is not None:
             return {key: observations[key] for key in (self._group, self._critic_group)}

@@ -168,6 +168,12 @@ class TensorStream:
             self._has_warned = True
             warn_of_lost_finals(env_name(self._env))
 
+    def resume_at(self, steps: int) -> None:
+        """Tells an environment that counts the steps of the run how many it has made."""
+        resume_at = getattr(self._env, "resume_at", None)
+        if resume_at is not None:
+            resume_at(steps)
+
     def pop_log(self) -> dict[str, float]:
         """Means of numbers that the environment has logged since the last call; empty for one that logs none."""
         pop_log = getattr(self._env, "pop_log", None)

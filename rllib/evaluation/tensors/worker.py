@@ -100,6 +100,7 @@ class TensorRolloutWorker(SamplingWorker[SampleBatch]):
     def set_state(self, state: list[dict]) -> None:
         """Restores the state that `get_state` returned."""
         self._incarnation, self._num_fragments = state[0]["incarnation"], state[0]["num_fragments"]
+        self.stream.resume_at(self._num_fragments * self.settings.fragment_length)
 
     @property
     def lanes(self) -> dict[str, Lane]:

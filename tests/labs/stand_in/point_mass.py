@@ -11,12 +11,15 @@ and no code of theirs:
   `episode_length_buf`, `common_step_counter`, `extras`.
 - isaaclab_tasks/isaaclab_tasks/utils/parse_cfg.py, `parse_env_cfg`; isaaclab/isaaclab/app/app_launcher.py,
   `AppLauncher`.
+- isaaclab_rl's scripts record by gymnasium.wrappers.RecordVideo, mjlab/utils/wrappers/video_recorder.py by its own
+  VideoRecorder: both count steps from 0 on.
 - mjlab/envs/manager_based_rl_env.py: no gymnasium.Env, `device` an argument, groups "actor" and "critic", spaces of
   mjlab/utils/spaces.py; mjlab/tasks/registry.py: `list_tasks`, `load_env_cfg`, `load_rl_cfg`.
 """
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
@@ -47,6 +50,7 @@ class PointMassCfg:
     is_finite_horizon: bool = False
     asymmetric: bool = True
     as_arrays: bool = False
+    commands: dict = field(default_factory=dict)
     events: dict = field(default_factory=lambda: {"push": SimpleNamespace(force=1.0)})
 
 
@@ -60,6 +64,7 @@ class Points:
         self.common_step_counter, self.extras, self.closed = 0, {}, False
         self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long, device=device)
         self.seeds: list[int] = []
+        self.counted: list[int] = []  # values of common_step_counter at which curricula were computed
         if cfg.seed is not None:
             self.seed(cfg.seed)
         self.state = torch.zeros(self.num_envs, 4, device=device)
@@ -73,6 +78,7 @@ class Points:
 
     def begin(self, ids: torch.Tensor) -> None:
         count = len(ids)
+        self.counted.append(self.common_step_counter)
         self.extras["log"] = {"Episode_Reward/near": self.sums[ids].mean(), "Episode_Termination/away": 0.5}
         self.state[ids] = torch.cat((torch.rand(count, 2) * 2 - 1, torch.zeros(count, 2)), 1).to(self.device)
         self.mass[ids] = 0.5 + torch.rand(count, 1, device=self.device)
@@ -128,7 +134,14 @@ class PointMassEnv(gymnasium.Env):
     device = property(lambda self: self.points.device)
     step_dt = property(lambda self: self.points.step_dt)
     max_episode_length = property(lambda self: self.points.max_episode_length)
-    common_step_counter = property(lambda self: self.points.common_step_counter)
+
+    @property
+    def common_step_counter(self):
+        return self.points.common_step_counter
+
+    @common_step_counter.setter
+    def common_step_counter(self, value):
+        self.points.common_step_counter = value
 
     @property
     def episode_length_buf(self):
@@ -146,8 +159,46 @@ class PointMassEnv(gymnasium.Env):
         results = self.points.advance(action)
         return self.points.groups("policy"), *results, self.points.extras
 
+    def render(self):
+        return np.full((4, 4, 3), len(self.points.counted) % 256, np.uint8)
+
     def close(self):
         self.points.closed = True
+
+
+class Recorder(gymnasium.Wrapper):
+    """As gymnasium's RecordVideo and mjlab's VideoRecorder: a file for each video that has ended."""
+
+    def __init__(self, env, video_folder, step_trigger, video_length, name_prefix="rl-video", disable_logger=False):
+        self.env, self.folder, self.trigger, self.length = env, Path(video_folder), step_trigger, video_length
+        self.prefix, self.made, self.frames, self.path = name_prefix, 0, [], None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        assert env.render_mode == "rgb_array"
+
+    unwrapped = property(lambda self: self.env.unwrapped)
+
+    def reset(self, **kwargs):
+        return self.env.reset(**kwargs)
+
+    def step(self, action):
+        if self.path is None and self.trigger(self.made):
+            self.path = self.folder / f"{self.prefix}-step-{self.made}.mp4"
+        self.made += 1
+        result = self.env.step(action)
+        if self.path:
+            self.frames.append(self.env.render())
+            if len(self.frames) == self.length:
+                self.finish()
+        return result
+
+    def finish(self):
+        if self.path:
+            self.path.write_text(str(len(self.frames)))
+        self.frames, self.path = [], None
+
+    def close(self):
+        self.finish()
+        self.env.close()
 
 
 @dataclass
@@ -192,6 +243,8 @@ class MjlabPointMass:
     def step(self, action):
         results = self.points.advance(action)
         return self.points.groups("actor"), *results, self.points.extras
+
+    render = PointMassEnv.render
 
     def close(self):
         self.points.closed = True

@@ -65,6 +65,7 @@ _TAKES_SETTINGS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "benchmark": _assignments,
     "serve": functools.partial(_assignments, before="--set "),
     "evaluate": _evaluate_options,
+    "labs": functools.partial(_assignments, before="agent."),
 }
 
 

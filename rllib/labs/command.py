@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+import click
+
 from rllib import simulation_app
 from rllib.cli.failures import EXIT_MISTAKE, Mistake, reported, user_input
 from rllib.cli.values import parse_assignments
@@ -38,7 +40,7 @@ def main(lab: str, arguments: Sequence[str] | None = None) -> NoReturn:
     verb = given.pop(0) if given and given[0] in VERBS else "train"
     code = 1
     try:
-        with reported("--verbose" in given):
+        with click.Context(click.Command("labs")), reported("--verbose" in given):
             _run(lab, verb, given)
         code = 0
     except SystemExit as end:
@@ -56,6 +58,7 @@ def _run(lab: str, verb: str, given: list[str]) -> None:
     if lab == "mjlab" and verb != "export":
         parser.add_argument("--device", help="cpu, cuda or cuda:N [default: cuda:0 where there is a GPU]")
     options, rest = parser.parse_known_args(given)
+    options.typed = {word.partition("=")[0].lstrip("-") for word in given if word.startswith("--")}
     options.overrides = _overrides(parser, rest)
     _refuse(options, verb)
     if verb == "export":
@@ -85,7 +88,12 @@ def _parser(lab: str, verb: str) -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", metavar="PATH", help="run or checkpoint [default: the task's newest run]")
     parser.add_argument("--experiment_name", metavar="NAME", help="folder of the runs [default: the settings' own]")
     parser.add_argument("--log_root", metavar="DIR", default="logs/rllib", help="folder of the experiments")
-    parser.add_argument("--agent", metavar="KEY", default=ENTRY_POINT, help="keyword of the registration with settings")
+    parser.add_argument(
+        "--agent",
+        metavar="KEY",
+        default=ENTRY_POINT,
+        help="keyword of the registration with settings, MODULE:FILE.yaml, MODULE:NAME or a file",
+    )
     if verb == "export":
         parser.add_argument("--output", metavar="DIR", help="folder of the files [default: exported/ of the run]")
         return parser

@@ -17,9 +17,11 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.cli.spec import merged_keys
 from rllib.cli.values import read_file
 from rllib.did_you_mean import did_you_mean
+from rllib.labs.command import ENTRY_POINT
 from rllib.labs.rsl_rl_settings import LOCOMOTION, from_rsl_rl
 
 RSL_RL = "rsl_rl_cfg_entry_point"
+_FILES = (".yaml", ".yml")
 # Keys of an entry point. The first is a mapping of the algorithm's settings.
 KEYS = (
     "config", "algorithm", "num_mini_batches", "max_iterations", "save_interval", "experiment_name", "run_name", "seed",
@@ -45,7 +47,8 @@ def settings_of(lab: str, task: str, key: str, changes: Mapping[str, Any]) -> Fo
     Args:
         lab: "isaaclab" or "mjlab".
         task: its name.
-        key: keyword of the registration that holds them.
+        key: keyword of the registration that holds them, also one with settings for rsl_rl; or an entry itself,
+            "module:name", "module:file.yaml" or a file.
         changes: overrides: of KEYS, or else of the algorithm's settings.
 
     Raises:
@@ -53,9 +56,16 @@ def settings_of(lab: str, task: str, key: str, changes: Mapping[str, Any]) -> Fo
     """
     keywords = _keywords(task) if lab == "isaaclab" else {}
     base = from_rsl_rl(LOCOMOTION).keys
-    if keywords.get(key) is not None:
-        entry = _checked(_looked_up(keywords[key], key), f"{key} of {task}")
-        found = Found(_over(base, entry), f"{key} of {task}")
+    given = key if ":" in key or key.endswith(_FILES) else keywords.get(key)
+    if given is None and key != ENTRY_POINT:
+        known = [name for name in keywords if name.endswith("cfg_entry_point") and name != "env_cfg_entry_point"]
+        hint = did_you_mean(key, known, otherwise=f"It has {', '.join(known) or 'none'}.")
+        raise ValueError(
+            f"{task} is registered without {key!r}.{hint} A file, MODULE:FILE.yaml and MODULE:NAME are taken as well."
+        )
+    if given is not None and not key.startswith("rsl_rl_"):
+        where = key if given == key else f"{key} of {task}"
+        found = Found(_over(base, _checked(_looked_up(given, key), where)), where)
     else:
         found = _of_rsl_rl(lab, task, key, keywords) or Found(
             base,
@@ -87,13 +97,14 @@ def _of_rsl_rl(lab: str, task: str, key: str, keywords: Mapping[str, Any]) -> Fo
     """The task's settings for rsl_rl; None if it has none, or their package is not installed."""
     if lab == "mjlab":
         runner, where = importlib.import_module("mjlab.tasks.registry").load_rl_cfg(task), "mjlab's registration"
-    elif keywords.get(RSL_RL) is None:
-        return None
     else:
+        where = key if key.startswith("rsl_rl_") else RSL_RL
+        if keywords.get(where) is None:
+            return None
         try:
-            runner, where = _looked_up(keywords[RSL_RL], RSL_RL), RSL_RL
+            runner = _looked_up(keywords[where], where)
         except ImportError as error:
-            missing = f"{task} is registered without {key}, and its {RSL_RL} cannot be imported ({error})"
+            missing = f"{task} is registered without {ENTRY_POINT}, and its {where} cannot be imported ({error})"
             return Found(from_rsl_rl(LOCOMOTION).keys, f"{missing}: rsl_rl's settings for locomotion are taken")
     keys, left_out = from_rsl_rl(runner)
     without = f", without {', '.join(left_out)}" if left_out else ""
@@ -107,7 +118,7 @@ def _looked_up(entry: Any, key: str) -> Any:
         ValueError: for a text of another form, or a file or a name that there is not.
         ImportError: if its module cannot be imported.
     """
-    if isinstance(entry, str) and entry.endswith((".yaml", ".yml")):
+    if isinstance(entry, str) and entry.endswith(_FILES):
         return read_file(_file_of(entry, key))
     if isinstance(entry, str):
         module_name, _, name = entry.partition(":")

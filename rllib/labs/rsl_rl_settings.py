@@ -72,6 +72,8 @@ def from_rsl_rl(runner: Any) -> Translated:
     left_out = [name for name in ("rnd_cfg", "symmetry_cfg") if algorithm.get(name) is not None]
     if algorithm.get("optimizer", "adam") != "adam":
         left_out.append(f"optimizer={algorithm.get('optimizer')!r} (Adam is taken)")
+    if algorithm.get("class_name", "PPO").rpartition(":")[2].rpartition(".")[2] != "PPO":
+        left_out.append(f"class_name={algorithm.get('class_name')!r} (PPO is taken)")
 
     activation = policy.get("activation", actor.get("activation", "elu"))
     if activation not in _ACTIVATIONS:
@@ -84,9 +86,15 @@ def from_rsl_rl(runner: Any) -> Translated:
     follows_state = follows_state or "Heteroscedastic" in distribution.get("class_name", "")
     normalizes = policy.get("actor_obs_normalization", actor.get("obs_normalization", False))
     normalizes = normalizes or given.get("empirical_normalization", False)
+    its_normalizes = policy.get("critic_obs_normalization", critic.get("obs_normalization", normalizes))
+    its_normalizes = its_normalizes or given.get("empirical_normalization", False)
+    its_activation = policy.get("activation", critic.get("activation", activation))
+    for name, own, its in (("normalization", normalizes, its_normalizes), ("activation", activation, its_activation)):
+        if own != its:
+            left_out.append(f"{name}={its!r} of the value (that of the policy is taken, {own!r})")
     config = {
         "lr": {"type": "kl_adaptive", "initial": rate, "desired_kl": kl}
-        if algorithm.get("schedule", "adaptive") == "adaptive"
+        if algorithm.get("schedule", "adaptive") == "adaptive" and kl is not None
         else rate,
         "gamma": algorithm.get("gamma", 0.99),
         "lambda_": algorithm.get("lam", 0.95),
@@ -160,5 +168,6 @@ def _groups(sets: _Fields) -> dict[str, Any]:
         )
     return {
         **({"group": of_policy[0]} if of_policy else {}),
-        **({"critic_group": of_value[0]} if of_value else {}),
+        # None: the value is to read what the policy reads, also where the task has a group for it.
+        **({"critic_group": next(iter(of_value), None)} if sets.get("critic") else {}),
     }

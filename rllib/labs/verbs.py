@@ -4,6 +4,7 @@ import argparse
 import json
 import random
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,14 +23,15 @@ from rllib.algorithms.ppo import PPO
 from rllib.cli.checkpoints import acting_algorithm, latest, without_simulator
 from rllib.cli.failures import Mistake, user_input, writing
 from rllib.cli.folders import Folders
-from rllib.cli.run_directory import SPEC
+from rllib.cli.run_directory import SPEC, read_spec
 from rllib.cli.spec import RunSpec
 from rllib.cli.verbs.train import Flags, run_spec
 from rllib.cli.verbs.train import command as train_command
 from rllib.env.suites.labs import simulation as simulations
 from rllib.env.suites.labs.simulation import Simulation
 from rllib.evaluation.tensors.worker import TensorEpisodes
-from rllib.labs.entry_points import settings_of
+from rllib.labs.entry_points import KEYS, settings_of
+from rllib.runs.naming import file_name
 from rllib.serving.export import export_policy
 from rllib.serving.loaded_policy import load_policy
 from rllib.storage.checkpoint import read_checkpoint
@@ -38,12 +40,17 @@ from rllib.storage.local_path import local_path
 # rsl_rl's, where neither the settings nor the user name one.
 _SEED = 42
 _STEPS_OF_PLAY = 1000
+# Options that a run is started with, and keeps.
+_OF_NEW_RUNS = (
+    "task", "num_envs", "seed", "device", "video", "video_length", "video_interval", "run_name", "experiment_name",
+    "log_root", "agent",
+)  # fmt: skip
 
 
 def train(lab: str, options: argparse.Namespace) -> None:
     """Trains a policy for a task, or continues a run."""
     if options.checkpoint:
-        _resume(options)
+        _resume(lab, options)
         return
     tasks, task = _task_of(options)
     with user_input():
@@ -55,7 +62,7 @@ def train(lab: str, options: argparse.Namespace) -> None:
     seed = random.randrange(10_000) if seed == -1 else seed
     results = Path(options.log_root) / (options.experiment_name or keys.get("experiment_name") or task)
     run_name = options.run_name or keys.get("run_name")
-    name = f"{datetime.now():%Y-%m-%d_%H-%M-%S}{f'_{run_name}' if run_name else ''}"
+    name = file_name(f"{datetime.now():%Y-%m-%d_%H-%M-%S}{f'_{run_name}' if run_name else ''}")
     of_task = {**tasks, **_of_task(options, results / "videos" / name, getattr(options, "video_interval", 0))}
     of_task["seed"] = seed
     try:
@@ -75,9 +82,7 @@ def train(lab: str, options: argparse.Namespace) -> None:
         run_spec(spec, Folders(results), Flags(False, False, False, False, False))
     finally:
         simulations.close_all()
-    run = results / name
-    for verb in ("play", "export"):
-        click.echo(f"{verb:<11} python -m rllib.{lab} {verb} --task {options.task} --checkpoint {run}")
+    _show_next(lab, options.task, results / name, of_task)
 
 
 def play(lab: str, options: argparse.Namespace) -> None:
@@ -103,6 +108,7 @@ def play(lab: str, options: argparse.Namespace) -> None:
         _play(policy, key, simulation, options)
     finally:
         simulations.close_all()
+    _show_videos(of_task)
 
 
 def export(lab: str, options: argparse.Namespace) -> None:
@@ -149,7 +155,7 @@ def _config(simulation: Simulation, keys: Mapping[str, Any], of_task: Mapping[st
     kind = get_algorithm_class(keys["algorithm"])
     stays_on_device = issubclass(kind, PPO | A2C | PG)
     adapter = {name: keys[name] for name in ("group", "critic_group", "clip_actions") if keys.get(name) is not None}
-    if "critic_group" not in keys and "critic" in simulation.groups and stays_on_device:
+    if "critic_group" not in keys and "critic" in simulation.groups and issubclass(kind, PPO | A2C):
         adapter["critic_group"] = "critic"
     if hasattr(simulation.simulator, "episode_length_buf"):
         adapter["random_ages"] = True
@@ -164,6 +170,7 @@ def _config(simulation: Simulation, keys: Mapping[str, Any], of_task: Mapping[st
             config.setdefault("sgd_minibatch_size", -(-config["train_batch_size"] // keys["num_mini_batches"]))
     if "critic_group" in adapter:
         config["critic_observation_keys"] = [adapter["critic_group"]]
+        config["model"] = {"vf_share_layers": False, **config.get("model", {})}
     own = {
         "env_config": {**of_task, **adapter},
         "num_rollout_workers": 0,
@@ -180,20 +187,37 @@ def _config(simulation: Simulation, keys: Mapping[str, Any], of_task: Mapping[st
     return {**own, **config}
 
 
-def _resume(options: argparse.Namespace) -> None:
+def _resume(lab: str, options: argparse.Namespace) -> None:
     """Continues a run, in the task and with the settings that it has."""
-    given = [f"--{name}" for name in ("task", "num_envs", "seed", "video", "run_name") if getattr(options, name)]
+    changes = {**options.overrides["agent"]}
+    changes |= changes.pop("config", {})
+    stop = options.max_iterations or changes.pop("max_iterations", None)
+    every = changes.pop("save_interval", None)
+    given = [f"--{name}" for name in _OF_NEW_RUNS if name in options.typed]
     given += [f"env.{name}" for name in options.overrides["env"]]
+    given += [f"agent.{name}" for name in KEYS if name in changes]
     if given:
         raise Mistake(f"--checkpoint continues a run with what it was started with; leave out {', '.join(given)}")
     run = local_path(options.checkpoint)
     run = run.parent if not (run / SPEC).is_file() and (run.parent / SPEC).is_file() else run
-    words = [f"{name}={json.dumps(value)}" for name, value in options.overrides["agent"].items()]
-    stop = ["--stop", f"iterations={options.max_iterations}"] if options.max_iterations else []
+    words = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
+    words += ["--stop", f"iterations={stop}"] if stop else []
+    words += ["--checkpoint-freq", str(every)] if every is not None else []
     try:
-        train_command.main(["--resume", str(run), *stop, *words], prog_name="rllib train", standalone_mode=False)
+        train_command.main(["--resume", str(run), *words], prog_name="rllib train", standalone_mode=False)
     finally:
         simulations.close_all()
+    spec = read_spec(run)
+    of_task = spec.config["env_config"]
+    module = f"{of_task['tasks']}:" if "tasks" in of_task else ""
+    _show_next(lab, f"{module}{str(spec.env).partition(':')[2]}", run, of_task)
+
+
+def _show_next(lab: str, task: str, run: Path, of_task: Mapping[str, Any]) -> None:
+    """Prints where videos are, and the commands for the run's policy."""
+    _show_videos(of_task)
+    for verb in ("play", "export"):
+        click.echo(f"{verb:<11} python -m rllib.{lab} {verb} --task {task} --checkpoint {shlex.quote(str(run))}")
 
 
 def _checkpoint(lab: str, task: str, options: argparse.Namespace) -> Path:
@@ -205,11 +229,22 @@ def _checkpoint(lab: str, task: str, options: argparse.Namespace) -> Path:
     if options.checkpoint:
         return local_path(latest(local_path(options.checkpoint)))
     root, folder = Path(options.log_root), options.experiment_name or "*"
-    runs = [path.parent for path in root.glob(f"{folder}/*/{SPEC}") if f'"{lab}:{task}"' in path.read_text()]
+    # "X-Play-v0" of Isaac Lab is the task "X-v0" as it is for watching.
+    trained_in = {f'"{lab}:{task}"', f'"{lab}:{task.replace("-Play", "")}"'}
+    runs = [
+        path.parent
+        for path in root.glob(f"{folder}/*/{SPEC}")
+        if not trained_in.isdisjoint(re.findall(r'"[^"]*"', path.read_text()))
+    ]
     runs = [run for run in runs if any(re.fullmatch(r"checkpoint_\d+", each.name) for each in run.iterdir())]
     if not runs:
         raise Mistake(f"there is no run of {task} with a checkpoint below {root / folder}. Name one: --checkpoint PATH")
     return local_path(latest(max(runs, key=lambda run: run.name)))
+
+
+def _show_videos(of_task: Mapping[str, Any]) -> None:
+    if video := of_task.get("video"):
+        click.echo(f"videos      {video['folder']}")
 
 
 # ---------------------------------------------------------------------- acting

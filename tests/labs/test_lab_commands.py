@@ -1,11 +1,13 @@
 """python -m rllib.isaaclab and rllib.mjlab: train, play, export and their mistakes, on the stand-ins."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import onnxruntime
 import pytest
@@ -63,6 +65,12 @@ def test_train_play_export_and_continue(labs, capsys):
     code, out, err = run(capsys, "train", "--checkpoint", str(trained), "--max_iterations", "3", "agent.num_sgd_iter=2")
     assert code == 0, err
     assert (trained / "checkpoint_000003").is_dir() and spec_of("point_of_rsl_rl")["config"]["num_sgd_iter"] == 2
+    assert f"export --task Isaac-Point-v0 --checkpoint {trained.absolute()}" in out
+    words = ["agent.max_iterations=5", "agent.save_interval=5", "agent.config.lr=1e-4"]
+    code, out, err = run(capsys, "train", "--checkpoint", str(trained / "checkpoint_000003"), *words)
+    assert code == 0, err
+    assert not (trained / "checkpoint_000004").is_dir() and (trained / "checkpoint_000005").is_dir()
+    assert spec_of("point_of_rsl_rl")["config"]["lr"] == 1e-4
 
 
 def check_exports(trained):
@@ -121,6 +129,60 @@ def test_another_algorithm_takes_arrays(labs, capsys):
     assert spec_of("Isaac-Point-Bare-v0")["config"]["tensor_rollouts"] is False
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", ["isaaclab", "mjlab"])
+def test_videos_are_recorded(labs, capsys, monkeypatch, lab):
+    """Those of a continued run stand beside those that it had."""
+    if lab == "isaaclab":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    import point_mass
+
+    monkeypatch.setattr(gymnasium.wrappers, "RecordVideo", point_mass.Recorder)
+    words = [*POINT, "--headless"] if lab == "isaaclab" else ["--task", "Mjlab-Point", *POINT[2:]]
+    steps = 8 if lab == "isaaclab" else 16
+    recorded = ["--video", "--video_length", "5", "--video_interval", str(steps), "--run_name", "with/videos"]
+    code, out, err = run(capsys, "train", *words, *recorded, lab=lab)
+    assert code == 0, err
+    (name,) = (line.split()[1] for line in out.splitlines() if line.startswith("videos"))
+    folder, trained = Path(name), Path(out.split("--checkpoint ")[-1].split()[0])
+    assert trained.name.endswith("_with_videos") and (trained / "run.json").is_file()
+    assert {each.name for each in folder.iterdir()} == {"rl-video-step-0.mp4", f"rl-video-step-{steps}.mp4"}
+    assert {each.read_text() for each in folder.iterdir()} == {"5"}, "frames"
+
+    code, out, err = run(capsys, "train", "--checkpoint", str(trained), "--max_iterations", "3", lab=lab)
+    assert code == 0, err
+    assert f"videos      {name}" in out
+    assert {each.name for each in folder.iterdir()} > {"rl-video-step-0.mp4", "rl-video-2-step-0.mp4"}
+
+    code, out, err = run(capsys, "play", *words, "--video", "--num_steps", "3", lab=lab)
+    assert code == 0, err
+    (played,) = (trained / "videos" / "play").iterdir()
+    assert played.read_text() == "3" and f"videos      {played.parent.absolute()}" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["A2C", "PG"])
+def test_other_algorithms_stay_on_the_device(labs, capsys, name):
+    """A2C's value reads the critic's group, as PPO's does; PG has none."""
+    words = [f"agent.algorithm={name}", "agent.model.fcnet_hiddens=[8]"]
+    code, _, err = run(capsys, "train", *POINT, "--headless", "--max_iterations", "1", *words)
+    assert code == 0, err
+    config = spec_of("point_of_rsl_rl")["config"]
+    assert config["tensor_rollouts"] and config.get("critic_observation_keys") == (
+        ["critic"] if name == "A2C" else None
+    )
+
+
+@pytest.mark.slow
+def test_the_newest_run_is_found_for_the_task_for_watching(labs, capsys):
+    code, _, err = run(capsys, "train", *POINT, "--headless", "--max_iterations", "1", "agent.num_sgd_iter=1")
+    assert code == 0, err
+    words = ["--task", "Isaac-Point-Play-v0", *POINT[2:], "--num_steps", "2"]
+    code, out, err = run(capsys, "play", *words)
+    assert code == 0, err
+    assert f"policy of {run_of('point_of_rsl_rl').absolute()}" in out
+
+
 MISTAKES = {
     "no task": ([], "say which task"),
     "an unknown task": (["--task", "Isaac-Piont-v0"], 'Did you mean "isaaclab:Isaac-Point-v0"'),
@@ -135,7 +197,13 @@ MISTAKES = {
     "nothing to play": (["play", *POINT], "there is no run of Isaac-Point-v0 with a checkpoint"),
     "nothing to export": (["export"], "say what to export"),
     "no checkpoint": (["export", "--checkpoint", "nowhere"], "there is no checkpoint"),
-    "a run with a task": (["train", *POINT, "--checkpoint", "x"], "leave out --task, --num_envs"),
+    "a run with a task": (["train", *POINT, "--checkpoint", "x"], "leave out --task, --num_envs, --device"),
+    "a run with a seed": (["train", "--checkpoint", "x", "--seed", "0"], "leave out --seed"),
+    "a run with folders": (["train", "--checkpoint", "x", "--log_root=y", "--experiment_name", "z"], "--log_root"),
+    "a run with keys": (["train", "--checkpoint", "x", "agent.clip_actions=1.0"], "leave out agent.clip_actions"),
+    "an absent keyword": ([*POINT, "--agent", "rsl_rl_cfg_entry_piont"], "Did you mean rsl_rl_cfg_entry_point"),
+    "a remedy": ([*POINT, "agent.train_batch_size=100"], "Use agent.train_batch_size=128"),
+    "MoviePy": ([*POINT, "--video"], "pip install moviepy"),
 }
 
 
@@ -144,6 +212,11 @@ def test_a_mistake_is_one_sentence(labs, capsys, case):
     words, message = MISTAKES[case]
     code, _, err = run(capsys, *words)
     assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_a_task_that_tracks_a_motion_needs_its_file(labs, capsys):
+    code, _, err = run(capsys, "--task", "Mjlab-Tracking", *POINT[2:], lab="mjlab")
+    assert code == 2 and "env.commands.motion.motion_file=PATH" in err
 
 
 @pytest.mark.parametrize(("lab", "advice"), [("isaaclab", "installation guide"), ("mjlab", "pip install mjlab")])

@@ -11,9 +11,9 @@ from rllib.labs.entry_points import settings_of
 from rllib.labs.rsl_rl_settings import from_rsl_rl
 
 
-def of(task, changes=(), lab="isaaclab", **env_config):
+def of(task, changes=(), lab="isaaclab", key=ENTRY_POINT, **env_config):
     check_task(lab, task, env_config)
-    return settings_of(lab, task, ENTRY_POINT, dict(changes))
+    return settings_of(lab, task, key, dict(changes))
 
 
 def test_the_defaults_are_those_of_locomotion(labs):
@@ -53,11 +53,45 @@ def test_settings_of_mjlab_are_translated(labs):
     assert keys["config"]["model"]["fcnet_hiddens"] == [32] and keys["config"]["model"]["vf_hiddens"] == [24, 24]
 
 
+def test_another_keyword_or_a_file_is_named(labs):
+    """Isaac Lab's tasks have further settings for rsl_rl, such as rsl_rl_with_symmetry_cfg_entry_point."""
+    found = of("Isaac-Point-Own-v0", key="rsl_rl_other_cfg_entry_point")
+    assert "of rsl_rl_other_cfg_entry_point" in found.source and found.keys["config"]["gamma"] == 0.98
+    for lab, task in (("isaaclab", "Isaac-Point-v0"), ("mjlab", "Mjlab-Point")):
+        for key in ("isaaclab_tasks.agents.own:point", "isaaclab_tasks.agents:point.yaml"):
+            found = of(task, lab=lab, key=key)
+            assert found.source == key and found.keys["config"]["model"]["fcnet_hiddens"] in ([8], [32, 32])
+        with pytest.raises(ValueError, match=r"is registered without 'mine'\. .*MODULE:FILE\.yaml"):
+            of(task, lab=lab, key="mine")
+
+
+@pytest.mark.parametrize(
+    ("sets", "groups"),
+    [
+        ({"policy": ["policy"], "critic": ["policy", "critic"]}, {"group": "policy", "critic_group": "critic"}),
+        ({"policy": ["policy"], "critic": ["policy"]}, {"group": "policy", "critic_group": None}),
+        ({"actor": ("state",)}, {"group": "state"}),
+    ],
+)
+def test_the_value_reads_what_the_settings_say(sets, groups):
+    keys, _ = from_rsl_rl({"obs_groups": sets})
+    assert {name: keys[name] for name in ("group", "critic_group") if name in keys} == groups
+
+
+def test_without_a_desired_kl_the_rate_is_fixed():
+    keys, _ = from_rsl_rl({"algorithm": {"desired_kl": None, "learning_rate": 3e-4}})
+    assert keys["config"]["lr"] == 3e-4
+    PPOConfig().update_from_dict(keys["config"])
+
+
 def test_what_has_no_counterpart_is_said():
     algorithm = {"symmetry_cfg": {"use": 1}, "optimizer": "adamw", "schedule": "fixed", "learning_rate": 1e-4}
     keys, left_out = from_rsl_rl({"algorithm": algorithm, "policy": {"activation": "crelu"}})
     assert [each.partition("=")[0] for each in left_out] == ["symmetry_cfg", "optimizer", "activation"]
     assert keys["config"]["lr"] == 1e-4
+    _, left_out = from_rsl_rl({"algorithm": {"class_name": "mine:MyPPO"}, "actor": {"obs_normalization": True},
+                               "critic": {"obs_normalization": False, "activation": "relu"}})  # fmt: skip
+    assert [each.partition("=")[0] for each in left_out] == ["class_name", "normalization", "activation"]
 
 
 @pytest.mark.parametrize(

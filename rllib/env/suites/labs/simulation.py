@@ -1,6 +1,8 @@
 """Simulations of Isaac Lab and mjlab as environments: each stays open, since starting one takes a minute or more."""
 
 import importlib
+import importlib.util
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,8 @@ def isaaclab(env_id: str, num_envs: int | None, **env_config: Any) -> Simulation
     check_task("isaaclab", env_id, env_config)
 
     def make(device: str, video: Mapping[str, Any] | None) -> Any:
+        if video is not None and importlib.util.find_spec("moviepy") is None:
+            raise ValueError("videos of Isaac Lab's tasks need MoviePy: pip install moviepy")
         config = importlib.import_module("isaaclab_tasks.utils").parse_env_cfg(env_id, device=device, num_envs=num_envs)
         _change(config, env_config)
         env = gymnasium.make(env_id, cfg=config, render_mode="rgb_array" if video else None)
@@ -94,6 +98,11 @@ def mjlab(env_id: str, num_envs: int | None, **env_config: Any) -> Simulation:
         if num_envs is not None:
             config.scene.num_envs = num_envs
         _change(config, env_config)
+        if getattr(config.commands.get("motion"), "motion_file", None) == "":
+            raise ValueError(
+                f"mjlab:{env_id} tracks a motion. Name its file: env.commands.motion.motion_file=PATH, or in "
+                'env_config "cfg": {"commands": {"motion": {"motion_file": PATH}}}.'
+            )
         kind = importlib.import_module("mjlab.envs").ManagerBasedRlEnv
         env = kind(cfg=config, device=device, render_mode="rgb_array" if video else None)
         if video is None:
@@ -179,10 +188,15 @@ def _change(config: Any, env_config: Mapping[str, Any]) -> None:
 
 
 def _recording(video: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a recorder: a video of `length` steps whenever `interval` steps have passed."""
+    """Arguments of a recorder: a video of `length` steps whenever `interval` steps have passed.
+
+    Recorders count steps from 0 on, so in a folder with videos theirs get another prefix.
+    """
     folder, interval = Path(video["folder"]), video["interval"]
+    prefixes = itertools.chain(["rl-video"], (f"rl-video-{number}" for number in itertools.count(2)))
     return {
         "video_folder": str(folder),
+        "name_prefix": next(each for each in prefixes if not any(folder.glob(f"{each}-step-*"))),
         "step_trigger": lambda step: step % interval == 0,
         "video_length": video["length"],
         "disable_logger": True,

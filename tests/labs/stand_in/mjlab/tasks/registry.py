@@ -1,5 +1,7 @@
 """As mjlab.tasks.registry."""
 
+from types import SimpleNamespace
+
 from point_mass import PointMassCfg
 
 _RUNNER = {
@@ -24,12 +26,13 @@ _RUNNER = {
 
 
 def list_tasks():
-    return ["Mjlab-Point"]
+    return ["Mjlab-Point", "Mjlab-Tracking"]
 
 
 def load_env_cfg(task_name, play=False):
     assert task_name in list_tasks()
-    return PointMassCfg(episode_length_s=5.0 if play else 2.0)
+    commands = {"motion": SimpleNamespace(motion_file="")} if task_name == "Mjlab-Tracking" else {}
+    return PointMassCfg(commands=commands, episode_length_s=5.0 if play else 2.0)
 
 
 def load_rl_cfg(task_name):

@@ -64,8 +64,12 @@ def settings_of(lab: str, task: str, key: str, changes: Mapping[str, Any]) -> Fo
             f"{task} is registered without {key!r}.{hint} A file, MODULE:FILE.yaml and MODULE:NAME are taken as well."
         )
     if given is not None and not key.startswith("rsl_rl_"):
-        where = key if given == key else f"{key} of {task}"
-        found = Found(_over(base, _checked(_looked_up(given, key), where)), where)
+        where = f"--agent {key}" if given == key else f"{key} of {task}"
+        try:
+            entry = _checked(_looked_up(given, "--agent" if given == key else key), where)
+        except ImportError as error:
+            raise ValueError(f"{where} cannot be imported: {error}") from error
+        found = Found(_over(base, entry), where)
     else:
         found = _of_rsl_rl(lab, task, key, keywords) or Found(
             base,

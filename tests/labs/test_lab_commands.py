@@ -44,6 +44,7 @@ def test_train_play_export_and_continue(labs, capsys):
     code, out, err = run(capsys, "train", *words)
     assert code == 0, err
     assert "settings for rsl_rl, of rsl_rl_cfg_entry_point" in out
+    assert "play  " in out and "rllib evaluate" not in out, "it would make a second simulation"
     trained, spec = run_of("point_of_rsl_rl"), spec_of("point_of_rsl_rl")
     assert {each.name for each in trained.glob("checkpoint_*")} == {"checkpoint_000001", "checkpoint_000002"}
     assert (spec["env"], spec["seed"], spec["stop"]) == ("isaaclab:Isaac-Point-v0", 7, {"training_iteration": 2})

@@ -60,9 +60,17 @@ def test_another_keyword_or_a_file_is_named(labs):
     for lab, task in (("isaaclab", "Isaac-Point-v0"), ("mjlab", "Mjlab-Point")):
         for key in ("isaaclab_tasks.agents.own:point", "isaaclab_tasks.agents:point.yaml"):
             found = of(task, lab=lab, key=key)
-            assert found.source == key and found.keys["config"]["model"]["fcnet_hiddens"] in ([8], [32, 32])
-        with pytest.raises(ValueError, match=r"is registered without 'mine'\. .*MODULE:FILE\.yaml"):
-            of(task, lab=lab, key="mine")
+            assert found.source == f"--agent {key}" and found.keys["config"]["model"]["fcnet_hiddens"] in (
+                [8],
+                [32, 32],
+            )
+        for key, message in (
+            ("mine", r"is registered without 'mine'\. .*MODULE:FILE\.yaml"),
+            ("absent.module:name", "--agent absent.module:name cannot be imported: No module named 'absent'"),
+            ("absent.yaml", "--agent='absent.yaml' names the file absent.yaml, which there is not"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                of(task, lab=lab, key=key)
 
 
 @pytest.mark.parametrize(

@@ -597,7 +597,7 @@ class _Outcome:
         reached: the threshold that ended it; None if something else did.
         signal: number of the signal that interrupted it, or None.
         profile: where the time went, and where the timeline is; empty if it was not recorded.
-        is_played_here: whether the library can play in its environment.
+        is_played_here: whether `rllib evaluate` can play in its environment.
     """
 
     run: RunDirectory
@@ -617,7 +617,9 @@ def _train(algorithm, spec: RunSpec, flags: Flags, run: RunDirectory, display: Q
     Raises:
         Mistake: if the stop criterion names a key that results do not have.
     """
-    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm), spec.env is not None), ThresholdStopper(spec.stop)
+    # A process has one simulation of Isaac Lab, and `rllib evaluate` would make two: rllib.isaaclab names `play`.
+    is_played_here = spec.env is not None and not str(spec.env).startswith("isaaclab:")
+    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm), is_played_here), ThresholdStopper(spec.stop)
     title, iteration, is_first = f"{spec.algorithm} on {spec.world}", run.iteration, True
     algorithm.directory = run.path
     algorithm.goal = iteration_goal(spec.stop)

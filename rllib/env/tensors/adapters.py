@@ -7,6 +7,7 @@ Both kinds reset ended episodes within the step. Where they give no final observ
 episode's end is taken from the observation before its last step (TensorStream).
 """
 
+import contextlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -105,7 +106,8 @@ class AsVectorEnv(VectorEnv):
     def resume_at(self, steps: int) -> None:
         """Sets the simulator's count of steps, which its curricula follow, where it has one (common_step_counter)."""
         if hasattr(self.simulator, "common_step_counter"):
-            self.simulator.common_step_counter = steps
+            with contextlib.suppress(AttributeError):  # of a property that can only be read
+                self.simulator.common_step_counter = steps
 
     def _seen(self, observations):
         if self._critic_group is not None:

@@ -98,7 +98,7 @@ def mjlab(env_id: str, num_envs: int | None, **env_config: Any) -> Simulation:
         if num_envs is not None:
             config.scene.num_envs = num_envs
         _change(config, env_config)
-        if getattr(config.commands.get("motion"), "motion_file", None) == "":
+        if getattr(getattr(config, "commands", {}).get("motion"), "motion_file", None) == "":
             raise ValueError(
                 f"mjlab:{env_id} tracks a motion. Name its file: env.commands.motion.motion_file=PATH, or in "
                 'env_config "cfg": {"commands": {"motion": {"motion_file": PATH}}}.'

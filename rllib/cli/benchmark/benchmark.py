@@ -16,7 +16,7 @@ from rllib.benchmark.plan import Plan, algorithm_folder
 from rllib.benchmark.standings import read_standings
 from rllib.benchmark.suite import Suite, label, read_suite, suite_names
 from rllib.benchmark.tables import as_csv, as_json, as_markdown, legend, rows_of
-from rllib.cli.benchmark.entries import Entry, described, entries_of
+from rllib.cli.benchmark.entries import DEFAULTS, Entry, described, entries_of
 from rllib.cli.benchmark.estimate import time_left
 from rllib.cli.display import QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, TakesSettings, reported, user_input, writing
@@ -106,6 +106,8 @@ def command(
             click.echo(f"results     {directory}\nresume      {_same_command()}")
             sys.exit(EXIT_SIGNAL + seen)
         _write(directory, plan, pictures)
+        if unequal := _unequal_settings(entries):
+            click.echo(f"Note: {unequal}")
         for failure in failures:
             click.echo(f"failed      {failure}")
         if failures:
@@ -253,6 +255,18 @@ def _trainings(entry: Entry, jobs: int | None, quiet: bool) -> Iterator[SeedTrai
 
 
 # ---------------------------------------------------------------------- what is shown
+
+
+def _unequal_settings(entries: Sequence[Entry]) -> str:
+    """A sentence that says which algorithms had defaults beside others with tuned settings; "" if there are none."""
+    tuned = {entry.algorithm for entry in entries if entry.origin != DEFAULTS}
+    others = dict.fromkeys(entry.algorithm for entry in entries if entry.algorithm not in tuned)
+    if not tuned or not others:
+        return ""
+    return (
+        f"{' and '.join(others)} had the defaults, beside tuned settings of the others. --defaults takes them "
+        "everywhere, and KEY=VALUE holds for all."
+    )
 
 
 def _show_plan(entries: Sequence[Entry]) -> None:

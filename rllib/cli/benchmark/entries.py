@@ -21,6 +21,9 @@ from rllib.runs.drawing import STEPS
 from rllib.runs.files import read_results
 from rllib.tune.experiment.directory import JOURNALS, lock_held
 
+# Origin of settings that are those of no example.
+DEFAULTS = "defaults"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -144,7 +147,7 @@ def entries_of(plan: Plan, suite: Suite, directory: Path, settings: dict[str, An
 def _entry(
     plan: Plan, suite: Suite, directory: Path, algorithm: str, task: str, settings: dict[str, Any], with_defaults: bool
 ) -> Entry:
-    config, origin = ({}, "defaults") if with_defaults else _tuned(suite, algorithm, task)
+    config, origin = ({}, DEFAULTS) if with_defaults else _tuned(suite, algorithm, task)
     below = {"algorithm": algorithm, "config": {**suite.config, **config}}
     given = {
         "env": task,
@@ -163,7 +166,7 @@ def _tuned(suite: Suite, algorithm: str, task: str) -> tuple[dict[str, Any], str
         return dict(tuned.config), tuned.name
     if name := suite.examples.get(algorithm):
         return dict(load_spec(find_file(name)).get("config", {})), f"{name} for another task"
-    return {}, "defaults"
+    return {}, DEFAULTS
 
 
 def described(entry: Entry) -> list[str]:

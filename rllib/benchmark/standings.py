@@ -80,7 +80,7 @@ class Standings:
 
     @property
     def published(self) -> list[Published]:
-        """Published scores of these algorithms on these tasks; none beside scores that are no returns."""
+        """Published scores of these algorithms on these tasks; none if the scores are no returns."""
         return [
             each
             for each in self.suite.published

@@ -294,8 +294,8 @@ def test_a_folder_in_which_another_process_begins_is_left_to_it(rllib_command, s
             other.kill()
 
 
-def test_defaults_beside_tuned_settings_are_named(rllib_command, steps, tmp_path, matplotlib_missing):
+def test_defaults_are_named_where_others_have_tuned_settings(rllib_command, steps, tmp_path, matplotlib_missing):
     """PPO has a tuned example for the task, SAC has none."""
     both = ("benchmark", "classic", "PPO", "SAC", "--tasks", "Acrobot-v1", "--seeds", 1, "--steps", 100, "--table")
-    assert "Note: SAC had the defaults, beside tuned settings" in rllib_command(*both).output
+    assert "Note: SAC had the defaults, and the others tuned settings" in rllib_command(*both).output
     assert "had the defaults" not in rllib_command(*both, "--defaults").output

@@ -133,7 +133,7 @@ def test_another_algorithm_takes_arrays(labs, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ["isaaclab", "mjlab"])
 def test_videos_are_recorded(labs, capsys, monkeypatch, lab):
-    """Those of a continued run stand beside those that it had."""
+    """Those of a continued run do not replace those that it had."""
     if lab == "isaaclab":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     import point_mass

@@ -258,13 +258,13 @@ def _trainings(entry: Entry, jobs: int | None, quiet: bool) -> Iterator[SeedTrai
 
 
 def _unequal_settings(entries: Sequence[Entry]) -> str:
-    """A sentence that says which algorithms had defaults beside others with tuned settings; "" if there are none."""
+    """A sentence that says which algorithms had defaults where others had tuned settings; "" if there are none."""
     tuned = {entry.algorithm for entry in entries if entry.origin != DEFAULTS}
     others = dict.fromkeys(entry.algorithm for entry in entries if entry.algorithm not in tuned)
     if not tuned or not others:
         return ""
     return (
-        f"{' and '.join(others)} had the defaults, beside tuned settings of the others. --defaults takes them "
+        f"{' and '.join(others)} had the defaults, and the others tuned settings. --defaults takes them "
         "everywhere, and KEY=VALUE holds for all."
     )
 

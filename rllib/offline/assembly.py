@@ -317,6 +317,8 @@ def _following(
                 "False} takes them as they are."
             )
         resets, ended = followed_by_resets(obs, following, starts), terminateds[last]
+        # Nothing is recorded behind the last end, which is like the others if all of these were resets.
+        resets[-1:] = resets[:-1].size > 0 and resets[:-1].all() and set_flags(records)[-1]
         known[last] = ~resets
         # After terminations a few may be alike by chance. Environments that reset themselves give no other ones.
         of_ended = resets[:-1][ended[:-1]]

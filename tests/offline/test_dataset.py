@@ -177,6 +177,15 @@ def test_the_first_observation_of_the_next_episode_is_no_final_one():
     assert dataset.has_next.tolist() == [True, True, False, True, True, True, True]
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_after_truncations_the_last_one_is_none_where_all_others_are_so(flag):
+    """Nothing is recorded behind the last row; a recording that stops within an episode shows what followed there."""
+    columns = chain([3, 2, 2], truncateds=[True, True, flag])
+    columns["new_obs"][[2, 4]] = columns["obs"][[3, 5]]
+    dataset = Dataset.from_columns(columns)
+    assert np.flatnonzero(~dataset.has_next).tolist() == ([2, 4, 6] if flag else [2, 4])
+
+
 @pytest.mark.parametrize("resets", [[2], [2, 4]])
 def test_after_terminations_it_is_none_where_all_are_so(resets):
     """One may be alike by chance; of an environment that has reset itself the last one is a beginning, too."""

@@ -70,14 +70,16 @@ class GAILConfig(DemonstratedConfig, PPOConfig):
             conflict(
                 "observation_filter",
                 name,
-                when=lambda config, name=name, whole=whole: (
-                    config.observation_filter != "NoFilter" and config[name] != whole
-                ),
+                when=lambda config, is_split=is_split: config.observation_filter != "NoFilter" and is_split(config),
                 why="the discriminator undoes the filter, whose statistics must be those of one moment for the whole "
                 f"train batch, and with {name}={whole!r} it is sampled at once",
                 remedies=[{name: whole}, {"observation_filter": "NoFilter"}],
             )
-            for name, whole in (("rollout_fragment_length", "auto"), ("batch_mode", "truncate_episodes"))
+            for name, whole, is_split in (
+                ("rollout_fragment_length", "auto", lambda config: config.rollout_fragment_length != "auto"),
+                ("batch_mode", "truncate_episodes", lambda config: config.batch_mode != "truncate_episodes"),
+                ("sample_quorum", 1.0, lambda config: config.leaves_stragglers),
+            )
         ),
     )
     refuses: ClassVar[dict[str, str]] = {"use_critic": "values of learned rewards are bootstrapped from"}

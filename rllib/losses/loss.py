@@ -62,6 +62,10 @@ class Loss:
         """The loss that torch learners use, for the policy's torch module; this one does not call it."""
         return self
 
+    def by_earlier_weights(self) -> "Loss":
+        """The loss for batches that earlier weights may have sampled."""
+        return replace(self, by_newest_weights=False) if self.by_newest_weights else self
+
     def pop_logged(self) -> list:
         """Values that functions of the user's have logged since the last time."""
         return []
@@ -133,6 +137,10 @@ class LossAround(Loss):
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
         return self.loss.identity_error(at, outputs, minibatch)
+
+    def by_earlier_weights(self):
+        """This loss around the other one for batches that earlier weights may have sampled."""
+        return replace(self, loss=self.loss.by_earlier_weights())
 
     def bind(self, module):
         """This loss, where the other one calls the module."""

@@ -1,12 +1,14 @@
 """GAIL: what it imitates, what stays the environment's, splits among workers, checkpoints, and refusals."""
 
+import gymnasium
 import numpy as np
 import pytest
 
-from rllib import DefaultCallbacks
+from rllib import AIRLConfig, AMPConfig, DefaultCallbacks
 from rllib import sample_batch as sb
 from rllib.algorithms.gail import GAILConfig
 from rllib.config.conflicts import SettingsError
+from rllib.env.external import ExternalEnv
 from rllib.offline.dataset import Dataset
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.imitation.demonstrations import always_left, recorded
@@ -43,6 +45,23 @@ def first_batch(*args, **training):
     with make(*args, **training).callbacks(Batches).build() as algo:
         result = algo.train()
     return Batches.seen[0], result
+
+
+class Outside(ExternalEnv):
+    """A loop that drives CartPole."""
+
+    def __init__(self, config):
+        self.env = gymnasium.make("CartPole-v1")
+        super().__init__(self.env.action_space, self.env.observation_space)
+
+    def run(self):
+        while True:
+            episode, (seen, _), over = self.start_episode(), self.env.reset(), False
+            while not over:
+                seen, reward, terminated, truncated, _ = self.env.step(self.get_action(episode, seen))
+                self.log_returns(episode, reward)
+                over = terminated or truncated
+            self.end_episode(episode, seen)
 
 
 # ---------------------------------------------------------------------- what it learns
@@ -200,6 +219,13 @@ def test_cloning_beside_the_loss_leads_where_no_reward_does():
         assert last < first / 2 and lefts(algo) > 0.9
 
 
+@pytest.mark.parametrize("workers, quorum", [(0, 1.0), (2, 0.5)])
+def test_cloning_beside_the_loss_of_steps_that_waited_outside_or_came_late(workers, quorum):
+    config = make(bc_coeff=0.5, workers=workers).environment(Outside).rollouts(num_envs_per_worker=1)
+    with config.rollouts(rollout_fragment_length="auto", sample_quorum=quorum).build() as algo:
+        assert np.isfinite(list(learner_stats(train(algo, 3)).values())).all()
+
+
 def test_a_schedule_ends_the_cloning():
     with make(bc_coeff=[[0, 1.0], [128, 0.0]], imitation_coeff=0.0).build() as algo:
         train(algo, 1)
@@ -279,6 +305,20 @@ def test_settings_that_do_not_fit_are_refused_with_a_remedy(name):
             config.apply(remedy)
     if getattr(caught.value, "mistakes", None) and mistake.remedies:
         config.validate()
+
+
+@pytest.mark.parametrize("config_class", [GAILConfig, AIRLConfig, AMPConfig])
+def test_a_filter_that_is_undone_is_that_of_one_moment(config_class):
+    """A late fragment was filtered by the statistics of an earlier one."""
+    config = make(config=config_class, workers=2).rollouts(observation_filter="MeanStdFilter", sample_quorum=0.5)
+    config.rollouts(rollout_fragment_length="auto")
+    with pytest.raises(SettingsError, match="observation_filter") as caught:
+        config.validate()
+    (mistake,) = caught.value.mistakes
+    assert mistake.names == ("observation_filter", "sample_quorum")
+    for remedy in mistake.remedies:
+        config.copy().apply(remedy).validate()
+    config.rollouts(num_rollout_workers=0).validate()  # no fragment is late
 
 
 @pytest.mark.parametrize(

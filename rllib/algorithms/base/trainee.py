@@ -189,14 +189,14 @@ class Trainee:
             from rllib.core.learner.learner_loss import LearnerLoss
 
             custom = LearnerLoss(config.learner_class, config, self.policy_id)
-        if algorithm.config.leaves_stragglers and loss.by_newest_weights:  # late fragments are by earlier ones
-            loss = dataclasses.replace(loss, by_newest_weights=False)
+        if algorithm.config.leaves_stragglers:  # late fragments are by earlier ones
+            loss = loss.by_earlier_weights()
         if algorithm.agents_may_wait and loss.by_newest_weights:
             # What has waited at the end of a fragment acts by the weights from before the last update.
             if algorithm.marks_waiting(self.policy_id):
                 loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
             else:
-                loss = dataclasses.replace(loss, by_newest_weights=False)
+                loss = loss.by_earlier_weights()
         for part in self.loss_parts:
             loss = part.with_term(loss)
         if not algorithm.auxiliary_losses and custom is None:

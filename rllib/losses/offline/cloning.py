@@ -6,8 +6,9 @@ exactly would else take from it what the algorithm explores by.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from rllib.losses.loss import Loss
+from rllib.losses.loss import LossAround
 from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.models.distributions.base import Distribution
 from rllib.models.distributions.standard import DiagGaussian
@@ -22,34 +23,35 @@ def cloning(distribution: Distribution) -> BehaviorCloning:
     return BehaviorCloning(is_squared=isinstance(distribution, DiagGaussian))
 
 
-class ClonesToo(Loss):
+@dataclass(frozen=True)
+class ClonesToo(LossAround):
     """The loss of an algorithm, plus the weighted loss of demonstrated actions; in torch alone.
 
-    Args:
+    Attributes:
         loss: of the policy's outputs.
         module: of the policy, (encoded observations) -> outputs; None: `bind` gives it.
     """
 
-    numpy = None
+    module: Callable | None = None
 
-    def __init__(self, loss: Loss, module: Callable | None = None):
-        self._loss, self._module = loss, module
-        self.columns = (*loss.columns, DEMONSTRATED_OBS, DEMONSTRATED_ACTIONS)
-        self.stats = (*loss.stats, STAT)
-        self.row_stats, self.takes_across = loss.row_stats, loss.takes_across
-        self.by_newest_weights = loss.by_newest_weights
-        self.identity_error = loss.identity_error
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return *self.loss.columns, DEMONSTRATED_OBS, DEMONSTRATED_ACTIONS
+
+    @property
+    def stats(self) -> tuple[str, ...]:
+        return *self.loss.stats, STAT
 
     def bind(self, module) -> "ClonesToo":
         """The loss of this module."""
-        return ClonesToo(self._loss.bind(module), module)
+        return ClonesToo(self.loss.bind(module), module)
 
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
         """The loss with its graph, and statistics; see Loss."""
         weight = settings.pop(WEIGHT)
-        loss, statistics, *of_rows = self._loss.torch(distribution, outputs, minibatch, **settings)
+        loss, statistics, *of_rows = self.loss.torch(distribution, outputs, minibatch, **settings)
         demonstrated = {ACTIONS: minibatch[DEMONSTRATED_ACTIONS]}
-        term, _ = cloning(distribution).torch(distribution, self._module(minibatch[DEMONSTRATED_OBS]), demonstrated)
+        term, _ = cloning(distribution).torch(distribution, self.module(minibatch[DEMONSTRATED_OBS]), demonstrated)
         loss = loss + weight * term
         statistics = [*statistics, term.detach()]
         statistics[self.stats.index("total_loss")] = loss.detach()

@@ -51,18 +51,20 @@ def wrong_steps(algorithm, world: Mapping[str, Any], settings, steps, *, is_expe
     is_step = distances.max(-1) <= _CLOSE * np.maximum(1, np.abs(rows).max(-1))[:, None]
     strange = int((~is_step.any(1)).sum())
     # The filter of the first rows of a batch is that of the batch before.
-    allowed = 0 if is_expert or not algorithm.policy.filters_observations else 2 * algorithm.config.num_envs_per_worker
+    config = algorithm.config
+    environments = config.num_envs_per_worker * max(config.num_rollout_workers, 1)
+    allowed = 0 if is_expert or not algorithm.policy.filters_observations else 2 * environments
     if strange > allowed:
         row = rows[np.flatnonzero(~is_step.any(1))[0]]
         yield f"{strange} of {len(steps)} steps of {whose} are none of the world, such as {row}"
     reads_ends = settings.absorbing or settings.is_shaped or TERMINATED in settings.inputs
-    limited = any("TimeLimit" in each for each in algorithm.config.env_wrappers or ())
+    limited = any("TimeLimit" in each for each in config.env_wrappers or ())
     if reads_ends and not limited and world["end"] == "truncated" and steps.terminated.any():
         yield f"episodes of {whose} terminate, but those of the world are truncated"
     last = np.array([t + 1 in ends for t in range(len(pairs))])
     if (steps.terminated & is_step.any(1) & ~is_step[:, last].any(1)).any() and not limited:
         yield f"an episode of {whose} terminates before the last step"
-    if not is_expert or algorithm.config.num_demonstrations or world.get("data", {}).get("fault"):
+    if not is_expert or config.num_demonstrations or world.get("data", {}).get("fault"):
         return
     over = int(steps.terminated.sum()) + steps.left_out_ends
     if over != (wanted := _terminated_episodes(world)):

@@ -81,7 +81,8 @@ def draw(seed: int) -> Draw:
     if world["kind"] in OF_AGENTS and rng.random() < 0.6:
         run["changes"] = _changes(rng)
     run = _with_more(random.Random(f"more of {seed}"), run, config)
-    return _with_imitation(random.Random(f"imitation of {seed}"), run, config)
+    run = _with_imitation(random.Random(f"imitation of {seed}"), run, config)
+    return _with_quorum(random.Random(f"quorum of {seed}"), run, config)
 
 
 # Settings that make processes.
@@ -221,11 +222,13 @@ CHANGED = (
     *("clip_param", "grad_clip", "vf_clip_param", "entropy_coeff", "num_envs_per_worker", "rollout_fragment_length"),
     *("target_network_update_freq", "tau", "cost_gamma", "cost_limit", "store_buffer_in_checkpoints", "batch_mode"),
     *("exploration_config", "normalize_returns", "num_rollout_workers", "opt_type", "training_intensity"),
+    "disturbances",
 )
 CHANGED_OF_REPLAYS = (
     *("prioritized_replay_alpha", "prioritized_replay_beta", "prioritized_replay_eps", "capacity"),
     *("prioritized_replay_alpha", "replay_burn_in"),
 )
+QUORUMS = values.TABLES["sample_quorum"]
 # Not changed: other networks, which are no restore.
 NOT_CHANGED = {"model", "hiddens", "q_model_config", "policy_model_config", "policies", "seed"}
 # Nor what recorded steps show: other data would be needed.
@@ -301,6 +304,27 @@ def _with_demonstrations(rng: random.Random, run: Draw, config) -> Draw:
         if rng.random() < chance and name in config.settings:
             settings[name] = value
     return {**run, "world": {**world, "data": data}, "settings": settings}
+
+
+# ------------------------------------------------------------------ rounds that wait for some workers
+
+
+def _with_quorum(rng: random.Random, run: Draw, config) -> Draw:
+    """The run with workers of which a round waits for a share, which may be another one at a restore."""
+    has_rounds = "sample_quorum" in config.settings and "sample_quorum" not in config.refuses
+    if not has_rounds or run["world"]["kind"] == "client":
+        return run
+    is_drawn_so = "sample_quorum" in run["settings"]
+    if rng.random() > (0.5 if is_drawn_so else 0.1):
+        return run
+    settings = {"num_rollout_workers": rng.choice([2, 2, 3, 4]), "sample_quorum": rng.choice(QUORUMS)}
+    run = {**run, "settings": {**run["settings"], **settings}}
+    if "restored with" in run and rng.random() < 0.7:
+        given = {**run["restored with"]["settings"], "sample_quorum": rng.choice([*QUORUMS, 1.0])}
+        if rng.random() < 0.5:
+            given["num_rollout_workers"] = rng.choice([0, 1, 3])
+        run = {**run, "restored with": {**run["restored with"], "settings": given}}
+    return run
 
 
 # ------------------------------------------------------------------ settings

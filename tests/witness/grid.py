@@ -43,6 +43,7 @@ AXES = {
     "fragment": (1, 3, 20),
     "envs": (1, 3, 9),
     "workers": (0, 2),
+    "quorum": (1.0, 0.5),
     "n_step": (1, 3, 5),
     "restore": (False, True),
     "killed": (False, True),
@@ -60,6 +61,7 @@ USUAL = {
     "fragment": 3,
     "envs": 3,
     "workers": 0,
+    "quorum": 1.0,
     "n_step": 1,
     "restore": False,
     "killed": False,
@@ -100,12 +102,21 @@ RULES = (
     ("algorithm", ("QMix",), {"actions": ("discrete",)}),
     ("algorithm", ("SAC",), {"actions": _but("actions", "multidiscrete")}),
     ("killed", (True,), {"workers": (2,)}),
+    ("quorum", (0.5,), {"workers": (2,), "algorithm": SYNCHRONOUS}),
     ("mask", ("observation", "info", "method"), {"form": ("box",), "actions": _but("actions", "box")}),
 )
 
 
 # Values that cost most: cases have them less often than others.
-COSTLY = {"workers": 2, "killed": True, "door": "processes", "algorithm": "R2D2", "ends": "hangs", "envs": 9}
+COSTLY = {
+    "workers": 2,
+    "quorum": 0.5,
+    "killed": True,
+    "door": "processes",
+    "algorithm": "R2D2",
+    "ends": "hangs",
+    "envs": 9,
+}
 
 
 def settings(case):
@@ -128,7 +139,9 @@ def settings(case):
     config.fault_tolerance(
         restart_failed_sub_environments=case["ends"] in FAILING, delay_between_worker_restarts_s=0.0
     ).debugging(seed=case.get("seed", 1))
-    rows = case["fragment"] * case["envs"] * max(1, case["workers"])
+    if case["quorum"] < 1:
+        config.rollouts(sample_quorum=case["quorum"])
+    rows = case["fragment"] * case["envs"] * config.workers_per_round
     model = {"fcnet_hiddens": [8], **(FORMS[case["form"]].model or {})}
     config.training(gamma=GAMMA, lr=0.0, model=model)
     if case["algorithm"] in ON_POLICY:

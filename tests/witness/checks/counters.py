@@ -193,4 +193,6 @@ def check_failures(results: Sequence[Mapping], family: Family, steps: Steps, cas
     )
     if case["workers"]:
         restarts = results[-1]["num_remote_worker_restarts"]
-        assert restarts == case["killed"], f"{restarts} restarts of workers"
+        # A round that does not wait for a worker may be over before its death is known.
+        least = case["killed"] and case["quorum"] == 1
+        assert least <= restarts <= case["killed"], f"{restarts} restarts of workers"

@@ -9,6 +9,7 @@ one that BENCHMARK_CHECKOUT names: `benchmarks/two_checkouts.py` runs the same s
 import argparse
 import inspect
 import json
+import math
 import multiprocessing
 import os
 import platform
@@ -360,9 +361,27 @@ def pinned(*cores: int) -> None:
 # --------------------------------------------------------------------------------------------------------- arguments
 
 
+def at_least_1(text: str) -> int:
+    """A number on the command line, of what there has to be one of."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be an integer >= 1")
+    return int(text)
+
+
+def above_0(text: str) -> float:
+    """A time or a rate on the command line."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} must be a number > 0")
+    return number
+
+
 def arguments(description: str, rounds: int = 7) -> argparse.ArgumentParser:
     """A parser with what all scripts take; each adds its own."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often each side is measured")
+    parser.add_argument("--rounds", type=at_least_1, default=rounds, help="how often each side is measured")
     parser.add_argument("--no-peers", action="store_true", help="leave the other libraries out")
     return parser

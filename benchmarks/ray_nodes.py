@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from measure import PEERS, ROOT, machine
+from measure import PEERS, ROOT, above_0, at_least_1, machine
 
 sys.path[:0] = [str(PEERS), str(ROOT / "tests")]  # the workers import the environment by name
 
@@ -97,11 +97,11 @@ def searched(trials: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=48)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[1, 4, 8])
+    parser.add_argument("--workers", type=at_least_1, default=48)
+    parser.add_argument("--nodes", type=at_least_1, nargs="*", default=[1, 4, 8])
     parser.add_argument("--runs", nargs="*", default=list(RUNS), choices=RUNS)
-    parser.add_argument("--sleep-ms", type=float, default=50)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--sleep-ms", type=above_0, default=50)
+    parser.add_argument("--seconds", type=above_0, default=10)
     options = parser.parse_args()
     from ray_cluster import RayCluster, free_port
 

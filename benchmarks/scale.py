@@ -34,7 +34,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from measure import Row, aligned, arguments, machine, ours, table
+from measure import Row, above_0, aligned, arguments, at_least_1, machine, ours, table
 
 import runtime
 from rllib import ApexDQNConfig, IMPALAConfig, PPOConfig
@@ -321,10 +321,14 @@ def line(algorithm: str, workers: int, found: dict) -> tuple[str, ...]:
 def main() -> None:
     parser = arguments(__doc__, rounds=1)
     parser.add_argument("--algorithms", nargs="+", default=list(WIDTHS), choices=list(WIDTHS))
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 10, 100, 1000], help="how many, one line each")
-    parser.add_argument("--answers", type=int, default=1000, help="of each measurement; at least three of each worker")
-    parser.add_argument("--rate", type=float, default=250.0, help="answers a second of all workers together")
-    parser.add_argument("--width", type=int, help="of an observation; by default a fragment has 64 KiB")
+    parser.add_argument(
+        "--workers", type=at_least_1, nargs="+", default=[1, 10, 100, 1000], help="how many, one line each"
+    )
+    parser.add_argument(
+        "--answers", type=at_least_1, default=1000, help="of each measurement; at least three of each worker"
+    )
+    parser.add_argument("--rate", type=above_0, default=250.0, help="answers a second of all workers together")
+    parser.add_argument("--width", type=at_least_1, help="of an observation; by default a fragment has 64 KiB")
     parser.add_argument("--profile", type=int, default=0, metavar="N", help="print the N costliest functions")
     parser.add_argument("--one", action="store_true", help="measure in this process, and print JSON")
     options = parser.parse_args()

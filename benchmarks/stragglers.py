@@ -25,7 +25,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from measure import aligned, machine
+from measure import above_0, aligned, at_least_1, machine
 
 from rllib import APPOConfig, IMPALAConfig, PPOConfig
 from rllib.algorithms.base.registry import get_algorithm_class
@@ -431,10 +431,10 @@ COMMANDS = {"rounds": rounds, "validate": validate, "late": late, "lag": lag}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=COMMANDS)
-    parser.add_argument("--rounds", type=int, default=None, help="rounds: 40, more of few workers; validate: 60")
-    parser.add_argument("--mean-s", type=float, default=1.0, help="validate: mean time of a fragment (seconds)")
-    parser.add_argument("--steps", type=int, default=150_000, help="late, lag: environment steps of a run")
-    parser.add_argument("--seeds", type=int, default=3, help="late, lag: runs of each row")
+    parser.add_argument("--rounds", type=at_least_1, default=None, help="rounds: 40, more of few workers; validate: 60")
+    parser.add_argument("--mean-s", type=above_0, default=1.0, help="validate: mean time of a fragment (seconds)")
+    parser.add_argument("--steps", type=at_least_1, default=150_000, help="late, lag: environment steps of a run")
+    parser.add_argument("--seeds", type=at_least_1, default=3, help="late, lag: runs of each row")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="CSV of the rows")
     arguments = parser.parse_args()

@@ -31,7 +31,7 @@ from collections import Counter
 from pathlib import Path
 
 import pandas  # noqa: F401  beforehand, since loading it takes longer than a data frame
-from measure import Row, aligned, arguments, machine, ours, table
+from measure import Row, aligned, arguments, at_least_1, machine, ours, table
 
 import runtime
 from rllib import tune
@@ -207,7 +207,7 @@ def line(count: int, found: dict) -> tuple[str, ...]:
 
 def main() -> None:
     parser = arguments(__doc__, rounds=1)
-    parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000], help="how many, one line each")
+    parser.add_argument("--trials", type=at_least_1, nargs="+", default=[100, 1000], help="how many, one line each")
     parser.add_argument("--engine", default="local", choices=["local", "zeromq"])
     parser.add_argument("--killed", action="store_true", help="kill the experiment half way, and resume it")
     parser.add_argument("--dashboard", type=int, default=0, metavar="RUNS", help="also open this number of runs")

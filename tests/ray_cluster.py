@@ -90,9 +90,13 @@ class RayCluster:
         address: of the head node.
         client_address: of its server for drivers outside the cluster, "ray://...".
         nodes: what `kill` takes, the head first.
+
+    Raises:
+        ImportError: if Ray is not installed.
     """
 
     def __init__(self, directory, *head: str):
+        check_installed()
         end_abandoned_nodes()
         port, client_port = free_port(), free_port()
         self.address, self.client_address = f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"

@@ -161,6 +161,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     names, failed = options.algorithms or list(SETTINGS), False
+    if unknown := set(names) - SETTINGS.keys():
+        parser.error(f"{', '.join(sorted(unknown))} must be of {', '.join(SETTINGS)}")
     arguments = ("--num-cpus=2", f"--object-store-memory={100 << 20}")
     print(f"{'':8} {'iterations':>10} {'workers killed':>15} {'nodes killed':>13} {'restarts':>9}", flush=True)
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as directory:

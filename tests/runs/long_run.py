@@ -130,6 +130,8 @@ def main() -> None:
     )
     parser.add_argument("--iterations", type=int, default=4000, help="[default: 4,000]")
     options = parser.parse_args()
+    if options.iterations < 4:
+        parser.error(f"--iterations {options.iterations} must be at least 4, one for each quarter")
     failed = False
     print(f"{'':6}{'quarter':>8}" + "".join(f"{name:>12}" for name in Quarter._fields))
     for algorithm in options.algorithms or SETTINGS:

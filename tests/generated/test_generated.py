@@ -24,7 +24,7 @@ from tests.generated.values import NESTED, NOT_DRAWN
 from tests.runtime.runtime_support import shared_memory_files, wait_until
 
 # Numbers of draws: most are of runs in one process, since others take ten times as long.
-ALONE, WITH_PROCESSES = 90, 2
+NUMBERS = {"alone": 90, "processes": 2, "quorum": 2}
 CASES = sorted(Path(__file__).with_name("cases").glob("*.json"))
 
 
@@ -42,16 +42,23 @@ def described(outcome) -> str:
 @functools.cache
 def draws() -> list:
     """The first draws of each kind."""
-    found = {False: [], True: []}
+    found = {kind: [] for kind in NUMBERS}
     for seed in itertools.count():
         run = draw(seed)
-        found[needs_processes(run)].append(run)
-        if len(found[False]) >= ALONE and len(found[True]) >= WITH_PROCESSES:
-            return [*found[False][:ALONE], *found[True][:WITH_PROCESSES]]
+        found[_kind_of(run)].append(run)
+        if all(len(found[kind]) >= number for kind, number in NUMBERS.items()):
+            return [run for kind, number in NUMBERS.items() for run in found[kind][:number]]
+
+
+def _kind_of(run) -> str:
+    has_workers = run["settings"].get("num_rollout_workers", 0) > 1
+    if has_workers and run["settings"].get("sample_quorum", 1) < 1:
+        return "quorum"
+    return "processes" if needs_processes(run) else "alone"
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("number", range(ALONE + WITH_PROCESSES))
+@pytest.mark.parametrize("number", range(sum(NUMBERS.values())))
 def test_a_drawn_run_trains_or_is_refused_with_a_remedy(number, runner):
     drawn = draws()[number]
     outcome = runner.run(drawn)

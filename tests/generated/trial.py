@@ -853,6 +853,8 @@ def _expected(draw: Draw) -> tuple[str, ...]:
         parts += ("were clipped",)  # recorded actions are in the units of the environment
     if "offline_memory" in draw["settings"]:
         parts += ("are kept in files",)
+    if world.get("form") == "old":
+        parts += ("follows the old gym API",)  # said once in a process
     return parts
 
 

@@ -3,12 +3,13 @@
 import functools
 import logging
 import math
+import operator
 import os
 import socket
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from itertools import chain
@@ -176,6 +177,23 @@ class Metrics:
         self._longest_running = max(self._longest_running, report.longest_running)
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s
+
+    def put_in_turn(self, episodes: Sequence[Sequence[Episode]]) -> None:
+        """Puts the newest episodes in the order in which workers that sample alongside may have ended them.
+
+        One after the other, the newest ones of a round of many would be those of the last workers alone.
+
+        Args:
+            episodes: those of each worker's fragment, which `add_sample` has added, in the order of their ends.
+        """
+        count = min(sum(map(len, episodes)), self.episodes.maxlen)
+        if len(episodes) < 2 or not count:
+            return
+        ends = [(number / len(own), episode) for own in episodes for number, episode in enumerate(own, 1)]
+        ends.sort(key=operator.itemgetter(0))
+        for _ in range(count):
+            self.episodes.pop()
+        self.episodes.extend(episode for _, episode in ends[-count:])
 
     def add_update(
         self, policy_id: str, env_steps: int = 0, gradient_steps: int = 1, agent_steps: int | None = None

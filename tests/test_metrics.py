@@ -3,6 +3,8 @@
 import json
 import math
 
+import pytest
+
 from rllib.env.episodes import Episode
 from rllib.evaluation.sampling_worker import SampleReport
 from rllib.metrics import Metrics, episode_statistics
@@ -69,6 +71,19 @@ def test_all_episodes_of_an_iteration_are_kept_on_request():
         metrics.add_sample(finished(5.0))
         metrics.result({})
         assert [episode.episode_return for episode in metrics.episodes_this_iteration] == [*returns, 5.0]
+
+
+@pytest.mark.parametrize("kept, expected", [(6, [3.1, 1.2, 3.2, 1.3, 2.1, 3.3]), (12, [9.0, 1.0, 3.0, 1.1, 2.0, 3.1])])
+def test_the_newest_episodes_of_a_round_are_of_all_workers(kept, expected):
+    """Of several fragments that were sampled side by side, and not of the last worker's alone."""
+    metrics = Metrics(smoothing_episodes=kept)
+    metrics.add_sample(finished(9.0))
+    reports = [finished(*returns) for returns in ([1.0, 1.1, 1.2, 1.3], [2.0, 2.1], [], [3.0, 3.1, 3.2, 3.3])]
+    for report in reports:
+        metrics.add_sample(report)
+    metrics.put_in_turn([report.episodes for report in reports])
+    assert [episode.episode_return for episode in metrics.episodes][:6] == expected
+    assert len(metrics.episodes) == min(kept, 11) and metrics.episodes_total == 11
 
 
 def test_counts_of_this_iteration_start_again():

@@ -568,11 +568,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps or not transitions:
                 rounds.append([])
-                for batch, report in self._sample_round():
+                sampled = self._sample_round()
+                for batch, report in sampled:
                     self._take_in(report, batch)
                     rounds[-1].append(batch)
                     steps += report.rows
                     transitions += report.env_steps
+                self.metrics.put_in_turn([report.episodes for _, report in sampled])
             with spans.span("join"):
                 batch = (SampleBatch if self.agents is None else MultiAgentBatch).join_rounds(rounds)
         for feature in features:

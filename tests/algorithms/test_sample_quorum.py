@@ -137,6 +137,25 @@ def test_the_trust_region_is_around_the_present_policy(tmp_path):
         np.testing.assert_allclose(steps[-1][sb.ACTION_DIST_INPUTS], expected, atol=1e-5)
 
 
+def test_what_late_workers_have_seen_counts_once_when_it_arrives(tmp_path):
+    config = PPOConfig().environment(normalize_returns=True)
+    with build(tmp_path, config, observation_filter="MeanStdFilter") as algo:
+        train(algo, 2)
+        let_go(tmp_path)
+        train_until(algo, lambda result: result["info"]["num_late_fragments"])
+        result = train(algo, 3)
+        state = algo.policy.filter.get_state()
+    num_steps, count = result["num_env_steps_sampled"], float(state["count"])
+    of_second = round((state["mean"][0] - 1) * count)
+    observations = {1: int(count) - of_second, 2: of_second}  # by worker: those of its steps, and the next one
+    assert count == num_steps + 2 and all(number % F == 1 for number in observations.values())
+    seen = np.array([(worker, step) for worker, number in observations.items() for step in range(number)], np.float64)
+    np.testing.assert_allclose(state["mean"], seen.mean(0))
+    np.testing.assert_allclose(state["m2"], np.square(seen - seen.mean(0)).sum(0))
+    assert algo.trainee.return_scale.get_state()["count"] == num_steps
+    assert result["episodes_total"] == sum((number - 1) // 7 for number in observations.values())
+
+
 def test_a_worker_that_dies_is_replaced_and_the_round_goes_on(tmp_path):
     with build(tmp_path, stops_at=F) as algo:
         pids = worker_pids(algo)

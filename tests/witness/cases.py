@@ -57,12 +57,13 @@ MEMORIES = {
 PPO = {"sgd_minibatch_size": 8, "num_sgd_iter": 1, "standardize_advantages": False, "lambda_": LAMBDA}
 
 
-def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, fragment=7, **settings):
+def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, quorum=1.0, fragment=7, **settings):
     """The config of a case: one fragment of each environment is a train batch, and weights stay as they are.
 
     Args:
         algorithm, kind, family: names the algorithm, the environment and its scripts.
         envs, workers, fragment: environments of each worker, workers, and steps of a fragment.
+        quorum: share of the workers that a round waits for.
         settings: of training(); "environment" and "rollouts" are those of these methods.
     """
     more = {name: settings.pop(name, {}) for name in ("environment", "rollouts")}
@@ -70,13 +71,15 @@ def config_of(algorithm: str, kind, family: Family, *, envs=2, workers=0, fragme
     config.environment(kind, env_config={"family": family}, **more["environment"])
     if CRASHED in family.ends:
         config.fault_tolerance(restart_failed_sub_environments=True)
-    rows = fragment * envs * max(1, workers)
+    if quorum < 1:
+        more["rollouts"] = {**more["rollouts"], "sample_quorum": quorum}
     config.rollouts(
         num_rollout_workers=workers,
         num_envs_per_worker=envs,
         rollout_fragment_length=fragment,
         **more["rollouts"],
     )
+    rows = fragment * envs * config.workers_per_round
     if algorithm in ("PPO", "GAIL", "AIRL", "A2C", "IMPALA", "APPO", "TRPO", "PG"):
         settings.setdefault("train_batch_size", rows)
     if "sgd_minibatch_size" in settings:
@@ -685,7 +688,22 @@ def replayed_box(tmp_path, algorithm="SAC", n_step=1, **settings) -> None:
     assert steps.check_complete(ONE) > 5
 
 
+# A round takes the fragment of the one worker that answers first, and perhaps late ones of the other.
+LATE = {"workers": 2, "quorum": 0.5}
+
 CASES: dict[str, Callable] = {
+    "late fragments of PG": functools.partial(newest_steps, algorithm="PG", lambda_=1.0, has_values=False, **LATE),
+    "late fragments with a memory": functools.partial(memory, **LATE),
+    "late fragments with a memory, of several agents, restored": functools.partial(
+        memory, kind="attention", door=Several, parts=2, **LATE
+    ),
+    "late fragments with costs": functools.partial(costs, **LATE),
+    "late fragments with novelty": functools.partial(novelty, **LATE),
+    "late fragments with clipped rewards": functools.partial(clipped, **LATE),
+    "late fragments with a learned reward beside cloning": functools.partial(
+        imitation, bc_coeff=0.5, bc_pretrain_updates=2, **LATE
+    ),
+    "late fragments with a shaped reward": functools.partial(imitation, algorithm="AIRL", **LATE),
     "newest steps of TRPO": functools.partial(newest_steps, algorithm="TRPO"),
     "newest steps of PG": functools.partial(newest_steps, algorithm="PG", lambda_=1.0, has_values=False),
     "newest steps of APPO": functools.partial(newest_steps, algorithm="APPO"),

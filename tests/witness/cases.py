@@ -12,7 +12,7 @@ import rllib
 from rllib import sample_batch as sb
 from rllib.policy import Policy
 from tests.witness import grid, test_external
-from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored
+from tests.witness.checks import Steps, check_counters, check_on_policy, check_stored, following
 from tests.witness.checks.costs import check_costs, check_episode_costs, check_stored_costs
 from tests.witness.checks.filters import Unfiltered, check_statistics, observed
 from tests.witness.checks.memory import (
@@ -30,7 +30,17 @@ from tests.witness.checks.vtrace import check_vtrace
 from tests.witness.doors.external import ExternalSingle
 from tests.witness.doors.scripted import Continuous, Several, Single
 from tests.witness.reader import reading
-from tests.witness.script import BOTH, CRASHED, OBSERVATION_SIZE, TERMINATED, TRUNCATED, Family, decoded, observation
+from tests.witness.script import (
+    ACTION_REWARD,
+    BOTH,
+    CRASHED,
+    OBSERVATION_SIZE,
+    TERMINATED,
+    TRUNCATED,
+    Family,
+    decoded,
+    observation,
+)
 
 GAMMA, LAMBDA = grid.GAMMA, grid.LAMBDA
 ENDS = (TERMINATED, TRUNCATED, BOTH)
@@ -662,6 +672,31 @@ def late_observations(tmp_path, delay=2, door=Single, parts=1, **settings) -> No
     check_counters(last, family, steps)
 
 
+def late_actions(tmp_path, delay=2, door=Single, parts=1, **settings) -> None:
+    """Rows have the action that the policy took, and the reward of the one that arrived, at first the neutral 0."""
+    family = family_of(door)
+    disturbances = {"disturbances": {"action_delay": delay}}
+    config = config_of("PPO", door, family, environment=disturbances, **PPO, **settings)
+    if door is Several:
+        by_policy(config, only)
+    steps = Steps()
+
+    def arrived(step) -> float:
+        before = following(step, -delay)
+        return steps.actions[before] if before[3] >= 0 else 0.0
+
+    def scaled(step, reward):
+        return reward + ACTION_REWARD * (arrived(step) - steps.actions[step])
+
+    for trainer, read, result in trained(config, tmp_path, parts=parts):
+        for policy_id, columns in read.learned:
+            found = check_rows(columns, family, steps, scaled=scaled)
+            check_advantages(columns, found, family, values_of(trainer.get_policy(policy_id)), GAMMA, LAMBDA)
+        last = result
+    assert steps.check_complete(family, num_open=1) > 5
+    check_counters(last, family, Steps(steps.counts, steps.cuts, {step: arrived(step) for step in steps.actions}))
+
+
 def replayed_rows(tmp_path, algorithm: str, n_step=3, **settings) -> None:
     """Rows of n steps in replays."""
     config = config_of(algorithm, Single, ONE, n_step=n_step, **REPLAYED, **settings)
@@ -728,6 +763,9 @@ CASES: dict[str, Callable] = {
     "late observations": late_observations,
     "late observations of several agents": functools.partial(late_observations, door=Several, delay=1),
     "late observations, restored": functools.partial(late_observations, parts=2),
+    "late actions": late_actions,
+    "late actions of several agents": functools.partial(late_actions, door=Several, delay=1),
+    "late actions, restored": functools.partial(late_actions, parts=2),
     "sequences": replayed_sequences,
     "sequences of n steps": functools.partial(replayed_sequences, n_step=3, max_seq_len=4),
     "sequences without states": functools.partial(replayed_sequences, zero_init_states=True, burn_in=0),

@@ -17,6 +17,7 @@ from rllib import metrics
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.families import q_learning
+from rllib.env.disturbances.channel import Channel
 from rllib.env.disturbances.disturbed import DisturbedEnv
 from rllib.env.episodes import EpisodeTracker
 from rllib.env.external import external_env
@@ -43,6 +44,7 @@ from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.running_episode import RunningEpisode
 from rllib.evaluation.teacher import LaneTeacher
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.losses import appo, vtrace
 from rllib.models.observations import filters
 from rllib.policy import Policy
@@ -621,6 +623,23 @@ def deltas_merged_twice(take_in, algorithm, report, *batch):
     take_in(algorithm, report, *batch)
     for policy_id, delta in report.return_deltas.items():
         algorithm.trainees[policy_id].return_scale.merge(delta)
+
+
+@mutates(WorkerSet, "_sample_quorum", "late fragments of PG")
+def late_fragments_lost(sample, workers, snapshots):
+    return [(batch, report) for batch, report in sample(workers, snapshots) if not report.rounds_late]
+
+
+@mutates(WorkerSet, "_sample_quorum", "late fragments with a memory")
+def late_fragments_taken_twice(sample, workers, snapshots):
+    return [each for each in sample(workers, snapshots) for _ in range(1 + (each[1].rounds_late > 0))]
+
+
+@mutates(Channel, "played", "late actions")
+def actions_arrive_a_step_too_late(played, channel, action):
+    before = channel.__dict__.setdefault("before", [channel._neutral])
+    before.append(played(channel, action))
+    return before[-2]
 
 
 @mutates(Algorithm, "_removed_since", "policy of an id that is used again, sampling ahead")

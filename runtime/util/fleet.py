@@ -13,7 +13,6 @@ follows is decided by FaultTolerance: it is replaced, left out, or its failure i
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import math
 import re
@@ -332,8 +331,9 @@ class Fleet:
         while self._due:
             self._await_replacement(math.inf)
         self._refuse_empty()
+        since = time.monotonic()
         asked = {
-            index: (member := self.members[index], request(member.handle, index))
+            index: (member := self.members[index], request(member.handle, index), since)
             for index in (self.members if indices is None else indices)
         }
         return functools.partial(self._collect, asked, request, is_work, patience or self.tolerance.patience)
@@ -349,7 +349,7 @@ class Fleet:
         try:
             self._take_answers(answers, waiting, request, is_work, patience)
         except Exception as failure:
-            self._see_alike([ref for _, ref in waiting.values()], failure)
+            self._see_alike([ref for _, ref, _ in waiting.values()], failure)
             raise
         return answers
 
@@ -357,10 +357,10 @@ class Fleet:
         """Moves each answer from those that are waited for to `answers`."""
         tolerated = FAILURES if is_work else DEATHS
         for index in list(waiting):
-            member, ref = waiting.pop(index)
+            member, ref, since = waiting.pop(index)
             while member is not None:
                 try:
-                    answers[index] = self._get(index, ref, patience)
+                    answers[index] = self._get(index, ref, patience, since)
                 except tolerated as failure:
                     if self.members.get(index) is member:
                         self._lose(index, failure)
@@ -370,7 +370,7 @@ class Fleet:
                     break
                 while index in self._due:
                     self._await_replacement(math.inf)
-                member = self.members.get(index)
+                member, since = self.members.get(index), time.monotonic()
                 ref = member and request(member.handle, index)
 
     def _see_alike(self, refs: list[ObjectRef], failure: Exception) -> None:
@@ -385,11 +385,16 @@ class Fleet:
                 if not is_late and _NUMBER.sub("", str(other)) != said:
                     self._logger.error("another %s has failed as well: %s", self._kind, other)
 
-    def _get(self, index: int, ref: ObjectRef, patience: float):
-        """The answer, waited for `silence_s` at a time."""
-        for times in itertools.count(1):
+    def _get(self, index: int, ref: ObjectRef, patience: float, since: float):
+        """The answer to a request of this time, waited for until the next multiple of `silence_s`.
+
+        Several that are silent together are so from the same time on: they do not count one after the other.
+        """
+        silence_s, times = self.tolerance.silence_s, 0
+        while True:
+            times = max(times, int((time.monotonic() - since) / silence_s)) + 1
             try:
-                return get(ref, timeout=self.tolerance.silence_s)
+                return get(ref, timeout=max(0.0, since + min(times, patience) * silence_s - time.monotonic()))
             except GetTimeoutError as error:
                 if isinstance(error, TaskError):
                     raise  # the user's own

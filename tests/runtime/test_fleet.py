@@ -376,6 +376,21 @@ def test_silence_of_one_that_all_wait_for(clock, caplog):
     assert clock.now == 6.0 and caplog.text.count("has not answered") == 2
 
 
+def test_several_that_are_silent_together_are_replaced_together(clock, caplog):
+    """They are looked at one after the other, and have been asked at the same time."""
+    fleet = fake_fleet(40, silence_s=2.0, patience=3)
+    answers = fleet.ask_all(lambda actor, index: Ref(index) if actor[1] else Ref())
+    assert answers == {index: index for index in range(1, 41)}
+    assert clock.now == 6.0 and fleet.num_restarts == 40
+
+
+def test_an_answer_that_is_taken_late_is_no_silence(clock):
+    fleet = fake_fleet(2, silence_s=2.0, patience=3)
+    collect = fleet.begin(lambda actor, index: Ref(index))
+    clock.now += 1000
+    assert collect() == {1: 1, 2: 2} and fleet.num_restarts == 0
+
+
 def test_whoever_may_take_forever_is_never_given_up(clock, caplog):
     fleet, ref = fake_fleet(silence_s=2.0, patience=1), Ref()
     collect = fleet.begin(lambda actor, index: ref, patience=float("inf"))

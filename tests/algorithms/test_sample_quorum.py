@@ -9,7 +9,18 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rllib import A2CConfig, A3CConfig, APPOConfig, IMPALAConfig, PGConfig, PPOConfig, TRPOConfig
+from rllib import (
+    A2CConfig,
+    A3CConfig,
+    AIRLConfig,
+    AMPConfig,
+    APPOConfig,
+    GAILConfig,
+    IMPALAConfig,
+    PGConfig,
+    PPOConfig,
+    TRPOConfig,
+)
 from rllib import sample_batch as sb
 from tests.algorithms.algorithm_support import learner_stats, train, train_until, worker_pids
 
@@ -40,7 +51,7 @@ class Counting(gymnasium.Env):
             while not Path(self._config["goes_on"]).exists() and time.monotonic() < ends:
                 time.sleep(0.005)
         self._steps += 1
-        return self._observation(), 1.0, self._steps % 7 == 0, False, {}
+        return self._observation(), 1.0, self._steps % 7 == 0, False, {"cost": 0.5}
 
 
 def build(tmp_path, config=None, workers=2, quorum=0.5, stops_at=0, **more):
@@ -100,6 +111,36 @@ def test_a_round_goes_on_without_a_straggler_whose_rows_arrive_later_and_once(na
         assert result["num_env_steps_sampled"] == sum(len(steps_of(rounds, worker)) for worker in (1, 2))
         late = [report.rounds_late > 0 for fragments in rounds for _, report in fragments]
         assert result["info"]["num_late_fragments"] == sum(late)
+
+
+DEMONSTRATED = {
+    "obs": np.tile(np.arange(7, dtype=np.float32)[:, None], (3, 2)), "actions": np.zeros(21, int),
+    "terminateds": np.arange(21) % 7 == 6,
+}  # fmt: skip
+# Whatever else changes the loss, or makes it.
+CHANGED = {
+    **CONFIGS,
+    "PPO with costs": PPOConfig().training(cost_limit=1.0),
+    "PPO with a warm-up": PPOConfig().training(actor_warmup_updates=1),
+    "PPO with a teacher": PPOConfig().training(teacher=lambda seen: np.zeros(len(seen), int), teacher_coeff=0.1),
+    **{
+        f"{config.algorithm_name} beside cloning": config.training(bc_coeff=0.1).offline_data(
+            demonstrations=DEMONSTRATED
+        )
+        for config in (GAILConfig(), AIRLConfig(), AMPConfig())
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_late_rows_of_other_weights_are_learned_from(name, tmp_path):
+    """The check that the newest weights have acted is off, however the loss is made."""
+    config = CHANGED[name].copy().training(lr=0.03)
+    with build(tmp_path, config) as algo:
+        train(algo, 3)
+        let_go(tmp_path)
+        result = train_until(algo, lambda result: result["info"]["num_late_fragments"])
+        assert learner_stats(result)["policy_lag_updates"] >= 3
 
 
 def test_late_rows_have_the_probabilities_and_values_of_the_policy_that_acted(tmp_path):

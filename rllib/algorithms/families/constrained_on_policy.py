@@ -107,7 +107,7 @@ class ConstrainedTrainee(IntrinsicTrainee):
             return super().make_learner(*objectives, **more)
         return super().make_learner(
             [
-                self.objective(self.make_loss()),
+                self.objective(self.whole_loss()),
                 self.objective(cost_value_loss(COST_CRITIC), (COST_CRITIC,), COST_CRITIC),
             ],
             modules={COST_CRITIC: cost_critic(self.config)},

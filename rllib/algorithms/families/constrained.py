@@ -44,7 +44,9 @@ class ConstrainedConfig(AlgorithmConfig):
         self,
         *,
         cost_limit: Annotated[
-            float | None, "most that an episode may cost, mean over episodes; None: costs do not count", at_least(0)
+            float | None,
+            "most that an episode may cost, mean over episodes; None: costs do not count",
+            at_least(0, finite=True),
         ] = None,
         cost_column: Annotated[
             str | None,

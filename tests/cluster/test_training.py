@@ -74,6 +74,27 @@ def test_two_nodes_give_the_same_bits_as_one_machine(session, two_nodes):
     assert len(nodes) == 2
 
 
+def test_weights_are_put_once_and_copied_once_to_each_node(session, two_nodes, monkeypatch):
+    """Four workers on two nodes: of the weights of an update each node's store has one copy."""
+    import ray.experimental
+
+    session("ray", address=two_nodes.address, log_to_driver=False)
+    put, placed = runtime.put, []
+    with (
+        ppo()
+        .training(model={"fcnet_hiddens": [256, 256]})
+        .resources(custom_resources_per_worker={"slot": 1})
+        .build() as algo
+    ):
+        monkeypatch.setattr(runtime, "put", lambda value: placed.append(put(value)) or placed[-1])
+        algo.train()
+        rounds = placed.copy()
+        nodes = set(algo.workers.foreach_worker(_node_id))
+        where = ray.experimental.get_object_locations([each.inner for each in rounds])
+    assert len(rounds) == 1 and len(nodes) == 2
+    assert [sorted(each["node_ids"]) for each in where.values()] == [sorted(nodes)]
+
+
 @runtime.remote
 class Holder:
     def node(self):

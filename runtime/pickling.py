@@ -8,7 +8,10 @@ was defined in this process is left as it is.
 from __future__ import annotations
 
 import io
+import types
 import weakref
+from collections import ChainMap
+from typing import ClassVar
 
 import cloudpickle
 
@@ -16,8 +19,22 @@ _received = weakref.WeakSet()  # classes made by unpickling: a later copy may br
 _own = weakref.WeakSet()  # classes defined here that have been sent
 
 
+_FILENAME = 10  # place of co_filename among the arguments of types.CodeType
+_reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+
+def _reduce_code_with_file(code: types.CodeType) -> tuple:
+    """cloudpickle 3.1.3 leaves out the file, without which a traceback has no lines of source."""
+    make, arguments = _reduce_code(code)
+    return make, (*arguments[:_FILENAME], code.co_filename, *arguments[_FILENAME + 1 :])
+
+
 class Pickler(cloudpickle.Pickler):
-    """cloudpickle.Pickler; a class comes back as the original, unchanged."""
+    """cloudpickle.Pickler; a class comes back as the original, unchanged, and code knows its file."""
+
+    dispatch_table: ClassVar[ChainMap] = ChainMap(
+        {types.CodeType: _reduce_code_with_file}, cloudpickle.Pickler.dispatch_table
+    )
 
     def reducer_override(self, obj):
         reduced = super().reducer_override(obj)

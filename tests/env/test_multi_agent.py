@@ -9,8 +9,15 @@ import rllib.env.multi_agent_env
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import rllib
+from rllib.core.connectors.connected_agents import ConnectedAgents
 from rllib.env import EnvContext, MultiAgentEnv, is_multi_agent, make_multi_agent, register_env, resolve
+from rllib.env.disturbances.settings import Disturbances
+from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.multi_agent import AgentOrder, AgentSpaces, BrokenRule, CheckedAgents, as_multi_agent
+from rllib.env.multi_agent.adapt import TimeLimitedAgents
+from rllib.env.multi_agent.augmented import AugmentedEnv
+from rllib.env.multi_agent.disturbed import DisturbedAgents
+from rllib.env.multi_agent.wrapped import AdaptedAgents
 from tests.multi_agent import (
     BasicMultiAgent,
     EarlyDoneMultiAgent,
@@ -171,6 +178,28 @@ def test_groups():
     assert infos["g"]["_group_rewards"] == [2, 3]
     assert infos["g"]["_group_info"] == [{"k": 1}, {}]
     assert infos["g"]["individual_rewards"] == {"a0": 2, "a1": 3}
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "group"),
+    [
+        ("", "", (False, False)),
+        ("a0", "", (False, False)),
+        ("a0 a1", "", (True, False)),
+        ("", "a0 a1", (False, True)),
+        ("a0", "a1", (False, True)),
+        ("a0", "a0", (False, False)),
+        ("a0", "a0 a1", (False, True)),
+        ("a0 a1", "a1", (True, False)),
+        ("a0 a1", "a0 a1", (True, True)),
+    ],
+)
+def test_a_group_ends_when_all_members_have_ended_in_one_way_or_the_other(terminated, truncated, group):
+    flags = ({agent: agent in ended for agent in ("a0", "a1")} for ended in (terminated, truncated))
+    grouped = Pair(step(None, None, *flags)).with_agent_groups({"g": ["a0", "a1"]})
+    grouped.reset()
+    _, _, *ends, _ = grouped.step({"g": (1, 0)})
+    assert tuple(each["g"] for each in ends) == group
 
 
 def test_spaces_of_groups_may_be_given():
@@ -391,6 +420,44 @@ def test_four_values_are_adapted_with_one_warning(caplog):
     assert env.step({"b": 0})[2:4] == ({"b": False, "__all__": False}, {"b": True, "__all__": True})
     assert caplog.text.count("FourValues follows the old gym API") == 1
     assert "(observations, rewards, terminateds, truncateds, infos), dicts by agent" in caplog.text
+
+
+class FourValuesNamed(FourValues):
+    """The same with names of its agents, which wrappers ask for; all have observations to the end."""
+
+    possible_agents = ("a", "b")
+
+    def step(self, action_dict):
+        _, rewards, _, late = super().step(action_dict)
+        return dict.fromkeys("ab", self.t), rewards, {"a": self.t == 3, "b": self.t == 3, "__all__": self.t == 3}, late
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda env: env.with_agent_groups({"a": ["a"], "b": ["b"]}),
+        lambda env: AugmentedEnv(env, agent_ids=True),
+        lambda env: DisturbedAgents(env, Disturbances.of({"observation_delay": 1})),
+        lambda env: AdaptedAgents(env, PreviousStep(action=True, reward=True)),
+        lambda env: ConnectedAgents(env, []),
+        lambda env: TimeLimitedAgents(as_multi_agent(env), 9),
+    ],
+    ids=["groups", "augmented", "disturbed", "adapted", "connected", "limited"],
+)
+def test_wrappers_take_four_values(wrapped):
+    bare, env = (CheckedAgents(each, num_steps=0) for each in (FourValuesNamed(), wrapped(FourValuesNamed())))
+    results = [each.reset(seed=3) for each in (bare, env)]
+    for _ in range(3):
+        assert results[0][0].keys() == results[1][0].keys()
+        assert results[0][1:4] == results[1][1:4]
+        number = {"a": 0, "b": 0}
+        results = bare.step(number), env.step({agent: (0,) for agent in "ab"} if is_grouped(env) else number)
+    assert results[1][1:4] == results[0][1:4]
+    assert results[0][2]["a"] and results[0][3]["b"]
+
+
+def is_grouped(env):
+    return isinstance(env.spaces.action("a"), Tuple)
 
 
 # ---- recognition

@@ -199,6 +199,8 @@ def _with_more(rng: random.Random, run: Draw, config) -> Draw:
     if world["kind"] == "single" and rng.random() < 0.15:
         forms = ["arrays"] if world.get("mask") == "info" else ["arrays", "old"]  # the old reset() has no info
         run = {**run, "world": {**run["world"], "form": rng.choice(forms)}}
+    if world["kind"] in ("agents", "group") and rng.random() < 0.15:
+        run = {**run, "world": {**run["world"], "form": "old"}}
     return run
 
 

@@ -337,7 +337,8 @@ class Worlds(MultiAgentEnv):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t, self.number, self.living = 0, self.number + 1, list(self.possible_agents)
-        return {agent: self.seen(agent) for agent in self.acting()}, {}
+        observations = {agent: self.seen(agent) for agent in self.acting()}
+        return observations if self.config.get("form") == "old" else (observations, {})
 
     def seen(self, agent: str):
         return observed(self.observation_spaces[agent], self.t)
@@ -366,6 +367,10 @@ class Worlds(MultiAgentEnv):
         if over:
             self.t = 0
             episodes[0] += 1
+        if self.config.get("form") == "old":
+            dones = {agent: terminateds[agent] or truncated for agent, truncated in truncateds.items()}
+            late = {agent: {"TimeLimit.truncated": dones[agent] and not terminateds[agent]} for agent in seen}
+            return seen, rewards, dones, late
         return seen, rewards, terminateds, truncateds, {}
 
 

@@ -12,6 +12,7 @@ from rllib.core.connectors.rows import in_space
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import reset_result, step_result
 
 
 class ConnectedAgents(AgentsWrapper):
@@ -46,13 +47,12 @@ class ConnectedAgents(AgentsWrapper):
         return self._observed[agent_id]
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        result = self.env.reset(seed=seed, options=options)
-        observations, infos = result if isinstance(result, tuple) else (result, {})
+        observations, infos = reset_result(self.env, seed, options)
         self._episode = ConnectorEpisode(next(self._numbers), observations, infos)
         return self._seen(), infos
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
-        observations, rewards, *rest = self.env.step(action_dict)
+        observations, rewards, *rest = step_result(self.env, action_dict)
         self._episode.add_env_step(observations, action_dict, rewards, rest[-1])
         return self._seen(), rewards, *rest
 

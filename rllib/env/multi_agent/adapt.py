@@ -6,9 +6,9 @@ from typing import Any
 from rllib.env.agents import agent_interface
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents, space_method
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import reset_result, step_result
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
 from rllib.env.multi_agent.vector_env import OneOfVector
-from rllib.env.streams.legacy import call_reset
 from rllib.env.streams.sync import NEVER, take_off_wrappers
 
 
@@ -121,36 +121,10 @@ class TimeLimitedAgents(DictEnv):
 
 
 class FourValuesEnv(DictEnv):
-    """An environment of the old API: observations alone from reset(), four dicts from step(), or no seed in reset().
-
-    `dones` are read as terminateds, unless the agent's info has "TimeLimit.truncated".
-    """
+    """An environment of the old API (old_api.py) with the new one."""
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        result = call_reset(self.env, seed)
-        return result if is_pair(result) else (result, {})
+        return reset_result(self.env, seed, options)
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
-        result = self.env.step(action_dict)
-        return self.convert(result) if len(result) == 4 else result
-
-    @staticmethod
-    def convert(result: tuple) -> StepResult:
-        """(observations, rewards, dones, infos) as a step's result with terminateds and truncateds."""
-        observations, rewards, dones, infos = result
-        truncateds = {
-            agent: bool(done) and bool((infos.get(agent) or {}).get("TimeLimit.truncated", False))
-            for agent, done in dones.items()
-            if agent != ALL
-        }
-        terminateds = {agent: bool(dones[agent]) and not late for agent, late in truncateds.items()}
-        if ALL in dones:
-            # The agents' own flags say in which way each of them has ended.
-            is_over_for_time = bool(dones[ALL]) and any(truncateds.values()) and not any(terminateds.values())
-            truncateds[ALL], terminateds[ALL] = is_over_for_time, bool(dones[ALL]) and not is_over_for_time
-        return observations, rewards, terminateds, truncateds, infos
-
-
-def is_pair(result) -> bool:
-    """Whether reset() returned (observations, infos) rather than observations alone."""
-    return isinstance(result, tuple) and len(result) == 2
+        return step_result(self.env, action_dict)

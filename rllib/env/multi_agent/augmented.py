@@ -11,6 +11,7 @@ from rllib.env.multi_agent.agent_parts import AGENT_ID, OBSERVATION, AgentParts
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE, MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import reset_result, step_result
 
 
 class AugmentedEnv(AgentsWrapper):
@@ -48,12 +49,11 @@ class AugmentedEnv(AgentsWrapper):
         return self.observation_spaces[agent_id]
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        result = self.env.reset(seed=seed, options=options)
-        observations, infos = result if isinstance(result, tuple) else (result, {})
+        observations, infos = reset_result(self.env, seed, options)
         return self._augmented(observations, infos), infos
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
-        observations, *rest = self.env.step(action_dict)
+        observations, *rest = step_result(self.env, action_dict)
         return self._augmented(observations, rest[-1]), *rest
 
     def _augmented(self, observations: Mapping[AgentID, Any], infos: Mapping) -> dict[AgentID, Any]:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from rllib.did_you_mean import did_you_mean
-from rllib.env.multi_agent.adapt import DictEnv, FourValuesEnv, is_pair
+from rllib.env.multi_agent.adapt import DictEnv, FourValuesEnv
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, RESERVED, AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import five_values, is_pair
 from rllib.env.spaces.bounds import misfit
 from rllib.env.streams.first_results import WITHOUT_THIS_CHECK, env_name, is_end
 from rllib.env.streams.legacy import takes_seed, warn_of_legacy
@@ -172,7 +173,7 @@ class CheckedAgents:
     def _five(self, result) -> StepResult:
         if isinstance(result, tuple) and len(result) == 4:
             self._adapt("step() returns 4 values")
-            result = FourValuesEnv.convert(result)
+            result = five_values(result)
         if not isinstance(result, tuple) or len(result) != 5:
             given = f"{len(result)} values" if isinstance(result, tuple) else f"{result!r:.60}"
             raise self._broken(f"step() returned {given}", STEP_RULE, "Return all five.")

@@ -13,6 +13,7 @@ from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import reset_result, step_result
 
 
 class DisturbedAgents(AgentsWrapper):
@@ -37,16 +38,15 @@ class DisturbedAgents(AgentsWrapper):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         self.drawn_episodes.begin(seed)
-        result = self.env.reset(seed=seed, options=options)
-        observations, infos = result if isinstance(result, tuple) else (result, {})
+        observations, infos = reset_result(self.env, seed, options)
         self._begun.clear()
         return self._seen(observations) if _is_mapping(observations) else observations, infos
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
         played = {agent: self._channels[agent].played(action) for agent, action in action_dict.items()}
-        result = self.env.step(played)
-        # Streams adapt the four values of the old API, and refuse other forms.
-        if not isinstance(result, tuple) or len(result) not in (4, 5) or not all(map(_is_mapping, result)):
+        result = step_result(self.env, played)
+        # Streams refuse other forms.
+        if not isinstance(result, tuple) or len(result) != 5 or not all(map(_is_mapping, result)):
             return result
         observations, rewards, *ends, infos = result
         self.drawn_episodes.add(*rewards.values())

@@ -5,7 +5,7 @@ from typing import Any
 
 from gymnasium import Space, spaces
 
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID
+from rllib.env.multi_agent.agent_spaces import AgentID
 
 REWARDS_KEY, INFOS_KEY, BY_AGENT_KEY = "_group_rewards", "_group_info", "individual_rewards"
 
@@ -86,11 +86,21 @@ class AgentGroups:
                 info |= {REWARDS_KEY: list(given.values()), BY_AGENT_KEY: given}
         return joined
 
-    def flags(self, flags: Mapping[AgentID, bool], what: str) -> dict[AgentID, bool]:
-        """Flags by group: set if those of all members are. "__all__" is handed through."""
-        return self.join({agent: flag for agent, flag in flags.items() if agent != ALL}, what, all) | (
-            {ALL: flags[ALL]} if ALL in flags else {}
-        )
+    def ends(
+        self, terminateds: Mapping[AgentID, bool], truncateds: Mapping[AgentID, bool]
+    ) -> tuple[dict[AgentID, bool], dict[AgentID, bool]]:
+        """Both flags by group. "__all__" is handed through.
+
+        A group is terminated if all members are. It is truncated if all are, or if each of them has ended in one way or
+        the other.
+        """
+        terminated = self.join(terminateds, "terminateds", all)
+        truncated = self.join(truncateds, "truncateds", all)
+        for group, members in self.groups.items():
+            has_ended = (terminateds.get(agent) or truncateds.get(agent) for agent in members)
+            if not terminated.get(group) and group in truncated and all(has_ended):
+                truncated[group] = True
+        return terminated, truncated
 
     def _of_members(self, group: AgentID, values: Mapping, what: str) -> list:
         members = self.groups[group]

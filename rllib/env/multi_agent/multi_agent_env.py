@@ -27,6 +27,7 @@ from gymnasium import Space, spaces
 
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.groups import AgentGroups
+from rllib.env.multi_agent.old_api import reset_result, step_result
 
 # Key of the environment's state in observations of several agents, who are all shown the same.
 ENV_STATE = "state"
@@ -151,7 +152,8 @@ class GroupedEnv(MultiAgentEnv):
     """An environment in which groups of agents are one agent each.
 
     A group observes and acts in Tuple spaces, in the order of its members, who all act at the same time. Its reward is
-    the sum of theirs; it is terminated or truncated when all of them are. Its info has `_group_rewards` and
+    the sum of theirs. It ends in the step after which none of them goes on: it is terminated if all of them are, and
+    otherwise truncated. Its info has `_group_rewards` and
     `_group_info`, lists in the order of members, and `individual_rewards` by agent.
 
     Args:
@@ -194,17 +196,16 @@ class GroupedEnv(MultiAgentEnv):
         return self.env.unwrapped
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = reset_result(self.env, seed, options)
         return self._groups.join(observations, "observations"), self._groups.infos(infos, {})
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
-        observations, rewards, terminateds, truncateds, infos = self.env.step(self._groups.split(action_dict))
         groups = self._groups
+        observations, rewards, terminateds, truncateds, infos = step_result(self.env, groups.split(action_dict))
         return (
             groups.join(observations, "observations"),
             groups.join(rewards, "rewards", sum),
-            groups.flags(terminateds, "terminateds"),
-            groups.flags(truncateds, "truncateds"),
+            *groups.ends(terminateds, truncateds),
             groups.infos(infos, rewards),
         )
 

@@ -14,6 +14,7 @@ from rllib.env.multi_agent.agent_spaces import AgentID, space_method
 from rllib.env.multi_agent.agents_wrapper import AgentsWrapper
 from rllib.env.multi_agent.augmented import AugmentedEnv
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.old_api import reset_result, step_result
 from rllib.env.streams.first_results import env_name
 
 
@@ -45,15 +46,14 @@ class AdaptedAgents(AgentsWrapper):
         return self._adapter.space(self._spaces.observation(agent_id), self._spaces.action(agent_id))
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        result = self.env.reset(seed=seed, options=options)
-        observations, infos = result if isinstance(result, tuple) else (result, {})
+        observations, infos = reset_result(self.env, seed, options)
         self._actions, self._rewards = {}, {}
         return self._adapted(observations, infos), infos
 
     def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
         for agent, action in action_dict.items():
             self._actions[agent], self._rewards[agent] = action, 0.0
-        observations, rewards, *rest = self.env.step(action_dict)
+        observations, rewards, *rest = step_result(self.env, action_dict)
         for agent in self._actions:
             self._rewards[agent] += rewards.get(agent) or 0.0
         return self._adapted(observations, rest[-1]), rewards, *rest

@@ -45,8 +45,14 @@ class Members(MultiAgentEnv):
         half = event.rewards[0] // 2
         parts = half + _TIMES[0] * own[0], event.rewards[0] - half + _TIMES[1] * own[1]
         rewards = dict(zip(self.possible_agents, parts))
-        is_terminated, is_truncated = event.flags
-        return self._observations(), rewards, {ALL: is_terminated}, {ALL: is_truncated}, {}
+        return self._observations(), rewards, *self._ends(*event.flags), {}
+
+    def _ends(self, is_terminated, is_truncated):
+        """Both flags. Every second truncated episode terminates the first member, and truncates the other."""
+        if is_terminated or not is_truncated or self.player.place(0)[1] % 2:
+            return {ALL: is_terminated}, {ALL: is_truncated}
+        first, second = self.possible_agents
+        return {first: True, second: False, ALL: False}, {first: False, second: True, ALL: False}
 
     def _observations(self):
         serial, number, _, step = self.player.place(0)

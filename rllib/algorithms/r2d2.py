@@ -47,7 +47,6 @@ class R2D2Config(SequenceReplayConfig, DQNConfig):
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "learns from sequences with states of its memory, which recorded steps lack"
     needs_memory: ClassVar[bool] = True
-    not_on_gpu: ClassVar[str] = "sequences, whose states and targets are computed on the CPU"
     own_aliases: ClassVar[dict] = {
         **EPSILON_ALIASES,
         "burn_in": ("replay_buffer_config", lambda steps: {"replay_burn_in": steps}),  # of earlier RLlib

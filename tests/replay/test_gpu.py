@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import ApexDQNConfig, DefaultCallbacks, DQNConfig, R2D2Config, SACConfig
+from rllib import (
+    ApexDQNConfig,
+    DDPGConfig,
+    DefaultCallbacks,
+    DQNConfig,
+    R2D2Config,
+    SACConfig,
+    TD3Config,
+    TQCConfig,
+)
 from rllib.algorithms.dqn import DQN
 from rllib.algorithms.families.q_learning import QTrainee
 from rllib.algorithms.sac import SAC
@@ -17,6 +26,7 @@ from rllib.sample_batch import Column
 from tests.gpu import DEVICES, needs_gpu
 
 STACKED = (Column("obs", (6, 4), "uint8"), Column("new_obs", (6, 4), "uint8"), Column("rewards"))
+WITH_A_MEMORY = (SACConfig(), TQCConfig(), TD3Config(), DDPGConfig())
 SMALL = {"learner": "torch", "num_steps_sampled_before_learning_starts": 64, "train_batch_size": 32}
 
 
@@ -170,8 +180,9 @@ def test_training_from_tensors_is_training_from_arrays(in_memory, kind):
         (DQNConfig().learners(num_learners=2), "{'storage': 'gpu'} and num_learners=2: "),
         (ApexDQNConfig(), "is not for replays in other processes"),
         (R2D2Config(), "is not for sequences"),
+        *((each.training(model={"use_lstm": True}), "is not for sequences") for each in WITH_A_MEMORY),
     ],
-    ids=["no GPU", "learners", "shards", "sequences"],
+    ids=["no GPU", "learners", "shards", "sequences", *(each.algorithm_name for each in WITH_A_MEMORY)],
 )
 def test_where_rows_cannot_lie_on_a_gpu(config, message):
     with pytest.raises(ValueError, match=message):

@@ -47,8 +47,11 @@ class DistributedReplayConfig(OffPolicyConfig):
 
     learns_from_data: ClassVar[bool] = False
     without_data: ClassVar[str] = "keeps its replay in processes that sampling workers fill"
-    not_on_gpu: ClassVar[str] = "replays in other processes"
     starts_by_rows: ClassVar[bool] = True
+
+    @property
+    def not_on_gpu(self) -> str:
+        return "replays in other processes"
 
     @section
     def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self: ...

@@ -75,8 +75,6 @@ class OffPolicyConfig(SamplingAheadConfig):
     without_memory: ClassVar[str] = Transitions.without_memory
     learns_from_data: ClassVar[bool] = True
     mixes_data: ClassVar[bool] = True
-    # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
-    not_on_gpu: ClassVar[str] = ""
     # Whether learning starts by the number of rows in the replay, which one that is too small never reaches.
     starts_by_rows: ClassVar[bool] = False
 
@@ -89,6 +87,11 @@ class OffPolicyConfig(SamplingAheadConfig):
     def replays_sequences(self) -> bool:
         """Whether rows of the replay are sequences (sequence_replay.py)."""
         return False
+
+    @property
+    def not_on_gpu(self) -> str:
+        """Rows that cannot lie on the learner's GPU, for the message; empty: they can."""
+        return "sequences, which are put together on the CPU" if self.replays_sequences else ""
 
     @property
     def steps_per_row(self) -> int:

@@ -224,6 +224,19 @@ def test_agents_without_groups_are_told_to_form_one():
             config_of(env).build()
 
 
+def test_a_mask_inside_of_a_part_is_refused():
+    class Nested(MaskedTeam):
+        observation_space = Dict(inner=MaskedTeam.observation_space)
+
+        def _shown(self):
+            return {agent: {"inner": seen} for agent, seen in super()._shown().items()}
+
+    with pytest.raises(ValueError, match=r"'action_mask' at observation\['inner'\]\['action_mask'\].*illegal actions"):
+        config_of(lambda _: Nested().with_agent_groups({"team": ["a", "b"]})).environment(
+            disable_env_checking=True  # it takes illegal actions
+        ).build()
+
+
 def test_noise_in_the_weights_is_refused():
     with pytest.raises(ValueError, match="explores by EpsilonGreedy or PerWorkerEpsilonGreedy or SoftQ"):
         config_of().exploration(exploration_config={"type": "ParameterNoise"}).build()

@@ -17,7 +17,7 @@ from rllib.models.groups.spec import Group
 from rllib.models.model_settings import ModelSettings
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import flat_leaves, parts
-from rllib.models.observations.masks import has_key, masked_columns
+from rllib.models.observations.masks import has_key, masked_columns, refuse_nested
 
 _GROUP_THEM = "Group agents that act together, env.with_agent_groups({'team': [...]}) (docs/guide/multi_agent.md)"
 
@@ -130,6 +130,7 @@ def group_spec(
         ValueError: for images, or a mask that does not fit the actions.
     """
     count, part, num_actions = of_members
+    refuse_nested(part, mask_key, QValues(num_actions))
     mask = masked_columns(part, mask_key, QValues(num_actions))
     if mask is not None:
         part = spaces.Dict([(key, space) for key, space in part.spaces.items() if key != mask_key])

@@ -143,7 +143,8 @@ def choice_problem(
     row = int(without.argmax())
     return (
         f"{where(row)}: the action mask is {masks[row].astype(int).tolist()}, and each part of an action needs a "
-        "choice that is not 0. Let the environment end the episode where nothing can be done."
+        "choice that is not 0. Let the environment end the episode where nothing can be done, or have a legal action "
+        "that does nothing."
     )
 
 

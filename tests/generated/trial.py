@@ -851,6 +851,8 @@ def _expected(draw: Draw) -> tuple[str, ...]:
         parts += ("is not known", "is the first observation of the next episode")
     if "actions_in_input_normalized" in draw["settings"]:
         parts += ("were clipped",)  # recorded actions are in the units of the environment
+    if world.get("form") == "old":
+        parts += ("follows the old gym API",)  # once in a process
     if "offline_memory" in draw["settings"]:
         parts += ("are kept in files",)
     if world.get("form") == "old":

@@ -123,6 +123,80 @@ def test_without_a_display_play_writes_a_video(rllib_command, tmp_path, monkeypa
     assert (tmp_path / "run" / "checkpoint_000001.mp4").stat().st_size > 0
 
 
+class Modes(CountingEnv):
+    """Draws itself in the render modes that are set for it."""
+
+    metadata: ClassVar = {"render_modes": []}
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.render_mode = (config or {}).get("render_mode")
+
+    def render(self):
+        forms = {"ansi": f"step {self.t}", "rgb_array": np.zeros((32, 48, 3), np.uint8), "human": None}
+        return forms.get(self.render_mode)
+
+
+@pytest.mark.parametrize("has_display", [False, True])
+@pytest.mark.parametrize(
+    "modes",
+    [["human"], ["rgb_array"], ["ansi"], ["human", "rgb_array", "ansi"], ["rgb_array", "ansi"], ["human", "ansi"],
+     [None, "rgb_array"], [None, "depth_array"], ["rgb_array_list"]],
+)  # fmt: skip
+def test_what_the_environment_draws_is_shown(rllib_command, tmp_path, monkeypatch, modes, has_display):
+    checkpoint_of(Modes, tmp_path)
+    monkeypatch.setitem(Modes.metadata, "render_modes", modes)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.setenv(name, ":0") if has_display else monkeypatch.delenv(name, raising=False)
+    result = rllib_command("play", "run", "--episodes", 1, "--fps", 1000)
+    wanted = ["human"] * has_display + ["rgb_array", "ansi"]
+    shown = next((mode for mode in wanted if mode in modes), None)
+    assert result.exit_code == (0 if shown else 2), result.output
+    assert ("step 3" in result.output) == (shown == "ansi")
+    assert bool(list(tmp_path.glob("run/*.mp4"))) == (shown == "rgb_array")
+    if shown is None:
+        assert f"in the render modes {modes[-1]} alone, and here {wanted[0]} is needed" in result.stderr
+
+
+@pytest.mark.parametrize("frame", [None, np.zeros((4, 4)), np.zeros((4, 4, 3), np.float32), [np.zeros((4, 4, 3))]])
+def test_what_is_no_picture_is_one_line(rllib_command, tmp_path, monkeypatch, frame):
+    checkpoint_of(Drawn, tmp_path)
+    monkeypatch.setattr(Drawn, "render", lambda self: frame)
+    result = rllib_command("record", "run")
+    assert result.exit_code == 2 and "Error: a frame is uint8 [height, width, 3], but got " in result.stderr
+    assert not list(tmp_path.glob("run/*.mp4"))
+
+
+class Several(gymnasium.vector.VectorEnv):
+    """A vector environment that draws its environments, and has one where nobody asks for more."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+
+    def __init__(self, config):
+        self.num_envs, self.render_mode = config.num_envs, config.get("render_mode")
+        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+        self.single_action_space = gymnasium.spaces.Discrete(2)
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (self.num_envs, 2))
+        self.action_space = gymnasium.spaces.MultiDiscrete([2] * self.num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((self.num_envs, 2), np.float32), {}
+
+    def step(self, actions):
+        ended = np.ones(self.num_envs, bool)
+        return np.zeros((self.num_envs, 2), np.float32), np.ones(self.num_envs), ended, ~ended, {}
+
+    def render(self):
+        return (np.zeros((32, 32, 3), np.uint8),) * self.num_envs
+
+
+@pytest.mark.parametrize("verb", ["play", "record"])
+def test_a_vector_environment_is_not_shown(rllib_command, tmp_path, verb):
+    checkpoint_of(Several, tmp_path)
+    result = rllib_command(verb, "run")
+    assert result.exit_code == 2 and "Several is a vector environment, which cannot be shown" in result.stderr
+
+
 def test_the_window_keeps_the_pace(monkeypatch):
     now, slept = [0.0], []
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from gymnasium.vector import VectorEnv
+
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.masks import METHOD
-from rllib.env.factories.registry import EnvContext
+from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.runs.video import VideoFile
 
 DEFAULT_FPS = 30.0
@@ -15,30 +17,48 @@ DEFAULT_FPS = 30.0
 MOST_FRAMES = 2000
 
 
-def drawn_environment(config: AlgorithmConfig, mode: str):
-    """The environment of a config, made with this render_mode.
+def drawn_environment(config: AlgorithmConfig, *modes: str):
+    """The environment of a config, made with the first of these render modes that it lists, or with the first one.
 
     Raises:
         ValueError: if it does not draw itself.
     """
-    factory = playable_environment(config)
-    env = factory.make(EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True))
-    made = getattr(env, "render_mode", None)
-    if getattr(env, "num_envs", 1) != 1 or made != mode:
+    factory, mode = playable_environment(config), modes[0]
+    env = _made(factory, config, mode)
+    if (other := next((each for each in modes if each in _modes_of(env)), mode)) != mode:
         env.close()
-        raise ValueError(
-            f"{factory.name} does not draw itself: made with render_mode={mode!r}, it has "
-            f"render_mode={made!r}. A class of your own gets it with its config, and "
-            "keeps it as self.render_mode; a vector environment cannot be shown."
-        )
-    offered = (getattr(env, "metadata", None) or {}).get("render_modes", ())
-    if offered and mode not in offered:
+        mode, env = other, _made(factory, config, other)
+    if problem := _why_undrawn(env, mode):
         env.close()
-        raise ValueError(
-            f"{factory.name} draws itself in the render modes {', '.join(offered)} alone, and here {mode} is needed: "
-            "videos are of rgb_array, images [height, width, 3] that render() returns. rllib play shows ansi as text."
-        )
+        raise ValueError(f"{factory.name} {problem}")
     return env
+
+
+def _made(factory: EnvFactory, config: AlgorithmConfig, mode: str):
+    return factory.make(EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True))
+
+
+def _modes_of(env) -> tuple[str, ...]:
+    """The render modes that an environment lists in its metadata."""
+    return tuple(mode for mode in (getattr(env, "metadata", None) or {}).get("render_modes", ()) if mode is not None)
+
+
+def _why_undrawn(env, mode: str) -> str | None:
+    """Why an environment that was made with this render mode cannot be drawn; None if it can."""
+    made, offered = getattr(env, "render_mode", None), _modes_of(env)
+    if isinstance(env, VectorEnv) or getattr(env, "num_envs", 1) != 1:
+        return "is a vector environment, which cannot be shown. Returns without a video: rllib evaluate"
+    if made != mode:
+        return (
+            f"does not draw itself: made with render_mode={mode!r}, it has render_mode={made!r}. A class of your own "
+            "gets it with its config, and keeps it as self.render_mode."
+        )
+    if offered and mode not in offered:
+        return (
+            f"draws itself in the render modes {', '.join(offered)} alone, and here {mode} is needed: videos are of "
+            "rgb_array, images [height, width, 3] that render() returns. rllib play shows ansi as text."
+        )
+    return None
 
 
 def undrawn_environment(config: AlgorithmConfig):
@@ -50,7 +70,7 @@ def render_modes(config: AlgorithmConfig) -> tuple[str, ...]:
     """The render modes that the environment of a config lists in its metadata."""
     env = undrawn_environment(config)
     try:
-        return tuple((getattr(env, "metadata", None) or {}).get("render_modes", ()))
+        return _modes_of(env)
     finally:
         env.close()
 

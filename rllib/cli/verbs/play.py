@@ -55,8 +55,8 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
     there is no display, a video is written next to the checkpoint.
 
-    Where several agents act, boards that an environment gives as text are printed, and at the end the returns of all
-    players.
+    What an environment draws as text is printed. Where several agents act, the returns of all players are shown at the
+    end.
     """
     with reported(verbose):
         show(latest(checkpoint), None, SlotOptions(policies, against, humans), **how)
@@ -102,14 +102,16 @@ def show(
     with algorithm, contextlib.ExitStack() as stack:
         if slots and algorithm.agents is None:
             raise Mistake("--human, --policy and --against are for several agents, and this run's environment has one")
-        mode = "rgb_array" if output is not None else _mode(algorithm, slots)
-        if mode == "rgb_array" and output is None:
-            output = video_of(checkpoint)
-            click.echo(f"There is no display, so a video is written: {output}", err=True)
+        modes = ("rgb_array",) if output is not None else _modes(algorithm, slots)
         with user_input():
             config = algorithm.config
-            made = undrawn_environment(config) if mode is None else drawn_environment(config, mode)
+            made = drawn_environment(config, *modes) if modes else undrawn_environment(config)
             env = stack.enter_context(contextlib.closing(made))
+        mode = env.render_mode if modes else None
+        if mode == "rgb_array" and output is None:
+            output = video_of(checkpoint)
+            why = "It draws no window" if has_display() else "There is no display"
+            click.echo(f"{why}, so a video is written: {output}", err=True)
         draw = _drawing(env, mode, output, fps, stack)
         try:
             if algorithm.agents is None:
@@ -133,19 +135,19 @@ def show(
         click.echo(f"video  {output}")
 
 
-def _mode(algorithm: Algorithm, slots: SlotOptions) -> str | None:
-    """The render mode of `rllib play`; None: nothing is drawn.
+def _modes(algorithm: Algorithm, slots: SlotOptions) -> tuple[str, ...]:
+    """The render modes of `rllib play`, the preferred one first; () if nothing is drawn.
 
-    One agent is shown in a window, or in a video where there is no display. Of several, boards are text where a person
-    types, and where there is no display.
+    One agent is shown in a window, or in a video where there is no display, and as text if the environment draws that
+    alone. Of several, boards are text where a person types, and where there is no display.
     """
     window = ["human"] if has_display() else []
     if algorithm.agents is None:
-        return [*window, "rgb_array"][0]
+        return *window, "rgb_array", "ansi"
     with user_input():
         offered = render_modes(algorithm.config)
     wanted = ["ansi", *window] if slots.humans else [*window, "ansi", "rgb_array"]
-    return next((mode for mode in wanted if mode in offered), None)
+    return tuple(mode for mode in wanted if mode in offered)[:1]
 
 
 def _drawing(
@@ -164,7 +166,13 @@ def _drawing(
     except ImportError as error:
         raise Mistake(str(error)) from error
     stack.enter_context(writing(output))
-    return lambda: video.add(env.render())
+
+    def add() -> None:
+        frame = env.render()
+        with user_input():
+            video.add(frame)
+
+    return add
 
 
 class _Agents:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Self
 from gymnasium import spaces
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.from_checkpoint import STORE_FILE
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.families.taught import TaughtConfig
 from rllib.config.conflicts import conflict
@@ -111,7 +112,7 @@ class DistillationTrainee(Trainee):
             state_size=policy.state_size,
         )
         if config.store_buffer_in_checkpoints:
-            self.saved["store.safetensors"] = self.store
+            self.saved[STORE_FILE] = self.store
 
     def update(self, batch: SampleBatch, now: int) -> dict[str, Any]:
         """Makes the epochs of minibatches on a train batch. Returns statistics.

@@ -21,8 +21,16 @@ def settings_of_environment(env: str | None) -> dict[str, str | None]:
 
 def refuse_no_environment(algorithm: Algorithm) -> None:
     """Raises a Mistake for an algorithm that has no environment which can be stepped, and stops it."""
-    if algorithm.config.env is not None:
+    config = algorithm.config
+    if config.env is not None and not algorithm._rollout_settings.is_external:
         return
-    why = "its clients stepped theirs" if algorithm.config.listen else "it has learned from recorded steps"
+    why = "it has learned from recorded steps" if config.env is None else "its own drives its loop itself"
+    why = "its clients stepped theirs" if config.listen else why
     algorithm.stop()
     raise Mistake(f"the run has no environment to play in, since {why}. Name one: --env ENV.")
+
+
+def refuse_nowhere_to_evaluate(algorithm: Algorithm) -> None:
+    """Does the same, unless the settings of evaluations name an environment."""
+    if "env" not in (algorithm.config.evaluation_config or {}):
+        refuse_no_environment(algorithm)

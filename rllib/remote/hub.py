@@ -2,20 +2,25 @@
 
 import importlib
 import importlib.util
+import io
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rllib.errors import StorageError
 from rllib.extras import install_hint
+from rllib.remote.model_card import CURVE, RESULTS, VIDEO
 from rllib.remote.url import shown
 from rllib.storage.checkpoint import MANIFEST
+from rllib.storage.foreign_files import WRONG_FORM, json_object
 
 _URL = re.compile(r"hf://(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[^/@\s]+))?(/(?P<folder>.+))?")
 _NAMES_SHOWN = 5
+# Of a checkpoint.
+_FOLDERS = ("policies/", "user_code/")
 _ID = re.compile(r"(?=.{3,96}$)\w[\w.-]*/\w[\w.-]*")
 
 
@@ -101,7 +106,7 @@ def check_target(repository: str) -> None:
 def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, private: bool = False) -> str:
     """Writes files to a repository of models in one commit; makes the repository if there is none.
 
-    Files of an earlier checkpoint that are no longer there are removed in the same commit; others stay.
+    Files that an earlier push has written, and that are no longer there, are removed in the same commit; others stay.
 
     Args:
         files: name in the repository -> path or content.
@@ -122,7 +127,8 @@ def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, pr
         address = api.create_repo(repository, repo_type="model", private=private or None, exist_ok=True)
         there = api.list_repo_files(repository, repo_type="model")
     _refuse_other_model(repository, there)
-    gone = [name for name in there if _is_of_checkpoint(name) and name not in files]
+    before = _names_of_earlier(repository) if MANIFEST in there else set()
+    gone = [name for name in there if name in before and name not in files]
     operations = [hub.CommitOperationDelete(path_in_repo=name) for name in gone]
     for name, content in files.items():
         given = content if isinstance(content, bytes) else str(content)
@@ -130,6 +136,17 @@ def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, pr
     with _naming_refusal(repository):
         api.create_commit(repository, operations=operations, commit_message=message, repo_type="model")
     return str(address)
+
+
+def _names_of_earlier(repository: str) -> set[str]:
+    """Names of the files that an earlier push has written: those of its checkpoint, and what lies next to them."""
+    there, manifest = HubRepository(f"hf://{repository}"), io.BytesIO()
+    names = there.names()
+    there.copy_to(MANIFEST, manifest)
+    listed: set[str] = set()
+    with suppress(*WRONG_FORM):  # a damaged one is replaced
+        listed = {*json_object(manifest.getvalue())["files"]}
+    return {CURVE, VIDEO, RESULTS, *listed, *(name for name in names if name.startswith(_FOLDERS))}
 
 
 @contextmanager
@@ -158,6 +175,6 @@ def _refuse_other_model(repository: str, names: Sequence[str]) -> None:
 
 
 def _is_of_checkpoint(name: str) -> bool:
-    return name.startswith(("policies/", "user_code/")) or (
+    return name.startswith(_FOLDERS) or (
         "/" not in name and name.endswith((".safetensors", ".json")) and not name.startswith(".")
     )

@@ -11,6 +11,7 @@ import yaml
 
 from rllib import __version__
 from rllib.extras import DISTRIBUTION
+from rllib.progress import counted
 from rllib.storage.foreign_files import printable
 
 # Names that the Hub knows: it plays the video on the page of the repository.
@@ -29,6 +30,9 @@ class Published:
         episodes_per_seed: number of episodes of each seed.
         command: command that repeats the run; None if it is not known.
         extras: names of the picture and the video that lie next to the card.
+        policies: ids of the policies, of which a program loads one.
+        options: of `rllib evaluate`, which the policy needs to be evaluated as here.
+        has_code: whether pickled code is among the files.
     """
 
     repository: str
@@ -39,6 +43,9 @@ class Published:
     episodes_per_seed: int
     command: str | None = None
     extras: Sequence[str] = ()
+    policies: Sequence[str] = ()
+    options: Sequence[str] = ()
+    has_code: bool = False
 
     @property
     def mean(self) -> float:
@@ -49,6 +56,11 @@ class Published:
     def std(self) -> float:
         """Standard deviation of the return over the seeds; 0 for a single one."""
         return statistics.stdev(self.returns.values()) if len(self.returns) > 1 else 0.0
+
+    @property
+    def evaluate(self) -> str:
+        """The command that evaluates it again."""
+        return shlex.join(["rllib", "evaluate", f"hf://{self.repository}", *self.options])
 
 
 def results_json(published: Published) -> bytes:
@@ -68,7 +80,10 @@ def results_json(published: Published) -> bytes:
 def card(published: Published) -> str:
     """Content of README.md: metadata in YAML, then the page."""
     algorithm, env = _plain(published.algorithm), _plain(published.env)
-    seeds = ", ".join(map(str, published.returns))
+    seeds, episodes = ", ".join(map(str, published.returns)), counted(published.episodes_per_seed, "episode")
+    several = len(published.policies) > 1
+    # `load_policy` takes the only policy of a checkpoint without its name.
+    chosen = f", {_plain(published.policies[0])!r}" if several else ""
     lines = [
         "---",
         yaml.safe_dump(_metadata(published), sort_keys=False, allow_unicode=True).rstrip(),
@@ -78,30 +93,34 @@ def card(published: Published) -> str:
         "",
         f"A policy for `{env}`, trained by {algorithm} of rllib for {published.num_steps:,} environment steps.",
         "",
-        f"Return: **{published.mean:.2f} ± {published.std:.2f}** (mean and standard deviation over the seeds {seeds}; "
-        f"{published.episodes_per_seed} episodes each).",
+        f"Return: **{published.mean:.2f} ± {published.std:.2f}** (mean and standard deviation over the "
+        f"seed{'s' if len(published.returns) > 1 else ''} {seeds}; {episodes} each).",
         "",
     ]
     if CURVE in published.extras:
         lines += [f"![return by environment steps]({CURVE})", ""]
     if VIDEO in published.extras:
         lines += [f"A video of an episode: [{VIDEO}]({VIDEO}).", ""]
+    if several:
+        lines += [f"Its policies: {', '.join(f'`{_plain(each)}`' for each in published.policies)}.", ""]
     lines += [
         "## Use",
         "",
         "```python",
         "import rllib",
         "",
-        f'policy = rllib.load_policy("hf://{published.repository}")',
+        f'policy = rllib.load_policy("hf://{published.repository}"{chosen})',
         "action = policy.compute_single_action(observation, explore=False)",
         "```",
         "",
         "```sh",
         f"pip install '{DISTRIBUTION}[hub]'",
-        f"rllib evaluate hf://{published.repository}",
+        _plain(published.evaluate),
         "```",
         "",
-        "The files are JSON and safetensors; reading them runs no code of theirs.",
+        "The files in user_code/ are pickled code of the author, which `--load-user-code` runs."
+        if published.has_code
+        else "The files are JSON and safetensors; reading them runs no code of theirs.",
     ]
     if published.command:
         lines += ["", "## Training", "", "```sh", _plain(published.command), "```"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,7 @@ class Player(contextlib.nullcontext):
     """An algorithm whose episodes all have the same return."""
 
     config = AlgorithmConfig().environment("CartPole-v1")
+    _rollout_settings = SimpleNamespace(is_external=False)
 
     def __init__(self, mean):
         super().__init__()

@@ -4,14 +4,17 @@ import inspect
 import json
 import shlex
 
+import gymnasium
+import numpy as np
 import pytest
 import yaml
 
 import rllib
-from rllib import PPOConfig
+from rllib import Algorithm, BCConfig, DQNConfig, ExternalEnv, PPOConfig
 from rllib.errors import CheckpointError, DamagedFileError, StorageError
 from rllib.remote.hub import push
 from tests.hub_fake import installed
+from tests.multi_agent import BasicMultiAgent
 
 TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=0", "train_batch_size=64", "sgd_minibatch_size=32",
          "num_sgd_iter=1", "model.fcnet_hiddens=[8]", "lr=0.01", "--seed", "1", "--name", "run", "--stop",
@@ -85,12 +88,109 @@ def test_files_can_be_looked_at_first(rllib_command, run):
     assert done.exit_code == 2 and "look exists already" in done.stderr
 
 
+def loop_of_poles(config):
+    """CartPole-v1 with a loop of its own."""
+    world = gymnasium.make("CartPole-v1")
+
+    class Loop(ExternalEnv):
+        def run(self):
+            while True:
+                episode, (observation, _), over = self.start_episode(), world.reset(), False
+                while not over:
+                    observation, reward, *ends, _ = world.step(self.get_action(episode, observation))
+                    self.log_returns(episode, reward)
+                    over = any(ends)
+                self.end_episode(episode, observation)
+
+    return Loop(world.action_space, world.observation_space)
+
+
+def team_of_two(agent, *_, **__):
+    return f"net_{agent}"
+
+
+POLES = gymnasium.make("CartPole-v1")
+SPACES = {"observation_space": POLES.observation_space, "action_space": POLES.action_space}
+STEPS = {
+    "obs": np.zeros((40, 4), np.float32), "actions": np.arange(40) % 2, "rewards": np.ones(40, np.float32),
+    "terminateds": np.arange(40) % 10 == 9,
+}  # fmt: skip
+SMALL = {"train_batch_size": 32, "model": {"fcnet_hiddens": [4]}}
+PPO = {**SMALL, "sgd_minibatch_size": 16, "num_sgd_iter": 1}
+REPLAY = {"num_steps_sampled_before_learning_starts": 8, "store_buffer_in_checkpoints": True}
+# Name -> (config, options of the command that publishes it).
+RUNS = {
+    "loop": (PPOConfig().environment(loop_of_poles).training(**PPO), ("--env", "CartPole-v1")),
+    "clients": (
+        PPOConfig().environment(**SPACES).external(listen="127.0.0.1:0").training(**PPO), ("--env", "CartPole-v1")
+    ),
+    "data": (
+        BCConfig().environment(**SPACES).offline_data(input_="steps.npz").training(**SMALL), ("--env", "CartPole-v1")
+    ),
+    "evaluation": (
+        BCConfig().environment(**SPACES).offline_data(input_="steps.npz").training(**SMALL)
+        .evaluation(evaluation_config={"env": "CartPole-v1"}), (),
+    ),
+    "agents": (
+        PPOConfig().environment(BasicMultiAgent).training(**PPO)
+        .multi_agent(policies=["net_0", "net_1"], policy_mapping_fn=team_of_two), ("--load-user-code",),
+    ),
+    "replay": (DQNConfig().environment("CartPole-v1").training(**SMALL, **REPLAY), ()),
+    "code": (PPOConfig().environment(lambda config: gymnasium.make("CartPole-v1")).training(**PPO),
+             ("--load-user-code", "--with-code")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_the_card_says_works(hub, rllib_command, tmp_path, name):
+    config, options = RUNS[name]
+    np.savez(tmp_path / "steps.npz", **STEPS)
+    with config.rollouts(num_rollout_workers=0).build() as algo:
+        if name != "clients":
+            algo.train()
+        algo.save("run")
+    if "--env" in options:
+        done = rllib_command("push", "run", "me/it", "--load-user-code", "--with-code")
+        assert done.exit_code == 2 and "Name one: --env ENV" in done.stderr and not hub.commits
+        options = *options, *(["--load-user-code", "--with-code"] if name == "loop" else [])
+    done = rllib_command("push", "run", "me/it", "--seeds", 1, "--episodes", 1, "--no-video", *options)
+    assert done.exit_code == 0, done.output
+    card = hub.files("me/it")["README.md"].decode()
+    (program,) = [line for line in card.splitlines() if line.startswith("policy = ")]
+    exec(program, {"rllib": rllib})  # as a reader of the card does
+    (command,) = [line for line in card.splitlines() if line.startswith("rllib evaluate")]
+    assert command in done.output
+    done = rllib_command(*shlex.split(command)[1:], "--episodes", 1)
+    assert done.exit_code == 0 and done.output.startswith("return"), done.output
+    assert ("runs no code of theirs" in card) == (not any(file.endswith(".pkl") for file in hub.files("me/it")))
+    assert "the seed 0; 1 episode each" in card and ("Its policies: `net_0`" in card) == (name == "agents")
+
+
+@pytest.mark.parametrize("path", ["run", "memory://runs/first"])
+def test_recorded_steps_are_not_published(hub, rllib_command, tmp_path, path):
+    with RUNS["replay"][0].rollouts(num_rollout_workers=0).build() as algo:
+        algo.train()
+        algo.save_to_path(path if "://" in path else tmp_path / path)
+    done = rllib_command("push", path, "me/it", "--seeds", 1, "--episodes", 1, "--no-video")
+    assert done.exit_code == 0 and "left out: policies/default_policy/replay.safetensors" in done.stderr, done.output
+    assert not any("replay" in file for file in hub.files("me/it"))
+    with Algorithm.from_checkpoint("hf://me/it") as algo:
+        assert algo.train()["timesteps_total"] > 0
+
+
 def test_a_second_push_leaves_nothing_of_the_first(hub, rllib_command, run):
-    files = {"manifest.json": b"{}", "policies/old/policy.json": b"{}", "notes.txt": b"mine", ".gitattributes": b""}
-    hub.commits["me/poles"] = [files]
-    assert rllib_command(*PUSH, "--no-video").exit_code == 0
-    files = hub.files("me/poles")
-    assert "policies/old/policy.json" not in files and files["notes.txt"] == b"mine" and ".gitattributes" in files
+    listed = b'{"files": {"mixer.safetensors": {}}}'
+    mine = dict.fromkeys(
+        ["notes.txt", ".gitattributes", "numbers.json", "other.safetensors", "videos/old.mp4"], b"mine"
+    )
+    earlier = dict.fromkeys(["policies/old/policy.json", "mixer.safetensors", "replay.mp4"], b"old")
+    for manifest in (b"{}", b"damaged", listed):
+        hub.commits["me/poles"] = [{"manifest.json": manifest, **earlier, **mine}]
+        assert rllib_command(*PUSH, "--no-video").exit_code == 0
+        files = hub.files("me/poles")
+        left = {"mixer.safetensors"} if manifest != listed else set()  # nothing says whose it is
+        assert files.keys() & earlier.keys() == left
+        assert mine.items() <= files.items()
 
 
 def test_a_model_of_another_library_is_left_alone(hub, rllib_command, tmp_path):

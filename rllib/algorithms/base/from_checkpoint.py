@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
-REPLAY_FILE = "replay.safetensors"
+REPLAY_FILE, STORE_FILE = "replay.safetensors", "store.safetensors"
+# With steps that a run has recorded: without them it continues with an empty replay.
+FILES_OF_STEPS = (REPLAY_FILE, STORE_FILE)
 # Files of the only policy in training, before they went into its folder as those of others.
 _FILES_OF_ONE_POLICY = tuple(f"{name}.safetensors" for name in ("replay", "temperature", "multiplier", "observed"))
 # Entries of an algorithm's state that were a number, of its only policy, before they went by policy id.

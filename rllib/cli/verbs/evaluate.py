@@ -10,13 +10,12 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.columns import columns_option, parse_columns
 from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.played_in import environment_option, refuse_no_environment, settings_of_environment
+from rllib.cli.played_in import environment_option, refuse_nowhere_to_evaluate, settings_of_environment
 from rllib.cli.policy_table import policy_table
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.seeds.folder import checkpoints_of_seeds
@@ -115,7 +114,7 @@ def command(
                     found = estimated(algorithm, data, estimators, parse_columns(columns))
                 click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
                 return
-            _refuse_nowhere(algorithm)
+            refuse_nowhere_to_evaluate(algorithm)
             result = algorithm.evaluate(None if steps else episodes, explore=explore or None)
             table = policy_table(algorithm._evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -151,7 +150,7 @@ def _evaluate_seeds(
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
-            _refuse_nowhere(algorithm)
+            refuse_nowhere_to_evaluate(algorithm)
             result = algorithm.evaluate(episodes, explore=explore or None)
         found[seed] = {"checkpoint": str(checkpoint), **{key: result[key] for key in _IN_JSON}}
         if not as_json:
@@ -165,12 +164,6 @@ def _evaluate_seeds(
     played = counted(sum(len(each["hist_stats"]["episode_reward"]) for each in found.values()), "episode")
     click.echo(f"return    {iqm(means):.2f} [{low:.2f}, {high:.2f}] "
                f"(IQM of {counted(len(means), 'seed')}, 95 % interval; {played})")  # fmt: skip
-
-
-def _refuse_nowhere(algorithm: Algorithm) -> None:
-    """Raises a Mistake where there is no environment to evaluate in."""
-    if "env" not in (algorithm.config.evaluation_config or {}):
-        refuse_no_environment(algorithm)
 
 
 def _refuse_drawing(renders: bool, video_dir: str | None, checkpoint: Path) -> None:

@@ -1,6 +1,7 @@
 """`rllib push`: a trained policy on the Hugging Face Hub, with a model card."""
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,10 +12,12 @@ import gymnasium
 import msgspec
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.from_checkpoint import FILES_OF_STEPS
 from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode
 from rllib.algorithms.base.wiring import environment_name
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, storage_input, user_input
+from rllib.cli.played_in import environment_option, refuse_nowhere_to_evaluate, settings_of_environment
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import load_user_code_option
@@ -26,6 +29,7 @@ from rllib.runs.drawing import CurveLogger
 from rllib.runs.files import read_params, read_results
 from rllib.runs.safe_files import write_whole
 from rllib.runs.video import VideoFile, draw_without_display
+from rllib.serving.loaded_policy import policy_ids
 from rllib.storage.checkpoint import MANIFEST, read_manifest
 from rllib.storage.foreign_files import copy_inside, inside, read_inside
 from rllib.storage.local_path import local_path
@@ -45,13 +49,15 @@ _LARGEST_CURVE_BYTES = 2**24
 @click.option("-o", "--output", type=LocalPath(), help="Write the files into this directory instead.")
 @click.option("--with-code", is_flag=True, help="Publish the pickled code of CHECKPOINT, too.")
 @load_user_code_option("CHECKPOINT")
+@environment_option
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(
-    checkpoint, repository, seeds, episodes, video, private, message, output, with_code, load_user_code, verbose
+    checkpoint, repository, seeds, episodes, video, private, message, output, with_code, load_user_code, env, verbose
 ) -> None:
     """Publish the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as the repository ORG/NAME of
     the Hugging Face Hub: the files of the checkpoint, and a model card with the learning curve, the return in an
-    evaluation, a video and the command that repeats the run. `hf auth login`, or HF_TOKEN, logs in.
+    evaluation, a video and the command that repeats the run. `hf auth login`, or HF_TOKEN, logs in. Steps that the run
+    has recorded, its replay, stay here.
 
     All settings are part of the checkpoint, those of environments and trackers among them: look at them with -o first.
 
@@ -75,11 +81,20 @@ def command(
                 copy = Path(directory, "checkpoint")  # the run may remove its own meanwhile
                 read_manifest(checkpoint)
                 copy_inside(checkpoint.parent, checkpoint.name, copy)
-                files: dict[str, Path | bytes] = {}
-                files |= {name: inside(copy, name, "a file") for name in _names(copy, with_code)}
-                returns = _returns(copy, range(seeds), episodes, load_user_code)
-                about, extras = _described(copy, run, Path(directory), video, load_user_code)
-            published = Published(repository, **about, returns=returns, episodes_per_seed=episodes, extras=list(extras))
+                files = _files(copy, with_code)
+                how = load_user_code, settings_of_environment(env)
+                returns = _returns(copy, range(seeds), episodes, *how)
+                about, extras = _described(copy, run, Path(directory), video, *how)
+            published = Published(
+                repository,
+                **about,
+                returns=returns,
+                episodes_per_seed=episodes,
+                extras=list(extras),
+                policies=policy_ids(copy),
+                options=[*([] if env is None else ["--env", env]), *["--load-user-code"] * load_user_code],
+                has_code=any(name.endswith(".pkl") for name in files),
+            )
             files |= {**extras, RESULTS: results_json(published), CARD: card(published).encode()}
             if output is not None:
                 _write(files, output)
@@ -88,7 +103,7 @@ def command(
             with user_input():
                 address = hub.push(files, repository, message=message, private=private)
         click.echo(address)
-        click.echo(f"evaluate    rllib evaluate hf://{repository}")
+        click.echo(f"evaluate    {published.evaluate}")
 
 
 def _run_of(checkpoint: Path) -> Path | None:
@@ -97,8 +112,8 @@ def _run_of(checkpoint: Path) -> Path | None:
     return next((place for place in places if (place / "result.json").is_file()), None)
 
 
-def _names(checkpoint: Path, with_code: bool) -> list[str]:
-    """Names of the files of a checkpoint.
+def _files(checkpoint: Path, with_code: bool) -> dict[str, Path | bytes]:
+    """Name -> path or content of the files of a checkpoint that are published: all without recorded steps.
 
     Raises:
         Mistake: if it holds pickled code that is not to be published.
@@ -110,27 +125,40 @@ def _names(checkpoint: Path, with_code: bool) -> list[str]:
             f"the checkpoint holds pickled code ({len(code)} objects without a name to import), which others would "
             "have to run blindly. Publish it with --with-code, or train with callbacks and functions of a module."
         )
-    return [MANIFEST, *manifest["files"]]
+    kept = {name: entry for name, entry in manifest["files"].items() if Path(name).name not in FILES_OF_STEPS}
+    for name in manifest["files"].keys() - kept:
+        click.echo(f"left out: {name}, steps that the run has recorded", err=True)
+    content = json.dumps({**manifest, "files": kept}, indent=1) + "\n"
+    return {MANIFEST: content.encode(), **{name: inside(checkpoint, name, "a file") for name in kept}}
 
 
-def _returns(checkpoint: Path, seeds: Iterable[int], episodes: int, load_user_code: bool) -> dict[int, float]:
+def _returns(
+    checkpoint: Path, seeds: Iterable[int], episodes: int, load_user_code: bool, settings: Mapping[str, Any]
+) -> dict[int, float]:
     """Seed -> mean return of this number of episodes."""
     returns = {}
     for seed in seeds:
-        with acting_algorithm(checkpoint, load_user_code, seed=seed) as algorithm:
+        with acting_algorithm(checkpoint, load_user_code, **settings, seed=seed) as algorithm:
+            refuse_nowhere_to_evaluate(algorithm)
             returns[seed] = float(algorithm.evaluate(episodes)["episode_reward_mean"])
         click.echo(f"seed {seed}  return {returns[seed]:.2f}")
     return returns
 
 
 def _described(
-    checkpoint: Path, run: Path | None, directory: Path, video: bool, load_user_code: bool
+    checkpoint: Path,
+    run: Path | None,
+    directory: Path,
+    video: bool,
+    load_user_code: bool,
+    settings: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The fields of the card that come from the checkpoint and its run; picture and video by name."""
-    with acting_algorithm(checkpoint, load_user_code) as algorithm:
+    with acting_algorithm(checkpoint, load_user_code, **settings) as algorithm:
+        config = algorithm.config
         about = {
             "algorithm": type(algorithm).__name__,
-            "env": environment_name(algorithm.config) or "external",
+            "env": environment_name(config) or environment_name(config.get_evaluation_config_object()),
             "num_steps": int(algorithm.metrics.counters["num_env_steps_sampled"]),
             "command": _command(run) if run is not None else None,
         }

@@ -936,7 +936,8 @@ def parts_of_address(address):
         is_right = False
     if not is_right or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError(
-            f"an address is http://HOST:PORT or tcp://HOST:PORT, without a path, a user or a query, but got {address!r}"
+            "an address is http://HOST:PORT or tcp://HOST:PORT, without a path, a user or a query, but got "
+            f"{address.rpartition('@')[2]!r}"
         )
     return parts
 

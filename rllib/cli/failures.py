@@ -19,6 +19,7 @@ import click
 from rllib.cli.leftovers import removed_if_unused
 from rllib.config.conflicts import Remedy, SettingsError
 from rllib.did_you_mean import nearest
+from rllib.remote.url import shown
 from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1
@@ -138,7 +139,7 @@ def reported(verbose: bool) -> Iterator[None]:
         yield
     except click.ClickException as error:
         if verbose:
-            traceback.print_exc()
+            _print_traceback()
         error.message = printable(as_typed(error.message))
         error.show()
         sys.exit(error.exit_code)
@@ -152,14 +153,18 @@ def reported(verbose: bool) -> Iterator[None]:
         sys.exit(EXIT_FAILURE)
 
 
+def _print_traceback() -> None:
+    click.echo(shown(traceback.format_exc()), err=True, nl=False)
+
+
 def _show(error: Exception, verbose: bool) -> None:
     if verbose:
-        traceback.print_exc()
+        _print_traceback()
     elif (frames := _users_frames(error.__traceback__)) or getattr(error, "__notes__", None):
-        shown = traceback.TracebackException(type(error), error, frames)
+        raised = traceback.TracebackException(type(error), error, frames)
         # The traceback that comes from another process ends with the notes.
-        shown.__notes__ = [note for note in shown.__notes__ or () if str(note) not in str(error)]
-        click.echo(printable(_FRAME.sub(_unless_of_library, "".join(shown.format()))).rstrip(), err=True)
+        raised.__notes__ = [note for note in raised.__notes__ or () if str(note) not in str(error)]
+        click.echo(printable(shown(_FRAME.sub(_unless_of_library, "".join(raised.format())))).rstrip(), err=True)
     else:
         click.echo(printable(as_typed(f"Error: {type(error).__name__}: {message_of(error)}")), err=True)
 
@@ -199,11 +204,13 @@ def _form_of_command() -> Callable[[Mapping[str, str]], str] | None:
 
 def as_typed(message: str) -> str:
     """A text of the library whose advice is in the words of the command that runs: `.training(lr=1e-3)` as lr=1e-3,
-    `load_user_code=True` as --load-user-code. What the command has no option for is left as it is.
+    `load_user_code=True` as --load-user-code. What the command has no option for is left as it is. Logins are removed
+    from URLs: a terminal's output is passed on and kept.
 
     It is for advice that is part of a text, such as that of environments, networks and logs; mistakes in settings are
     data (`message_of`).
     """
+    message = shown(message)
     context = click.get_current_context(silent=True)
     if context is None:
         return message

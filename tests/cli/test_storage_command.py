@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import click
 import pytest
 
 pytest.importorskip("fsspec")
 
 import runtime
+from rllib.cli import command
 from rllib.remote import mirror
 from tests.storage_fakes import Shaky, at_once, content_of
 
@@ -107,6 +109,37 @@ def test_a_place_that_cannot_be_is_refused_before_training(rllib_command, tmp_pa
     done = rllib_command(*TRAIN[:3], *arguments)
     assert done.exit_code == 2 and message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+LOGIN = "oci://me:hunter2@bucket/runs"
+
+
+def takes_text(parameter):
+    return not getattr(parameter, "is_flag", False) and parameter.name != "verbose"
+
+
+@pytest.mark.parametrize("more", [(), ("-v",)])
+@pytest.mark.parametrize("verb", sorted(command.commands))
+def test_no_command_shows_a_password(rllib_command, monkeypatch, verb, more):
+    """A URL with a login in the place of each argument and option, in turn."""
+    parameters = command.commands[verb].params
+    given = [LOGIN for each in parameters if isinstance(each, click.Argument)]
+    options = [each.opts[-1] for each in parameters if isinstance(each, click.Option) and takes_text(each)]
+    for words in ((), *((option, LOGIN) for option in options)):
+        done = rllib_command(verb, *given, *words, *more)
+        assert "hunter2" not in done.output, (words, done.output)
+        assert done.exit_code or not given, (words, done.output)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train", "PPO", "CartPole-v1", f"input_={LOGIN}"), ("train", "PPO", "CartPole-v1", f"output={LOGIN}"),
+     ("train", "PPO", LOGIN), ("train", "BC", f"input_={LOGIN}"), ("serve", LOGIN, "--watch"),
+     ("serve", LOGIN, "--learn"), ("client-example", "--address", "http://me:hunter2@host:1")],
+)  # fmt: skip
+def test_no_message_has_a_password(rllib_command, words):
+    done = rllib_command(*words)
+    assert done.exit_code in (1, 2) and "hunter2" not in done.output, done.output
 
 
 def test_a_name_that_is_taken_in_storage_is_refused(rllib_command, tmp_path):

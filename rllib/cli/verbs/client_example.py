@@ -6,6 +6,7 @@ import click
 
 from rllib.client import parts_of_address
 from rllib.env.policy_server.server_settings import ZEROMQ
+from rllib.remote.url import shown
 from rllib.web.sockets import url_of
 
 _PYTHON = '''\
@@ -95,7 +96,7 @@ def command(curl, address) -> None:
     address = address if "//" in address else f"http://{address}"
     is_http = not address.startswith(ZEROMQ)
     if curl and not is_http:
-        raise click.UsageError(f"curl speaks HTTP, not ZeroMQ: give http://HOST:PORT, but got {address}")
+        raise click.UsageError(f"curl speaks HTTP, not ZeroMQ: give http://HOST:PORT, but got {shown(address)}")
     place = address.partition("//")[2] if is_http else address
     try:
         parts_of_address(address)

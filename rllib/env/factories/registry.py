@@ -532,6 +532,8 @@ def _register_atari(env_id: str) -> None:
 
 
 def _import_module(module_name: str, name: str):
+    if "://" in name:
+        raise ValueError(f"environment {name!r} is a URL, where a module is needed. Write 'module:Class'.")
     if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
         file = PurePosixPath(module_name.replace("\\", "/"))
         raise ValueError(

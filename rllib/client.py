@@ -53,6 +53,8 @@ _NEVER_MS = 2**30
 _MOST_BYTES = 64 << 20
 # What the server takes: characters of ids and names, and the size of a reward.
 _LONGEST_NAME, _LARGEST_REWARD = 128, 1e9
+# What the policy of `rllib serve` may read.
+_SENT = ("observation", "state", "prev_action", "prev_reward")
 # Names that stand for no agent.
 _ALL, _COMMON = "__all__", "__common__"
 
@@ -94,7 +96,7 @@ class PolicyClient:
         seed: with local inference, of the actions that are sampled.
         observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
             "Discrete(2)"; with several agents dicts by agent, whose keys are strings. They are the run's if it was
-            started without; else the first request is refused if they differ from the run's.
+            started without; else the first request is refused if they differ from the run's, or the served policy's.
         ca_file: PEM file of the certificates that are trusted, of an https:// address; None: those of the system.
 
     Raises:
@@ -518,7 +520,21 @@ class _ServedPolicy:
 
     def __init__(self, client):
         self._client = client
-        self.spec = client._request("GET", "/spec", None)
+        try:
+            self.spec = client._request("GET", "/spec", None)
+        except _NoPath as error:  # of several policies, whose mapping is the run's
+            raise ValueError(
+                "this server has several policies, and a client's episodes have one agent. Start another with one of "
+                f"them, rllib serve CHECKPOINT --policy ID, or send POST /act/ID: {error}"
+            ) from error
+        if unsent := [name for name in self.spec["reads"] if name not in _SENT]:
+            raise ValueError(
+                f"this server's policy reads {' and '.join(unsent)} beside the observation, which this client does not "
+                "send. Ask it by POST /act (GET /spec has an example)."
+            )
+        if client._spaces is not None:
+            with contextlib.suppress(_NoPath):  # an earlier version
+                self._send("/spaces", client._spaces)
         try:
             client._request("GET", "/stats", None)
             self._learns = True

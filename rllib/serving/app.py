@@ -72,6 +72,7 @@ class App:
             for place in (f"/{policy_id}", "") if served is model.default else (f"/{policy_id}",):
                 self._routes["/act" + place] = "POST", endpoint.act
                 self._routes["/spec" + place] = "GET", endpoint.spec
+                self._routes["/spaces" + place] = "POST", endpoint.spaces
 
     def _learning_endpoint(self, served: Served, channel: LearnerChannel) -> LearningEndpoint:
         settings = self._settings
@@ -117,13 +118,13 @@ class App:
         """Message for a path that is not served; it names the paths, or the policies, that there are."""
         ids = list(self._model.served)
         listed = ", ".join(ids[:_MOST_LISTED]) + (f", ... ({len(ids)} in all)" if len(ids) > _MOST_LISTED else "")
-        if path in ("/act", "/spec"):
+        if path in ("/act", "/spec", "/spaces"):
             return f"several policies are served: ask {path}/ID, where ID is one of {listed}"
-        for place in ("/act/", "/spec/"):
+        for place in ("/act/", "/spec/", "/spaces/"):
             if path.startswith(place):
                 given = path.removeprefix(place)
                 return f"there is no policy {given!r}; there are {listed}.{did_you_mean(given, ids, repr)}"
-        paths = "/act, /spec" if self._model.default is not None else "/act/ID, /spec/ID"
+        paths = "/act, /spec, /spaces" if self._model.default is not None else "/act/ID, /spec/ID, /spaces/ID"
         learning = "" if self._learning is None else ", /reward, /stats, /resume"
         return f"there is no {path}; there are {paths}, /policies, /health, /metrics, /reload{learning}"
 

@@ -2,13 +2,24 @@
 
 import msgspec
 
+from rllib.env.policy_server.forms import Spaces
 from rllib.serving.batching import Batcher
 from rllib.serving.counts import Counts
 from rllib.serving.messages import Messages, Question
 from rllib.serving.model import Served, example_of
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.encoding import space_to_json
-from rllib.web.bodies import JSON, BadRequest, ClientHasGone, Receive, content_kind, header, plain, read_body
+from rllib.web.bodies import (
+    JSON,
+    BadRequest,
+    ClientHasGone,
+    Receive,
+    content_kind,
+    header,
+    plain,
+    read_body,
+    refuse_costly,
+)
 
 # Least limit of a body; larger observations raise it to the size of a full batch.
 LEAST_BODY_LIMIT = 2**20
@@ -78,6 +89,26 @@ class Endpoint:
             "checkpoint": str(policy.checkpoint),
         }
         return 200, msgspec.json.encode(spec), _IN_JSON
+
+    async def spaces(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        """Compares the spaces of a client with those of the policy.
+
+        Raises:
+            BadRequest: if they are others, or the body has another form.
+            ClientHasGone: if its client has hung up.
+        """
+        if content_kind(header(scope, b"content-type") or b"") != JSON:
+            raise BadRequest(415, f"spaces come as {JSON}")
+        body = await read_body(scope, receive, LEAST_BODY_LIMIT)
+        refuse_costly(body, JSON)
+        try:
+            given = msgspec.json.decode(body, type=Spaces)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(422, f'{error}. Spaces are {{"observation_space": ..., "action_space": ...}}') from None
+        policy = self._served.policy
+        own = {"observation_space": policy.observation_space, "action_space": policy.action_space}
+        given.refuse_others(own, "the policy")
+        return 200, b"{}", _IN_JSON
 
 
 async def answer_of(batcher: Batcher, question: Question, receive: Receive) -> tuple:

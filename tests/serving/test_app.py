@@ -596,7 +596,7 @@ class TestSeveralPolicies:
         [("/act/thrid", "there is no policy 'thrid'; there are first, second."),
          ("/act/secnd", "Did you mean 'second'?"),
          ("/act", "several policies are served: ask /act/ID, where ID is one of first, second"),
-         ("/nothing", "there is no /nothing; there are /act/ID, /spec/ID, /policies, ")],
+         ("/nothing", "there is no /nothing; there are /act/ID, /spec/ID, /spaces/ID, /policies, ")],
     )  # fmt: skip
     def test_an_unknown_id_is_answered_with_the_ids(self, checkpoint, path, message):
         answer = answered(checkpoint, "POST", path, {"observation": 0}, content_type="application/json")

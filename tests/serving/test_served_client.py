@@ -12,6 +12,8 @@ from rllib.serving.learning.decisions import Episode, Step
 from rllib.serving.learning.trainer import Trainer
 from rllib.serving.loaded_policy import load_policy
 from rllib.storage.checkpoint import CheckpointError
+from tests.envs import MaskedProbe
+from tests.multi_agent import BasicMultiAgent
 
 
 @pytest.fixture
@@ -73,6 +75,53 @@ def test_it_acts_as_the_policy_does(start):
             client.get_action("a", rows["a"])
     with pytest.raises(ValueError, match="rllib serve computes the actions itself"):
         PolicyClient(server.address, inference_mode="local")
+
+
+PPO = {"train_batch_size": 32, "sgd_minibatch_size": 32, "num_sgd_iter": 1, "model": {"fcnet_hiddens": [4]}}
+TOLD = {
+    "several policies": (
+        PPOConfig().environment(BasicMultiAgent)
+        .multi_agent(policies=["even", "odd"], policy_mapping_fn=lambda agent, *_, **__: ["even", "odd"][agent % 2]),
+        "several policies, and a client's episodes have one agent.*--policy ID.*even, odd",
+    ),
+    "a mask beside": (
+        PPOConfig().environment(MaskedProbe, env_config={"mask": "info"}, action_mask_from="info"),
+        "reads action_mask beside the observation",
+    ),
+    "the agent": (
+        PPOConfig().environment(BasicMultiAgent).multi_agent(agent_id_in_observation=True),
+        "reads agent_id beside the observation",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_what_it_cannot_ask_for_is_told_at_the_beginning(start, tmp_path, kind):
+    config, message = TOLD[kind]
+    with config.rollouts(num_rollout_workers=0).training(**PPO).build() as algorithm:
+        algorithm.save(tmp_path / "checkpoint")
+    with PolicyClient(start(tmp_path / "checkpoint").address) as client:
+        for _ in range(2):
+            with pytest.raises(ValueError, match=message):
+                client.start_episode()
+
+
+def test_spaces_are_compared_with_those_of_the_policy(start):
+    address, seen, two = start(CARTPOLE).address, "Box(-inf, inf, (4,))", "Discrete(2)"
+    for spaces in ((seen, two), ("Box(low=-1, high=1, shape=(4,), dtype=float32)", "Discrete(n=2)")):
+        with PolicyClient(address, observation_space=spaces[0], action_space=spaces[1]) as client:
+            client.end_episode(client.start_episode(), [0, 0, 0, 0])
+    for spaces, message in (
+        ((seen, "Discrete(3)"), r"the action_space of the client is Discrete\(3\), but that of the policy is"),
+        ((seen, "Discrete(2, start=1)"), "the action_space of the client is"),
+        (("Box(-inf, inf, (5,))", two), "the observation_space of the client is"),
+        (({"a": seen}, {"a": two}), "the observation_space of the client is"),
+        ((seen, "Discreet(2)"), "'Discreet\\(2\\)' is no space"),
+    ):
+        with PolicyClient(address, observation_space=spaces[0], action_space=spaces[1]) as client:
+            for _ in range(2):
+                with pytest.raises(ValueError, match=message):
+                    client.start_episode()
 
 
 def test_it_remembers_what_the_policy_reads(start, tmp_path):

@@ -1,12 +1,11 @@
 """A server without spaces, which waits for the client that gives them."""
 
 import threading
-from collections.abc import Mapping
 from typing import Any
 
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Discrete
 
-from rllib.env.policy_server.forms import Spaces
+from rllib.env.policy_server.forms import AgentSpaces, Spaces
 from rllib.env.policy_server.policy_server import PolicyServer, Route
 from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.env.spaces.notation import EXAMPLES, spaces_from_text
@@ -15,8 +14,6 @@ from rllib.web.bodies import BadRequest
 # How often a signal of this process is looked for (seconds).
 _LOOKED_FOR_S = 0.5
 _NO_SPACE = Discrete(1)
-
-AgentSpaces = Space | Mapping[str, Space]
 
 
 def spaces_of_first_client(settings: ServerSettings) -> tuple[AgentSpaces, AgentSpaces]:

@@ -1,8 +1,13 @@
 """Forms of the requests to a policy server, and what a client can make it remember at most."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from gymnasium import Space
+
+from rllib.env.spaces.notation import form_of, spaces_from_text
+from rllib.web.bodies import BadRequest
 
 PROTOCOL = 1
 # Most episodes under way, of all clients together.
@@ -11,6 +16,7 @@ MOST_EPISODES = 16384
 MOST_AGENTS = 1024
 # Most characters of names and ids.
 LONGEST_NAME = 128
+AgentSpaces = Space | Mapping[str, Space]
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 # 1.0 is 1: many languages have one kind of numbers.
 Whole = int | float
@@ -96,6 +102,26 @@ class Spaces(Numbered, forbid_unknown_fields=True):
 
     observation_space: str | dict[Name, str]
     action_space: str | dict[Name, str]
+
+    def refuse_others(self, own: Mapping[str, AgentSpaces], whose: str) -> None:
+        """Compares them with others; bounds of observations may differ.
+
+        Args:
+            own: observation_space and action_space, each a space or a dict by agent.
+            whose: these are, for messages.
+
+        Raises:
+            BadRequest: if they are others, or no spaces.
+        """
+        for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
+            try:
+                given = spaces_from_text(getattr(self, name))
+            except ValueError as error:
+                raise BadRequest(422, str(error)) from None
+            if form(given) != form(own[name]):
+                raise BadRequest(
+                    409, f"the {name} of the client is {given!s:.200}, but that of {whose} is {own[name]!s:.200}"
+                )
 
 
 class Have(msgspec.Struct, forbid_unknown_fields=True):

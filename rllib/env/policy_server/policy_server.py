@@ -52,7 +52,6 @@ from rllib.env.policy_server.samples import Chains, Replay, checked
 from rllib.env.policy_server.server_settings import ServerSettings
 from rllib.env.policy_server.weights import ActionRows, PublishedPolicy
 from rllib.env.spaces.actions import of_each
-from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import JSON, MSGPACK, QUERY, BadRequest, plain, refuse_costly
@@ -498,16 +497,8 @@ class PolicyServer(EpisodeSource):
         return episode_id
 
     def _compare_spaces(self, request: Spaces) -> dict[str, Any]:
-        for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
-            own = getattr(self, name)
-            try:
-                given = spaces_from_text(getattr(request, name))
-            except ValueError as error:
-                raise BadRequest(422, str(error)) from None
-            if form(given) != form(own):
-                raise BadRequest(
-                    409, f"the {name} of the client is {given!s:.200}, but that of the run is {own!s:.200}"
-                )
+        own = {"observation_space": self.observation_space, "action_space": self.action_space}
+        request.refuse_others(own, "the run")
         return {}
 
     def _act_all(self, request: Request) -> Batch:

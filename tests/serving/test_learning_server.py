@@ -12,9 +12,10 @@ import psutil
 import pytest
 from serving_support import CARTPOLE, OBSERVATION, ROOT, Server, ask, until
 
-from rllib import DQNConfig
+from rllib import DQNConfig, RainbowConfig
 from rllib.runs.files import read_results
 from rllib.serving import learner as learner_process
+from rllib.serving.learning.progress import prepare_directory
 
 BODY = {"observation": OBSERVATION}
 
@@ -263,6 +264,25 @@ def test_an_algorithm_that_learns_from_its_own_actions(tmp_path):
 def test_a_setting_that_the_algorithm_does_not_have(checkpoint, tmp_path):
     said = refusal(checkpoint, "--learn", "--learn-to", tmp_path / "learned", "--set", "lrr=1")
     assert "--set: DQNConfig has no setting 'lrr'" in said
+
+
+@pytest.mark.parametrize("word", ["env=Pendulum-v1", "env_config.a=1", "listen=127.0.0.1:1", "action_space=1"])
+def test_settings_of_an_environment_would_have_no_effect(checkpoint, tmp_path, word):
+    said = refusal(checkpoint, "--learn", "--learn-to", tmp_path / "learned", "--set", word)
+    assert f"--set {word.partition('=')[0].partition('.')[0]}=... would have no effect" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [(DQNConfig().environment("Acrobot-v1"), "DQN on Acrobot-v1"),
+     (RainbowConfig().environment("CartPole-v1"), "Rainbow on CartPole-v1")],
+)  # fmt: skip
+def test_another_policy_does_not_continue_in_its_directory(checkpoint, tmp_path, config, named):
+    with config.rollouts(num_rollout_workers=0).training(model={"fcnet_hiddens": [4]}).build() as algorithm:
+        algorithm.save(tmp_path / "other")
+    learned = prepare_directory(tmp_path / "learned", checkpoint)
+    said = refusal(tmp_path / "other", "--learn", "--learn-to", tmp_path / "learned")
+    assert f"from {learned}, but {tmp_path / 'other'} is of {named}: give a new directory" in said
 
 
 def test_the_requests_of_the_page_are_answered(shared_server):

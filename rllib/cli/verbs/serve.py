@@ -19,7 +19,7 @@ from rllib.extras import install_hint
 from rllib.remote.url import is_url
 from rllib.serving.learning.progress import holds_first_alone, prepare_directory
 from rllib.serving.learning.settings import LearningSettings
-from rllib.serving.loaded_policy import policy_ids
+from rllib.serving.loaded_policy import LoadedPolicy, load_policy, policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import checkpoint_at
@@ -124,9 +124,15 @@ def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: fl
         checkpoint = checkpoint_at(asked.path)
         if len(policy_ids(checkpoint)) > 1:
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
-        prepare_directory(directory, checkpoint)
+        newest = prepare_directory(directory, checkpoint)
+        named, there = (load_policy(path, load_user_code=asked.load_user_code) for path in (checkpoint, newest))
     except ValueError as error:  # a CheckpointError as well
         raise Mistake(message_of(error)) from error
+    if _kind_of(named) != _kind_of(there):
+        raise Mistake(
+            f"--learn-to {directory} continues with the policy of {there.of} from {newest}, but {checkpoint} is of "
+            f"{named.of}: give a new directory"
+        )
     learning = LearningSettings(
         directory=os.fspath(directory),
         overrides=overrides,
@@ -135,6 +141,11 @@ def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: fl
         **given,
     )
     return msgspec.structs.replace(asked, source=learning.directory, watch=True, learning=learning)
+
+
+def _kind_of(policy: LoadedPolicy) -> tuple:
+    """What a learned policy has in common with the one that it began from."""
+    return policy.metadata["algorithm"], policy.observation_space, policy.action_space
 
 
 def _reason(error: OSError) -> str:

@@ -43,6 +43,8 @@ _REPLACED: dict[str, Any] = {
     "gym_env_vectorize_mode": "sync", "clip_rewards": False, "output": None, "num_cpus_per_learner": "auto",
     "offline_evaluation_interval": None, "off_policy_estimation_methods": {}, "dataset_num_iters_per_learner": None,
 }  # fmt: skip
+# Settings of the environment that the run had.
+_OF_WORLD = ("env", "env_config", "env_wrappers", "observation_space", "action_space", "listen")
 # Share of each batch that is of served steps, where the rest is recorded.
 _SERVED_SHARE = 0.5
 
@@ -124,6 +126,11 @@ class Trainer:
         state = read_state(path, load_user_code)
         self._original = state["config.json"]
         _refuse_class(saved_class(state, path, Algorithm), path)
+        if unread := [name for name in _OF_WORLD if name in overrides]:
+            raise ValueError(
+                f"--set {unread[0]}=... would have no effect: clients act in their own environments, in the spaces of "
+                "the policy. Leave it out."
+            )
         factory = ServedEpisodesFactory(str(policy.metadata["env"]), policy.action_space, policy.observation_space)
         names = self._original.keys()
         own = {**_REPLACED, **alone(self._original)}

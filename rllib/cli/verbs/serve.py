@@ -1,6 +1,7 @@
 """`rllib serve`: actions of a trained policy over HTTP."""
 
 import contextlib
+import errno
 import importlib.util
 import os
 import secrets
@@ -97,7 +98,8 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
             try:
                 listening = listen(host, port)
             except OSError as error:
-                raise Mistake(f"cannot listen at {host}:{port}: {_reason(error)}; choose another --port") from error
+                wrong = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+                raise Mistake(f"cannot listen at {host}:{port}: {_reason(error)}; choose another {wrong}") from error
             try:
                 Supervisor(asked, listening, workers, lambda line: click.echo(line)).run()
             except ServingError as error:

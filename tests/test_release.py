@@ -184,6 +184,20 @@ def test_each_extra_is_used():
     assert read <= set(release_extras.FILES)
 
 
+def test_the_wheel_itself_is_not_copied_with_its_dependencies(built, tmp_path, monkeypatch):
+    """pip would take it as installed, and put no commands into the environment of an extra."""
+    wheel, _ = built
+    packages = tmp_path / "base/lib/python3.11/site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (packages / "numpy").mkdir()
+    copy = tmp_path / "copy"
+    (copy / "lib/python3.11/site-packages").mkdir(parents=True)
+    monkeypatch.setattr(release, "environment", lambda where: where)
+    release_extras.copied(tmp_path / "base/bin/python", copy)
+    assert [path.name for path in copy.glob("lib/python*/site-packages/*")] == ["numpy"]
+
+
 def test_extras_pass_fail_or_cannot_be_installed(tmp_path, monkeypatch, capsys):
     def install(python, package, *options, extras=""):
         if extras == "openspiel":

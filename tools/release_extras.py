@@ -21,6 +21,10 @@ from pathlib import Path
 
 import release
 
+from rllib.extras import DISTRIBUTION
+
+WHEEL = DISTRIBUTION.replace("-", "_")  # as files of the distribution are named
+
 # extra -> lines that need it; a server is asked as in release.SERVERS, {python} and {root} are paths.
 FIRST = "rllib train PPO CartPole-v1 train_batch_size=500 --stop iterations=1 --name first"
 USES = {
@@ -120,7 +124,7 @@ def copied(python: Path, where: Path) -> Path:
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     (target,) = where.glob("lib/python*/site-packages")
     for path in packages.iterdir():
-        if path.name in release.PACKAGES or path.name.startswith("rllib-"):
+        if path.name in release.PACKAGES or path.name.startswith(("rllib-", f"{WHEEL}-")):
             continue
         if path.is_dir():
             shutil.copytree(path, target / path.name, copy_function=os.link, dirs_exist_ok=True)

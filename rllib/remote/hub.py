@@ -12,11 +12,12 @@ from typing import Any, BinaryIO
 
 from rllib.errors import StorageError
 from rllib.extras import install_hint
-from rllib.remote.model_card import CURVE, RESULTS, VIDEO
 from rllib.remote.url import shown
 from rllib.storage.checkpoint import MANIFEST
 from rllib.storage.foreign_files import WRONG_FORM, json_object
 
+# Names of files next to a checkpoint that the Hub knows: it plays the video on the page of the repository.
+CARD, VIDEO, CURVE, RESULTS = "README.md", "replay.mp4", "curve.png", "results.json"
 _URL = re.compile(r"hf://(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[^/@\s]+))?(/(?P<folder>.+))?")
 _NAMES_SHOWN = 5
 # Of a checkpoint.

@@ -12,10 +12,8 @@ import yaml
 from rllib import __version__
 from rllib.extras import DISTRIBUTION
 from rllib.progress import counted
+from rllib.remote.hub import CURVE, VIDEO
 from rllib.storage.foreign_files import printable
-
-# Names that the Hub knows: it plays the video on the page of the repository.
-CARD, VIDEO, CURVE, RESULTS = "README.md", "replay.mp4", "curve.png", "results.json"
 
 
 @dataclass(frozen=True)

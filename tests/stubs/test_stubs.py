@@ -1,8 +1,11 @@
 """Editors complete every setting, by the stubs that are made when the package is installed."""
 
 import ast
+import importlib.metadata
+import re
 import subprocess
 import sys
+import tomllib
 
 import jedi
 import pytest
@@ -26,12 +29,25 @@ def test_stubs_of_what_is_gone_go(tmp_path):
     assert all(ast.parse((tmp_path / path).read_text()) for path in made if (tmp_path / path).stat().st_size)
 
 
-def test_they_are_made_without_torch(tmp_path):
-    """A build has no torch, whose installation takes longer than everything else."""
-    (tmp_path / "torch.py").write_text("raise ImportError('there is none')")
+def test_they_are_made_with_what_a_build_installs(tmp_path):
+    """A build has no torch, whose installation takes longer than all else, and no package that it is not given."""
+    project = tomllib.loads((stubs.ROOT / "pyproject.toml").read_text())
+    build = _distributions(project["tool"]["hatch"]["build"]["hooks"]["custom"]["dependencies"])
+    for name, owners in importlib.metadata.packages_distributions().items():
+        if {_normal(owner) for owner in owners} & (_distributions(project["project"]["dependencies"]) - build):
+            (tmp_path / f"{name}.py").write_text("raise ImportError('a build does not have it')")
+    assert (tmp_path / "torch.py").exists() and (tmp_path / "yaml.py").exists()
     program = "import sys; sys.path[:0] = sys.argv[1:]; import stubs; stubs.write(stubs.Path(sys.argv[1], 'made'))"
     subprocess.run([sys.executable, "-c", program, str(tmp_path), str(stubs.ROOT / "tools")], check=True)
     assert (tmp_path / "made" / "algorithms" / "ppo.pyi").exists()
+
+
+def _distributions(requirements):
+    return {_normal(re.match(r"[\w.-]+", each)[0]) for each in requirements}
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN", "IMPALA"])

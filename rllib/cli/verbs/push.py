@@ -23,7 +23,7 @@ from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath
 from rllib.remote import hub
-from rllib.remote.model_card import CARD, CURVE, RESULTS, VIDEO, Published, card, command_of, results_json
+from rllib.remote.model_card import Published, card, command_of, results_json
 from rllib.remote.url import is_url
 from rllib.runs.drawing import CurveLogger
 from rllib.runs.files import read_params, read_results
@@ -95,7 +95,7 @@ def command(
                 options=[*([] if env is None else ["--env", env]), *["--load-user-code"] * load_user_code],
                 has_code=any(name.endswith(".pkl") for name in files),
             )
-            files |= {**extras, RESULTS: results_json(published), CARD: card(published).encode()}
+            files |= {**extras, hub.RESULTS: results_json(published), hub.CARD: card(published).encode()}
             if output is not None:
                 _write(files, output)
                 click.echo(output)
@@ -162,8 +162,8 @@ def _described(
             "num_steps": int(algorithm.metrics.counters["num_env_steps_sampled"]),
             "command": _command(run) if run is not None else None,
         }
-        pictures = {CURVE: _curve(run, directory) if run is not None else None}
-        pictures[VIDEO] = _recorded(algorithm, directory / VIDEO) if video else None
+        pictures = {hub.CURVE: _curve(run, directory) if run is not None else None}
+        pictures[hub.VIDEO] = _recorded(algorithm, directory / hub.VIDEO) if video else None
     return about, {name: content for name, content in pictures.items() if content}
 
 
@@ -180,13 +180,13 @@ def _command(run: Path) -> str | None:
 def _curve(run: Path, directory: Path) -> bytes | None:
     """The picture of a run's learning curve, drawn if there is none yet; None without results or matplotlib."""
     with contextlib.suppress(OSError, ValueError):
-        return read_inside(run, CURVE, _LARGEST_CURVE_BYTES)
+        return read_inside(run, hub.CURVE, _LARGEST_CURVE_BYTES)
     with contextlib.suppress(ImportError):
         drawing = CurveLogger(directory)
         for result in read_results(run):
             drawing.on_result(result)
         drawing.close()
-    return (directory / CURVE).read_bytes() if (directory / CURVE).exists() else None
+    return (directory / hub.CURVE).read_bytes() if (directory / hub.CURVE).exists() else None
 
 
 def _recorded(algorithm: Algorithm, path: Path) -> bytes | None:

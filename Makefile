@@ -123,6 +123,8 @@ learning: $(VENV)/installed
 
 RAYS := 2.40.0 2.60.0
 RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)
+# With the grpcio of 2026 the servers of this Ray's client do not start.
+WITH_RAY_2.40.0 := grpcio==1.68.1
 
 # In one process beside pytest, which is replaced when Ray's own code has ended it: that test fails, and the others run.
 ray: $(RAY_VENVS)
@@ -136,7 +138,7 @@ ray: $(RAY_VENVS)
 $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-ray-$*
 	@.venv-ray-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*'
+		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*' $(WITH_RAY_$*)
 	@touch $@
 
 # The curves take some half an hour of a core; they are marked learning: pytest -s tests/peers/test_learning.py

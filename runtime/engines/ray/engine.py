@@ -431,8 +431,9 @@ class RayEngine:
         theirs = ray.get_runtime_context()
         running = here.get()
         if running.name is None:
-            ids = self.session_id, theirs.get_node_id(), theirs.get_worker_id()
-            return RuntimeContext(*ids, namespace=theirs.namespace)
+            # A driver outside of the cluster is no worker there; older Rays' clients fail when they are asked.
+            worker_id = self.session_id if client.is_connected() else theirs.get_worker_id()
+            return RuntimeContext(self.session_id, theirs.get_node_id(), worker_id, namespace=theirs.namespace)
         actor_id = theirs.get_actor_id()
         return RuntimeContext(
             session_id=self.session_id,

@@ -153,6 +153,7 @@ CASES = [
     ("GAILSAC", {"time_limit_ends_episode": True}, "time_limit_ends_episode"),
     ("GAIL", {"observation_filter": "MeanStdFilter", "rollout_fragment_length": 8}, "observation_filter"),
     ("GAIL", {"observation_filter": "MeanStdFilter", "batch_mode": "complete_episodes"}, "observation_filter"),
+    ("GAIL", {"observation_filter": "MeanStdFilter", "sample_quorum": 0.5}, "sample_quorum"),
     ("GAILSAC", {"observation_filter": "MeanStdFilter"}, "observation_filter"),
     ("GAIL", {"use_gae": False, "use_critic": False}, "use_critic"),
     ("GAIL", {"demonstrations": None}, "demonstrations"),

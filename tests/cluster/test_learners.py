@@ -59,14 +59,17 @@ def nodes_of(algo, cluster) -> list[str]:
     return [next(node for node in cluster.nodes if pid in processes_of(node)) for pid in pids]
 
 
+TRIES = 15  # Ray has put both on one node five times in a row
+
+
 def on_both_nodes(collective, cluster):
     """An algorithm whose two learners lie on different nodes. They are asked for so; Ray need not do it at once."""
-    for _ in range(5):
+    for _ in range(TRIES):
         algo = two_learners(collective).build()
         if set(nodes_of(algo, cluster)) == set(cluster.nodes):
             return algo
         algo.stop()
-    raise AssertionError("both learners were on one node, five times")
+    raise AssertionError(f"both learners were on one node, {TRIES} times")
 
 
 @pytest.mark.parametrize("collective", ["gloo", "auto"])

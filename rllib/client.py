@@ -529,7 +529,7 @@ class _ServedPolicy:
             ) from error
         if unsent := [name for name in self.spec["reads"] if name not in _SENT]:
             raise ValueError(
-                f"this server's policy reads {' and '.join(unsent)} beside the observation, which this client does not "
+                f"this server's policy reads the observation and {' and '.join(unsent)}, which this client does not "
                 "send. Ask it by POST /act (GET /spec has an example)."
             )
         if client._spaces is not None:

@@ -168,7 +168,7 @@ def test_what_is_no_picture_is_one_line(rllib_command, tmp_path, monkeypatch, fr
 
 
 class Several(gymnasium.vector.VectorEnv):
-    """A vector environment that draws its environments, and has one where nobody asks for more."""
+    """A vector environment that draws its environments; it has one unless more are asked for."""
 
     metadata: ClassVar = {"render_modes": ["rgb_array"], "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
 

@@ -89,7 +89,7 @@ def test_files_can_be_looked_at_first(rllib_command, run):
 
 
 def loop_of_poles(config):
-    """CartPole-v1 with a loop of its own."""
+    """CartPole-v1 that drives its own loop."""
     world = gymnasium.make("CartPole-v1")
 
     class Loop(ExternalEnv):

@@ -121,7 +121,7 @@ def takes_text(parameter):
 @pytest.mark.parametrize("more", [(), ("-v",)])
 @pytest.mark.parametrize("verb", sorted(command.commands))
 def test_no_command_shows_a_password(rllib_command, monkeypatch, verb, more):
-    """A URL with a login in the place of each argument and option, in turn."""
+    """Each argument and option in turn is a URL with a login."""
     parameters = command.commands[verb].params
     given = [LOGIN for each in parameters if isinstance(each, click.Argument)]
     options = [each.opts[-1] for each in parameters if isinstance(each, click.Option) and takes_text(each)]

@@ -86,11 +86,11 @@ TOLD = {
     ),
     "a mask beside": (
         PPOConfig().environment(MaskedProbe, env_config={"mask": "info"}, action_mask_from="info"),
-        "reads action_mask beside the observation",
+        "reads the observation and action_mask",
     ),
     "the agent": (
         PPOConfig().environment(BasicMultiAgent).multi_agent(agent_id_in_observation=True),
-        "reads agent_id beside the observation",
+        "reads the observation and agent_id",
     ),
 }  # fmt: skip
 

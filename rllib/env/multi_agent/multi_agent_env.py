@@ -152,9 +152,9 @@ class GroupedEnv(MultiAgentEnv):
     """An environment in which groups of agents are one agent each.
 
     A group observes and acts in Tuple spaces, in the order of its members, who all act at the same time. Its reward is
-    the sum of theirs. It ends in the step after which none of them goes on: it is terminated if all of them are, and
-    otherwise truncated. Its info has `_group_rewards` and
-    `_group_info`, lists in the order of members, and `individual_rewards` by agent.
+    the sum of theirs. It ends in the step in which its last member ends: terminated if all members are terminated,
+    otherwise truncated. Its info has `_group_rewards` and `_group_info`, lists in the order of members, and
+    `individual_rewards` by agent.
 
     Args:
         env: the environment.

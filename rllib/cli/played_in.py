@@ -24,13 +24,13 @@ def refuse_no_environment(algorithm: Algorithm) -> None:
     config = algorithm.config
     if config.env is not None and not algorithm._rollout_settings.is_external:
         return
-    why = "it has learned from recorded steps" if config.env is None else "its own drives its loop itself"
+    why = "it has learned from recorded steps" if config.env is None else "its environment drives its own loop"
     why = "its clients stepped theirs" if config.listen else why
     algorithm.stop()
     raise Mistake(f"the run has no environment to play in, since {why}. Name one: --env ENV.")
 
 
 def refuse_nowhere_to_evaluate(algorithm: Algorithm) -> None:
-    """Does the same, unless the settings of evaluations name an environment."""
+    """Calls refuse_no_environment unless the settings of evaluations name an environment."""
     if "env" not in (algorithm.config.evaluation_config or {}):
         refuse_no_environment(algorithm)

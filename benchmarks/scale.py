@@ -6,8 +6,8 @@
 The driver is the library's own, from `training_step` down to the sockets. Two things differ. A worker, which is a
 process with a mailbox of its own, samples one fragment, and then answers with copies of it after delays that are drawn
 from a log-normal distribution; their mean is such that all workers together give `--rate` answers a second. An update
-changes nothing and takes no time. PPO waits for all workers in each round, IMPALA takes answers as they come, and Ape-X
-gives them to replay shards, which it asks for samples.
+changes nothing and takes no time, nor do Ape-X's targets, which are computed before it. PPO waits for all workers in
+each round, IMPALA takes answers as they come, and Ape-X gives them to replay shards, which it asks for samples.
 
 Processor time of the driver is that of all its threads, and holds on a busy machine, too; seconds do not. Each
 measurement has a session of its own, in a process of its own.
@@ -24,6 +24,7 @@ measurement has a session of its own, in a process of its own.
 """
 
 import cProfile
+import io
 import json
 import os
 import pstats
@@ -38,6 +39,7 @@ from measure import Row, above_0, aligned, arguments, at_least_1, machine, ours,
 
 import runtime
 from rllib import ApexDQNConfig, IMPALAConfig, PPOConfig
+from rllib.algorithms.families.q_learning import QTrainee
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.learners.learner import Learner
 from rllib.processes import ensure_runtime
@@ -98,6 +100,10 @@ class StandIn(RolloutWorker):
 def without_update(learner: Learner, batch: SampleBatch, **settings) -> dict:
     """In the place of Learner.update."""
     return {"kl": 0.01, "td_error": np.ones(len(batch), np.float32)}
+
+
+def without_targets(trainee: QTrainee, batch: SampleBatch) -> None:
+    """In the place of QTrainee.add_targets: other algorithms compute their targets within the update."""
 
 
 def config_of(algorithm: str, workers: int, options):
@@ -264,9 +270,10 @@ def measured(algorithm: str, workers: int, options) -> dict:
         found["worker_mib"] = own_mib(children_of(children_of(node)[0]))
     finally:
         algo.stop()
+    said = io.StringIO()
     if profile is not None:
-        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(options.profile)
-    return found
+        pstats.Stats(profile, stream=said).sort_stats("tottime").print_stats(options.profile)
+    return found | {"profile": said.getvalue()}
 
 
 def run_of(algo, answers: int, profile: cProfile.Profile | None, node: int) -> dict:
@@ -333,7 +340,7 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help="measure in this process, and print JSON")
     options = parser.parse_args()
     if options.one:
-        Learner.update = without_update
+        Learner.update, QTrainee.add_targets = without_update, without_targets
         print(json.dumps(measured(options.algorithms[0], options.workers[0], options)))
         return
     print(machine())
@@ -343,6 +350,7 @@ def main() -> None:
     for algorithm in options.algorithms:
         for workers in fitting(options.workers):
             found = ours("scale", "--one", "--algorithms", algorithm, "--workers", workers, *given)
+            print(found.pop("profile"), end="", file=sys.stderr)
             lines.append(line(algorithm, workers, found))
             print("# " + "  ".join(lines[-1]), file=sys.stderr, flush=True)
             rows += rows_of(f"{algorithm}, {workers:,}", workers, found)

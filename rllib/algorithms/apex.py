@@ -78,8 +78,7 @@ class ApexDDPGTrainee(ShardedTrainee, DDPGTrainee):
     """A policy that learns by Ape-X DDPG."""
 
     def modules_of_workers(self) -> dict[str, np.ndarray]:
-        gives_priorities = self.algorithm.workers_give_priorities(self.policy_id)
-        return {CRITICS: self.learner.vector[CRITICS]} if gives_priorities else {}
+        return {CRITICS: self.learner.vector[CRITICS]} if self.workers_give_priorities else {}
 
 
 class ApexDDPG(DistributedReplay, DDPG):

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete
 import rllib
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
+from rllib.config.nested import NestedSettings
 from rllib.models.distributions.base import ActionUnit
 from rllib.result import RESULT_KEYS
 from tests.algorithms.taught_worlds import teacher_of
@@ -117,6 +118,16 @@ def test_a_learning_rate_that_falls_to_zero_is_not_zero_in_the_last_update(name)
                 rates.append((rate, pytest.approx(1e-3 * (1 - before / total))))
     assert rates and rates[-1][0] > 0
     assert all(rate == expected for rate, expected in rates), rates
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_are_read_once_and_not_in_every_step(name, monkeypatch):
+    """Ape-X took half of its driver's time for each answer to read replay_buffer_config again."""
+    with small(name).evaluation(evaluation_interval=None).build() as algo:
+        algo.train()
+        monkeypatch.setattr(NestedSettings, "_take", lambda keys, given: pytest.fail(f"{type(keys)} is read again"))
+        for _ in range(3):
+            algo.training_step()
 
 
 DETERMINISTIC = ("TD3", "DDPG", "ApexDDPG", "TD3BC", "ReBRAC")

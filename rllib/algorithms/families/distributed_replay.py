@@ -123,13 +123,16 @@ class ShardedTrainee(OffPolicyTrainee):
 
     Attributes:
         lags: ages of the policy's fragments that arrived last, in its updates.
+        rows_per_step: rows in the replay for each step of an environment.
+        workers_give_priorities: whether the policy's rows come with TD errors.
     """
 
     stratified = True
 
     def __init__(self, algorithm: "DistributedReplay", policy_id: str):
         super().__init__(algorithm, policy_id)
-        self.lags = [0]
+        self.lags, self.rows_per_step = [0], self.config.rows_per_step
+        self.workers_give_priorities = algorithm.workers_give_priorities(policy_id)
 
     def make_replay(self) -> ReplayShards:
         config = self.config
@@ -239,7 +242,7 @@ class DistributedReplay(OffPolicy):
         for shares, fragment_steps in self._arriving_fragments():
             for trainee, rows in shares:
                 # Of one agent, the steps are those whose rows are complete.
-                steps = rows.count / trainee.config.rows_per_step if self.agents is None else fragment_steps
+                steps = rows.count / trainee.rows_per_step if self.agents is None else fragment_steps
                 trainee.store_steps(rows, steps)
         for trainee in self.trainees.values():
             trainee.replay.wait_for_room(0.0)

@@ -467,6 +467,9 @@ class Node:
         self._send(process, wire.message(wire.JOIN, wire.NODE))
 
     def _leaving(self, process, why):
+        if process in self._guests:
+            self._output.read_all()  # the lines printed before it leaves are still its own
+            self._shown.show_due(math.inf)
         self._state.leaving(process, why)
         if process in self._guests:
             self._carry_out()

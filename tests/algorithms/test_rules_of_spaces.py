@@ -181,6 +181,7 @@ def test_all_policies_are_looked_at():
 # Rules that need several agents, a network of the user's, or recorded data; other tests break them.
 ELSEWHERE = {
     "_check_goals", "_check_aggregation_of_agents", "_check_intrinsic_rewards", "_check_user_actor", "_check_means",
+    "_check_estimates_of_agents",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from rllib import ARSConfig, DefaultCallbacks, DQNConfig, ESConfig, PPOConfig
 from rllib.config.conflicts import SettingsError
 from rllib.env.external import ExternalMultiAgentEnv
+from rllib.env.multi_agent import make_multi_agent
 from rllib.evaluation.evaluator import Budget, Duration
 from tests.envs import CountingEnv, SleepEnv
 
@@ -45,6 +46,62 @@ def test_evaluation_config_reaches_the_workers_that_evaluate():
 def test_evaluation_in_another_space_is_refused_when_it_is_built():
     with pytest.raises(ValueError, match=r"describes an environment with observations .* trained with"):
         config(evaluation_config={"env": "FrozenLake-v1"}).build()
+
+
+TWO, THREE = ({"env_config": {"num_agents": number}} for number in (2, 3))
+SEEN = {"policies": "shared", "agent_id_in_observation": True}
+CRITICS = {"policies": "own", "centralized_critic": True}
+
+
+def evaluated_with(agents, evaluation_config, env_config=TWO["env_config"], **more) -> PPOConfig:
+    env = make_multi_agent("CartPole-v1") if env_config else CountingEnv
+    made = config(env, env_config, evaluation_config=evaluation_config, evaluation_duration=2, **more)
+    return made.multi_agent(**agents)
+
+
+@pytest.mark.parametrize(
+    ("agents", "evaluation_config", "env_config", "what"),
+    [
+        ({"policies": "own"}, THREE, {"num_agents": 2}, "no pattern for agent 2"),
+        ({"policies": ["0", "1"], "policy_mapping_fn": str}, THREE, {"num_agents": 2}, "agent 2 the policy '2'"),
+        (SEEN, THREE, {"num_agents": 2}, "policy 'shared' has the observation space .* but agent 0"),
+        (SEEN, TWO, {"num_agents": 3}, "policy 'shared' has the observation space .* but agent 0"),
+        (CRITICS, TWO, {"num_agents": 3}, "policy '0' has the observation space .* but agent 0"),
+        ({}, {"env": make_multi_agent("Acrobot-v1")}, {"num_agents": 2}, "policy 'default_policy' has .* but agent 0"),
+        ({}, {"env": "CartPole-v1"}, {"num_agents": 2}, "one agent, but the policy is trained with several"),
+        ({}, {"env": make_multi_agent("CartPole-v1")}, {}, "several agents, but the policy is trained with one"),
+    ],
+)
+def test_evaluation_of_agents_for_whom_there_is_no_policy_is_refused_when_it_is_built(
+    agents, evaluation_config, env_config, what
+):
+    with pytest.raises(SettingsError, match=rf"evaluation_config describes an environment with .*{what}") as raised:
+        evaluated_with(agents, evaluation_config, env_config).build()
+    assert raised.value.mistakes[0].remedies == ({"evaluation_config": None},)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("agents", "evaluation_config", "env_config", "acting"),
+    [
+        ({"policies": "own"}, TWO, {"num_agents": 3}, {"0", "1"}),
+        ({"policies": "shared"}, THREE, {"num_agents": 2}, {"shared"}),
+        ({"policies": "own", "policy_mapping_fn": {"0": "0", "*": "1"}}, THREE, {"num_agents": 2}, {"0", "1"}),
+    ],
+)
+def test_evaluation_has_as_many_agents_as_its_environment(agents, evaluation_config, env_config, acting, num_workers):
+    made = evaluated_with(agents, evaluation_config, env_config, evaluation_num_workers=num_workers)
+    with made.build() as algo:
+        result = algo.evaluate()
+        assert result["policy_reward_mean"].keys() == acting
+        steps = result["env_runners"]["agent_steps"]
+        assert len(steps) == evaluation_config["env_config"]["num_agents"]
+
+
+def test_estimates_from_data_are_refused_with_several_agents():
+    made = evaluated_with({"policies": "own"}, None, off_policy_estimation_methods={"is": {"type": "is"}})
+    with pytest.raises(SettingsError, match=r"estimate the return of one policy, and .* has several agents"):
+        made.evaluation(evaluation_config={"input_": "recorded.json"}).build()
 
 
 class Outside(ExternalMultiAgentEnv):

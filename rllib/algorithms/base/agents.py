@@ -139,6 +139,18 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     return Agents(*parts)
 
 
+def in_other_environment(agents: Agents, examined: ExaminedAgents) -> AgentSettings:
+    """The settings of workers that play by the policies of a run in another environment.
+
+    Raises:
+        ValueError: if one of its agents has no policy, or one that does not fit.
+    """
+    found, num_slots = probed(agents.mapping, agents.specs, examined)
+    check_fit(agents.settings.spaces, found, examined)
+    slots, fixed = num_slots if examined.are_known else {}, fixed_policies(agents.mapping, examined)
+    return replace(agents.settings, num_slots=slots, fixed=fixed)
+
+
 # ------------------------------------------------------------------ policies
 
 

@@ -23,7 +23,7 @@ from rllib.algorithms.base.settings.evaluation import EvaluationConfig
 from rllib.algorithms.base.settings.exploration import KINDS, exploration_mistake, exploration_settings
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
-from rllib.algorithms.base.space_rules import NewPolicy, of_network, rows_of_policies
+from rllib.algorithms.base.space_rules import NewPolicy, of_network, of_spaces, rows_of_policies
 from rllib.compat.methods.ray_rllib.settings import (
     OVERRIDES,
     filter_by_connectors,
@@ -469,6 +469,17 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             f"sgd_minibatch_size={minibatch} must be at most train_batch_size={size}.",
             ("sgd_minibatch_size", "train_batch_size"),
             ({"sgd_minibatch_size": size}, {"train_batch_size": minibatch}),
+        )
+
+    @of_spaces("off_policy_estimation_methods")
+    def _check_estimates_of_agents(self, policy: NewPolicy):
+        """`off_policy_estimation_methods` are for environments with one agent."""
+        if not self.off_policy_estimation_methods or policy.num_agents is None:
+            return None
+        return Mistake(
+            f"off_policy_estimation_methods estimate the return of one policy, and {policy.place} has several agents.",
+            ("off_policy_estimation_methods",),
+            ({"off_policy_estimation_methods": {}},),
         )
 
     @of_network()

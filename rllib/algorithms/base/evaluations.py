@@ -24,6 +24,7 @@ from rllib.result import ENV_RUNNERS, LOGGED, Result
 from rllib.sample_batch import DEFAULT_POLICY
 
 if TYPE_CHECKING:
+    from rllib.env.multi_agent.examine import ExaminedAgents
     from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
@@ -115,20 +116,15 @@ class Evaluations:
         try:
             factory = wiring.learned_environment(config)
             observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
-            agents = wiring.agents_of(algorithm, examined, config)
         except (SettingsError, Unfit) as error:
             found = error.mistakes if isinstance(error, SettingsError) else [config.placed(error.mistake)]
             raise algorithm.config.error(*map(algorithm.config.in_evaluation, found)) from error
+        agents = self._agents_in(examined)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
-            raise algorithm.config.error(
-                Mistake(
-                    f"evaluation_config describes an environment with observations {observation_space} and actions "
-                    f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
-                    f"{algorithm.action_space}.",
-                    ("evaluation_config", "env"),
-                    ({"evaluation_config": None},),
-                    advice="Evaluate in an environment with the same spaces.",
-                )
+            raise self._refusal(
+                f"observations {observation_space} and actions {action_space}, but the policy is trained with "
+                f"{algorithm.observation_space} and {algorithm.action_space}.",
+                "Evaluate in an environment with the same spaces.",
             )
         return wiring.rollout_settings(
             config,
@@ -144,9 +140,30 @@ class Evaluations:
                 for policy_id, policy in algorithm.policies.items()
             },
             seed=algorithm.seed if config.seed is None else config.seed,
-            agents=agents and agents.settings,
+            agents=agents,
             is_external=is_external,
         )
+
+    def _agents_in(self, examined: "ExaminedAgents | None") -> "AgentSettings | None":
+        """The policies of training for the agents of the environment that evaluation_config describes."""
+        agents = self._algorithm.agents
+        if (agents is None) != (examined is None):
+            here, there = ("one agent", "several") if examined is None else ("several agents", "one")
+            raise self._refusal(f"{here}, but the policy is trained with {there}.", "Evaluate in one of the same kind.")
+        if agents is None:
+            return None
+        from rllib.algorithms.base.agents import in_other_environment
+
+        try:
+            return in_other_environment(agents, examined)
+        except ValueError as error:
+            raise self._refusal(f"other agents than training's: {error}", None) from error
+
+    def _refusal(self, problem: str, advice: str | None) -> SettingsError:
+        """The error for an environment that the policies cannot act in."""
+        problem = f"evaluation_config describes an environment with {problem}"
+        mistake = Mistake(problem, ("evaluation_config", "env"), ({"evaluation_config": None},), advice=advice)
+        return self._algorithm.config.error(mistake)
 
     def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
         """Evaluates with these policies of several agents from now on, by the mapping of training."""

@@ -392,18 +392,17 @@ def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: 
     )
 
 
-def agents_of(algorithm, examined: "ExaminedAgents | None", config: AlgorithmConfig | None = None) -> "Agents | None":
+def agents_of(algorithm, examined: "ExaminedAgents | None") -> "Agents | None":
     """The policies of a run with several agents; None where the environment has one.
 
     Args:
         algorithm: the Algorithm.
         examined: agents of the environment, None where there is one.
-        config: settings of evaluation; by default the algorithm's.
 
     Raises:
         ValueError: if policies are given for an environment with one agent, or the algorithm cannot train several.
     """
-    config = config or algorithm.config
+    config = algorithm.config
     if examined is None:
         _refuse_policies(config)
         changed = config.changes()

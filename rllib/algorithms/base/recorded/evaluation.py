@@ -36,7 +36,7 @@ class RecordedEvaluation:
     def _estimators(self) -> "dict[str, OffPolicyEstimator]":
         """New estimators, whose models are as their seeds make them; {} if the settings name none."""
         config = self._algorithm.config
-        if not self.gives_estimates:  # several agents have no one policy
+        if not self.gives_estimates:
             return {}
         from rllib.evaluation.estimators.choose import make_estimators
 

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -39,28 +39,36 @@ class Schedule:
 
     Args:
         value: one of the above; points have strictly increasing timesteps, the first of them 0.
+        name: of the setting, for messages.
+        allowed: what its values must be in, with words for it (a Range); None: any numbers.
 
     Raises:
         ValueError: if it is none of them.
     """
 
-    __slots__ = ("_function", "_value")
+    __slots__ = ("_allowed", "_function", "_name", "_value")
 
-    def __init__(self, value: float | OverTime):
+    def __init__(self, value: float | OverTime, name: str = "", allowed: Container[float] | None = None):
         problem = schedule_problem(value)
         if problem:
             raise ValueError(f"a schedule {problem}, but {value!r} was given")
         self._value, self._function = value, _function_of(value)
+        self._name, self._allowed = name, allowed
 
     def __call__(self, timestep: float) -> float:
         """The value at this number of environment steps; negative numbers count as 0.
 
         Raises:
-            ValueError: if a function of the user's returns no number.
+            ValueError: if a function of the user's returns no number, or one that is not allowed.
         """
         value = self._function(max(timestep, 0))
-        if not _is_number(value):
-            raise ValueError(f"the schedule {self._value!r} must return a number, but gave {value!r} at {timestep}")
+        if not _is_number(value) or (self._allowed is not None and value not in self._allowed):
+            given = f"{self._name}={self._value!r}" if self._name else f"the schedule {self._value!r}"
+            rule = "" if self._allowed is None else f" {self._allowed}"
+            raise ValueError(
+                f"{given} must return a number{rule}, but gave {value!r} at {timestep} environment steps. Let the "
+                "function end at a number that is allowed, or give points [[timestep, value], ...]: the last one stays."
+            )
         return float(value)
 
     def __repr__(self):

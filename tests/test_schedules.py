@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rllib.config.sections import at_least
 from rllib.schedules import Schedule, values_of
 
 
@@ -40,6 +41,13 @@ def test_a_function_of_the_timestep():
     assert Schedule(lambda timestep: 1 / (1 + timestep))(3) == 0.25
     with pytest.raises(ValueError, match="must return a number, but gave None at 7"):
         Schedule(lambda timestep: None if timestep else 1.0)(7)
+
+
+def test_a_function_keeps_to_what_is_allowed():
+    falling = Schedule(lambda timestep: 1e-3 * (1 - timestep / 100), "lr", at_least(0))
+    assert falling(100) == 0
+    with pytest.raises(ValueError, match=r"^lr=<function .* must return a number >= 0, but gave -0.001 at 200 "):
+        falling(200)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,11 @@ class Setting:
     checked: Checked | None = None
     translated: Translated | None = None
 
+    @property
+    def range_of_schedule(self) -> Range | None:
+        """What a schedule's values have to be in: it may end at a bound that is no value for the whole run."""
+        return self.range and replace(self.range, low_open=False)
+
     def converted(self, value):
         """`value` in the setting's own type where that loses nothing; else as it is, and `problem` tells."""
         if self.translated is not None:
@@ -193,8 +198,7 @@ class Setting:
             broken = self._schedule_problem(value)
             if broken:
                 return self._mistake(f"{self._given(value)} {broken}.", [[0, 0.1], [100000, 0.01]], self.default)
-            # A schedule may end at a bound that is no value for the whole run.
-            numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
+            numbers, allowed = values_of(value), self.range_of_schedule
         elif allows(self.type, list) and any(map(math.isinf, numbers)):
             return self._mistake(
                 f"{self._given(value)} must be {self.rule}, and finite ({self.meaning}).", self.default

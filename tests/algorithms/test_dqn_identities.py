@@ -74,6 +74,16 @@ def test_beta_reaches_one_at_the_end_of_its_schedule():
     assert seen[-1][1] == 1.0
 
 
+def test_a_beta_that_exceeds_one_is_refused():
+    replay = {"type": "PrioritizedReplayBuffer", "prioritized_replay_beta": lambda timestep: 0.4 + timestep / 500}
+    with (
+        make_config(FiveStates, replay_buffer_config=replay).build() as algo,
+        pytest.raises(ValueError, match=r"^prioritized_replay_beta=.* must return a number >= 0 and <= 1, but gave "),
+    ):
+        for _ in range(6):
+            algo.train()
+
+
 def test_noise_is_the_same_for_choosing_and_learning_and_another_for_the_target():
     """One draw per update and network: the online one chooses next actions by the noise that it is trained with."""
     config = make_config(FiveStates, noisy=True, num_steps_sampled_before_learning_starts=10**4)

@@ -313,3 +313,21 @@ def test_a_number_that_could_be_a_schedule_is_finite(name):
         mistake = setting.mistake(np.inf)
         assert mistake is not None and mistake.names == (setting.name,), setting.name
         assert "finite" in mistake.problem or "<=" in mistake.problem
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_a_schedule_keeps_to_the_rule_of_its_setting(name):
+    """A function that fell below zero, as by 1 - t / T after T steps, made learning rates and clips negative."""
+    config_class = get_algorithm_class(name).config_class
+    for setting in config_class.settings.values():
+        if not allows(setting.type, list) or setting.range is None:
+            continue
+
+        def leaves(timestep, bound=setting.range.low):
+            return bound + (1 - timestep / 100) / 2
+
+        config = config_class().update_from_dict({setting.name: leaves})
+        schedule = config.get_schedule(setting.name.removesuffix("_schedule"))
+        assert schedule(100) == setting.range.low
+        with pytest.raises(ValueError, match=f"^{setting.name}=.* must return a number .*, but gave .* at 101 "):
+            schedule(101)

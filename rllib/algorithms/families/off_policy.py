@@ -283,7 +283,8 @@ class OffPolicyTrainee(Trainee):
 
     def __init__(self, algorithm: "OffPolicy", policy_id: str):
         super().__init__(algorithm, policy_id)
-        self._beta = Schedule(self.config.replay_settings().prioritized_replay_beta)
+        replay, beta = self.config.replay_settings(), "prioritized_replay_beta"
+        self._beta = Schedule(replay[beta], beta, replay.settings[beta].range_of_schedule)
         self.updates_owed, self.empty_at = 0.0, self.timesteps
 
     def prepare(self) -> None:

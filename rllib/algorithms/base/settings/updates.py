@@ -296,9 +296,9 @@ class UpdatesConfig(ConfigObject):
 
     def get_schedule(self, name: str) -> Schedule | None:
         """A setting over time, from `name`_schedule where that is given, else from `name`; None where that is None."""
-        points = self.get(f"{name}_schedule")
-        value = self[name] if points is None else points
-        return None if value is None else Schedule(value)
+        given = name if self.get(f"{name}_schedule") is None else f"{name}_schedule"
+        value = self[given]
+        return None if value is None else Schedule(value, given, self.settings[given].range_of_schedule)
 
     def with_defaults(self, *keys: str, of: Collection[str] = ()) -> dict[str, dict]:
         """The remedy that leaves these keys of networks' settings at what they are for any network.

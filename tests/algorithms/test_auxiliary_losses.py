@@ -157,6 +157,29 @@ def test_results_that_are_refused(returned, match):
         algo.train()
 
 
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (lambda loss: loss.detach(), r"^custom_loss must depend on .* without a gradient"),
+        (lambda loss: torch.zeros(()), r"^custom_loss must depend on "),
+        (lambda loss: loss.detach().numpy(), r"^custom_loss must return a scalar tensor, but returned array\("),
+        (lambda loss: loss * torch.ones(3), r"^custom_loss must .* a tensor of shape \[3\]"),
+        (lambda loss: None, r"^custom_loss must .* returned None"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+def test_results_of_a_custom_loss_that_are_refused(algorithm, returned, match):
+    settings = small(algorithm, custom_loss=lambda loss, minibatch, outputs, model: returned(loss))
+    with settings.build() as algo, pytest.raises(ValueError, match=match):
+        algo.train()
+
+
+def test_a_custom_loss_may_leave_the_gradient_to_auxiliary_losses():
+    with small(PPO, custom_loss=lambda *given: torch.zeros(()), auxiliary_losses={"size": logit_size}).build() as algo:
+        stats = stats_of(algo)
+    assert stats["total_loss"] == pytest.approx(stats["size_loss"])
+
+
 def test_where_there_is_no_gradient_there_is_no_loss_to_add_to():
     settings = AlgorithmConfig(algo_class=ES).environment(Recall).training(auxiliary_losses={"size": logit_size})
     with pytest.raises(ValueError, match=r"auxiliary_losses=.*there is no gradient"):

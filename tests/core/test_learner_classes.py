@@ -134,6 +134,16 @@ def test_a_column_that_is_not_there_is_named():
         algo.train()
 
 
+def test_a_loss_without_a_gradient_is_named():
+    class Detached(PPOTorchLearner):
+        def compute_loss_for_module(self, **given):
+            return super().compute_loss_for_module(**given).detach()
+
+    says = r"^compute_loss_for_module of learner_class must depend on "
+    with config(Detached).build() as algo, pytest.raises(ValueError, match=says):
+        algo.train()
+
+
 def test_two_losses_are_refused():
     with pytest.raises(ValueError, match="both replace the loss"):
         config(Regularized, custom_loss=lambda loss, *rest: loss).validate()

@@ -18,7 +18,10 @@ class LearnerLoss:
 
     Attributes:
         columns: columns that it reads in addition to those of the algorithm's loss.
+        setting: its name in messages.
     """
+
+    setting = "compute_loss_for_module of learner_class"
 
     def __init__(self, learner_class: type[TorchLearner], config: Any, module_id: str):
         self._class, self._config, self._module_id = learner_class, config, module_id

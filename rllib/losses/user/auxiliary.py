@@ -122,7 +122,8 @@ class WithAuxiliary(Loss):
         loss: the algorithm's loss of the policy's outputs.
         parts: the auxiliary losses.
         custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise instead of the loss; None keeps
-            it. Its attribute `columns`, if it has one, names columns that it reads in addition to those of the loss.
+            it. Its attribute `columns`, if it has one, names columns that it reads in addition to those of the loss,
+            and `setting` is its name in messages.
         opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
             rows to that module's inputs (NetworkSpec.opened).
     """
@@ -131,6 +132,7 @@ class WithAuxiliary(Loss):
 
     def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
         self._loss, self._parts, self._custom, self._opened = loss, tuple(parts), custom, opened
+        self._custom_name = getattr(custom, "setting", "custom_loss")
         more = [*(name for part in parts for name in part.columns), *columns_of(custom)]
         self.columns = tuple(dict.fromkeys([*loss.columns, *more]))
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
@@ -161,14 +163,19 @@ class WithAuxiliary(Loss):
         if self._custom is not None:
             loss = self._custom(loss, rows, given, self._model)
             if not _is_scalar(loss):
-                given = f"a tensor of shape {list(loss.shape)}" if hasattr(loss, "shape") else f"{loss!r:.200}"
+                found = f"a tensor of shape {list(loss.shape)}" if hasattr(loss, "detach") else f"{loss!r:.200}"
                 raise ValueError(
-                    f"custom_loss must return a scalar tensor, but returned {given}. Reduce it, as by .mean()."
+                    f"{self._custom_name} must return a scalar tensor, but returned {found}. Reduce it, as by .mean()."
                 )
         for part, weight in zip(self._parts, weights):
             added, its_statistics = part.computed(rows, given, self._model)
             loss = loss + weight * added
             statistics += its_statistics
+        if not loss.requires_grad:
+            raise ValueError(
+                f"{self._custom_name} must depend on what the network computes, but returned a tensor without a "
+                "gradient. Leave out .detach() and torch.no_grad(), or use the loss that it gets."
+            )
         if "total_loss" in self.stats:
             statistics[self.stats.index("total_loss")] = loss.detach()
         return loss, tuple(statistics), *of_rows
@@ -263,7 +270,11 @@ def _auxiliary_loss(name: str, given) -> AuxiliaryLoss:
         if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
             raise ValueError(f"{where}: its {key} must be a list of names, but got {names!r:.80}")
     return AuxiliaryLoss(
-        name, given["loss"], Schedule(weight), tuple(given.get("columns", ())), tuple(given.get("stats", ()))
+        name,
+        given["loss"],
+        Schedule(weight, f"{where}: its weight"),
+        tuple(given.get("columns", ())),
+        tuple(given.get("stats", ())),
     )
 
 

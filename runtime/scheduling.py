@@ -24,15 +24,17 @@ class PlacementGroup:
     Args:
         id: 16 bytes, unique in the session; empty for no group.
         bundle_specs: resources of each bundle, by name; None: looked up when they are asked for.
+        session_id: of its session, since its id may name another group in others; None: this process's.
     """
 
-    def __init__(self, id: bytes, bundle_specs: list[dict[str, float]] | None = None):
+    def __init__(self, id: bytes, bundle_specs: list[dict[str, float]] | None = None, session_id: str | None = None):
         self.id, self._bundle_specs, self._ready = id, bundle_specs, None
+        self._session_id = _current_session() if session_id is None else session_id
 
     @staticmethod
     def empty() -> PlacementGroup:
         """No group: work placed in it runs anywhere, even if the caller's group captures its children."""
-        return PlacementGroup(b"", [])
+        return PlacementGroup(b"", [], "")
 
     @property
     def is_empty(self) -> bool:
@@ -59,6 +61,11 @@ class PlacementGroup:
         """Number of bundles."""
         return len(self.bundle_specs)
 
+    @property
+    def is_of_this_session(self) -> bool:
+        """Whether it belongs to the session that this process has now."""
+        return self._session_id == _current_session()
+
     def ready(self) -> ObjectRef[PlacementGroup]:
         """A reference that is done when all bundles are booked; its value is the group.
 
@@ -84,10 +91,20 @@ class PlacementGroup:
         engine = context.current_engine()
         if engine is None:
             raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
+        self.check_session()
         return engine
 
+    def check_session(self) -> None:
+        """Refuses a group of another session.
+
+        Raises:
+            SessionClosedError: it is one.
+        """
+        if not self.is_of_this_session:
+            raise SessionClosedError(f"{self!r} belongs to another session")
+
     def __eq__(self, other):
-        return isinstance(other, PlacementGroup) and self.id == other.id
+        return isinstance(other, PlacementGroup) and (self.id, self._session_id) == (other.id, other._session_id)
 
     def __hash__(self):
         return hash(self.id)
@@ -96,7 +113,12 @@ class PlacementGroup:
         return f"PlacementGroup({self.id.hex()})"
 
     def __reduce__(self):
-        return PlacementGroup, (self.id, self._bundle_specs)
+        return PlacementGroup, (self.id, self._bundle_specs, self._session_id)
+
+
+def _current_session():
+    engine = context.current_engine()
+    return "" if engine is None else engine.session_id
 
 
 @dataclass(frozen=True)

@@ -177,12 +177,14 @@ class Placements:
 
         Raises:
             UnschedulableError: it can never run there.
+            SessionClosedError: its group is one of another session.
         """
         strategy = options.scheduling_strategy
         inherits = self.current is not None and self.current.captures
         if strategy is None and inherits:
             return Placement(self.current.group, -1, True)
         if isinstance(strategy, PlacementGroupSchedulingStrategy) and not strategy.placement_group.is_empty:
+            strategy.placement_group.check_session()
             index = strategy.placement_group_bundle_index
             bundles = strategy.placement_group.bundle_specs
             if index >= 0:

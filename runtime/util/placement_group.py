@@ -64,7 +64,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
         TypeError: not a group.
     """
     _check_group(placement_group)
-    engine().remove_placement_group(placement_group.id)
+    if placement_group.is_of_this_session:
+        engine().remove_placement_group(placement_group.id)
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
@@ -99,6 +100,8 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     """
     if placement_group is not None:
         _check_group(placement_group)
+        if not placement_group.is_of_this_session:
+            return {}
     table = {group.id.hex(): group.describe() for group in engine().placement_groups()}
     return table if placement_group is None else table.get(placement_group.id.hex(), {})
 

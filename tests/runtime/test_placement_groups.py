@@ -54,6 +54,25 @@ class Placed:
         return runtime.get(current.remote())
 
 
+@pytest.mark.parametrize("name", ["local", "zeromq"])
+def test_a_group_of_an_earlier_session_means_none_of_this_one(fresh, name):
+    """Sessions number their groups alike."""
+    fresh(name)
+    earlier = placement_group([{"CPU": 1}])
+    runtime.shutdown()
+    fresh(name)
+    group = placement_group([{"CPU": 2}])
+    assert earlier != group and pickle.loads(pickle.dumps(earlier)) == earlier
+    strategy = within(earlier)
+    for use in (earlier.ready, earlier.wait, current.options(scheduling_strategy=strategy).remote):
+        with pytest.raises(runtime.SessionClosedError, match="another session"):
+            use()
+    assert placement_group_table(earlier) == {}
+    remove_placement_group(earlier)
+    assert placement_group_table(group)["state"] == "CREATED"
+    remove_placement_group(group)
+
+
 def within(group, index=-1, captures=None):
     return PlacementGroupSchedulingStrategy(group, index, captures)
 

@@ -103,6 +103,7 @@ def strategy_options(strategy: SchedulingStrategy, what: str) -> dict:
 
     Raises:
         UnschedulableError: `what` is to run on a node that there is not.
+        SessionClosedError: its group is one of another session.
     """
     if strategy is None or isinstance(strategy, str):
         return {} if strategy is None else {"scheduling_strategy": strategy}
@@ -120,6 +121,7 @@ def strategy_options(strategy: SchedulingStrategy, what: str) -> dict:
     group = strategy.placement_group
     if group.is_empty:
         return {"scheduling_strategy": "DEFAULT"}
+    group.check_session()
     theirs = RayGroup(ray.PlacementGroupID(group.id), group.bundle_specs)
     return {
         "scheduling_strategy": rays.PlacementGroupSchedulingStrategy(

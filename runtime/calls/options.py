@@ -44,7 +44,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
         max_retries: how often it is started again when its process dies; -1: always.
         retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
         max_calls: number of calls after which a worker process that runs the function ends, which frees what
-            it leaks; 0: any number. Without effect in the engine "local".
+            it leaks; 0: any number. It ends after the tasks, calls and actors that it has started. Without effect in
+            the engine "local".
         name: for messages; default the function's name.
         _generator_backpressure_num_objects: how many values a streaming generator may be ahead of its caller, before it
             waits; -1: any number.
@@ -245,8 +246,8 @@ def check_feasible(request: dict[str, float], total: dict[str, float], what: str
     lacking = [name for name, quantity in request.items() if quantity > total.get(name, 0)]
     if not lacking:
         return
-    asked = ", ".join(_written(name, request[name]) for name in lacking)
-    have = ", ".join(_written(name, quantity) for name, quantity in sorted(total.items())) or "nothing"
+    asked = ", ".join(written(name, request[name]) for name in lacking)
+    have = ", ".join(written(name, quantity) for name, quantity in sorted(total.items())) or "nothing"
     raise UnschedulableError(
         f"{what} asks for {asked}, which this session can never give; it has {have}. Ask for less, or give the session "
         "more: runtime.init(num_cpus=..., num_gpus=..., resources={...})."
@@ -433,7 +434,7 @@ def _request(num_cpus, num_gpus, memory, resources) -> dict[str, float]:
     return {name: quantity for name, quantity in request.items() if quantity}
 
 
-def _written(name, quantity) -> str:
+def written(name, quantity) -> str:
     return f"memory: {quantity / 1e9:.1f} GB" if name == "memory" else f"{name}: {quantity:g}"
 
 

@@ -845,3 +845,37 @@ def test_a_worker_ends_after_max_calls(fresh):
     assert pids[0] == pids[1] == pids[2] == pids[3] != pids[4]
     pids = runtime.get([limited.remote() for _ in range(10)], timeout=60)
     assert all(pids.count(pid) <= 2 for pid in pids)
+
+
+@pytest.mark.parametrize("options", [{"max_calls": 1}, {"num_gpus": 1}])
+def test_a_worker_ends_after_what_it_has_started(fresh, options):
+    """Tasks, actors whose handles it has returned, and calls of an actor that does not live yet."""
+    fresh(num_cpus=2, num_gpus=1)
+
+    @runtime.remote(num_cpus=0)
+    def late():
+        time.sleep(0.5)
+        return os.getppid()
+
+    @runtime.remote(num_cpus=0)
+    class Counter:
+        def __init__(self):
+            time.sleep(0.5)
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count
+
+    @runtime.remote(num_cpus=0, **options)
+    def start(counter):
+        for _ in range(3):
+            counter.add.remote()
+        return late.remote(), Counter.remote(), os.getpid()
+
+    counter = Counter.remote()
+    task, its, pid = runtime.get(start.remote(counter), timeout=20)
+    assert runtime.get([task, its.add.remote()], timeout=20)[1] == 1
+    wait_until(lambda: runtime.get(counter.add.remote()) > 3)
+    del its
+    wait_until(lambda: not process_alive(pid))

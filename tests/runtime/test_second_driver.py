@@ -281,6 +281,45 @@ def test_what_its_workers_print_is_shown_by_it(fresh, script, capfd):
     assert "from the host" in out and "from the guest" not in out
 
 
+PRINTS = """
+import subprocess
+@runtime.remote(num_cpus=0)
+class Printer:
+    def say(self, text, end="\\n"):
+        print(text, end=end, flush=True)
+@runtime.remote(num_cpus=0)
+def leave_behind():
+    subprocess.Popen(["sh", "-c", "sleep 1; echo left by the guest"])
+@runtime.remote(num_cpus=0)
+def keep_on():
+    while True:
+        print("still the guest", flush=True)
+        time.sleep(0.05)
+@runtime.remote(num_cpus=0)
+def start():
+    keep_on.remote()
+printer = Printer.remote()
+runtime.get([printer.say.remote("alike"), leave_behind.remote(), start.remote()])
+time.sleep(0.5)
+runtime.get(printer.say.remote("not a whole line of the guest", end=""))
+"""
+
+
+@pytest.mark.parametrize("end", ["runtime.shutdown()", "os.kill(os.getpid(), 9)"], ids=["leaves", "is killed"])
+def test_what_its_workers_print_is_shown_by_no_other_driver(fresh, script, capfd, end):
+    """Whether alike lines of another driver came before, the line is not whole, or it comes after the driver's end."""
+    session = fresh(log_to_driver=True)
+    say = runtime.remote(lambda: print("alike"))
+    runtime.get(say.remote())
+    result = script(JOIN + PRINTS + end, session.session_dir)
+    time.sleep(1.0)  # the process that was left behind prints
+    runtime.shutdown()
+    out = capfd.readouterr().out
+    assert "guest" not in out and out.count("alike") == 1
+    assert ") alike" in result.stdout and "still the guest" in result.stdout, result.stderr
+    assert ("not a whole line of the guest" in result.stdout) == (end == "runtime.shutdown()")
+
+
 @pytest.mark.parametrize(
     "arguments, error, text",
     [

@@ -915,6 +915,88 @@ def test_the_end_of_a_further_driver_ends_what_is_its_own():
     assert d.state.actors[mine].state.value == "alive" and d.state.driver_of(spawn.process) == wire.DRIVER
 
 
+def of_a_worker_that_is_idle(d):
+    """A worker that has done a task of the guest, and a task and an actor that it has started, which run."""
+    first = d.submit(source=GUEST)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.submit(source=spawn.process, request=())
+    [child] = d.take(Spawn)
+    d.state.ready(child.process)
+    _, actor = d.start_actor(source=spawn.process)
+    d.state.done(spawn.process, first, GUEST)
+    d.take()
+    return spawn.process, child.process, actor
+
+
+def test_what_an_idle_worker_has_started_ends_with_its_driver():
+    d = Driven(CPU=3)
+    d.state.driver_joined(GUEST)
+    worker, child, actor = of_a_worker_that_is_idle(d)
+    waiting = d.submit(source=worker, request=(("CPU", 40_000),))
+    d.state.exited(GUEST, "end of its process")
+    assert {i.process for i in d.take(Kill)} == {child, actor}
+    assert d.state.task(wire.key(waiting, worker)) is None
+
+
+def test_the_driver_of_a_worker_stays_the_one_whose_work_it_did():
+    """Also when the worker that has started it serves another driver, and when the driver has ended."""
+    d = Driven(CPU=3)
+    d.state.driver_joined(GUEST)
+    worker, child, actor = of_a_worker_that_is_idle(d)
+    d.submit()  # of the first driver
+    assert d.state.driver_of(worker) == wire.DRIVER
+    d.submit(source=worker, request=())
+    [its] = d.take(Spawn)
+    d.state.ready(its.process)
+    drivers = {process: d.state.driver_of(process) for process in (child, actor, its.process)}
+    assert drivers == {child: GUEST, actor: GUEST, its.process: wire.DRIVER}
+    d.state.exited(GUEST, "end of its process")
+    assert d.state.driver_of(child) == GUEST, "its last lines are not those of another driver"
+
+
+def test_a_detached_actor_is_of_the_driver_that_stays():
+    d = Driven()
+    d.state.driver_joined(GUEST)
+    _, process = d.start_actor(source=GUEST, detached=True)
+    assert d.state.driver_of(process) == wire.DRIVER
+    d.state.exited(GUEST, "end of its process")
+    assert not d.take(Kill)
+
+
+def test_notices_go_to_the_drivers_that_they_concern():
+    d = Driven()
+    d.state.driver_joined(GUEST)
+    d.start_actor(held=(("CPU", 20_000),), source=GUEST)
+    d.submit(source=GUEST)
+    d.state.tick()
+    d.state.tick()
+    sent = [i for i in d.take(Send) if wire.header(i.frame)[1] == wire.NOTICE]
+    assert {i.process for i in sent} == {wire.DRIVER, GUEST}, "of resources, which they share"
+
+
+def test_a_worker_that_is_to_end_waits_for_what_it_has_started():
+    d = Driven(gpu_ids=("0",), CPU=2, GPU=1)
+    first = d.submit(request=(("GPU", 10_000),))
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    key, actor = d.start_actor(source=spawn.process)
+    child = d.submit(source=spawn.process)
+    [its] = d.take(Spawn)
+    d.state.ready(its.process)
+    d.state.done(spawn.process, first, 1)
+    d.state.done(its.process, child, spawn.process)
+    d.state.tick()
+    assert d.free == {"CPU": 2, "GPU": 1} and wire.STOP not in kinds(d.take(), spawn.process)
+    assert d.state.needs_ticks
+    d.state.kill(key)
+    d.state.exited(actor, "signal SIGKILL")
+    d.state.tick()
+    assert kinds(d.take(), spawn.process)[-1] == wire.STOP
+    d.state.exited(spawn.process, "exit code 0")
+    assert not d.state.needs_ticks
+
+
 def test_a_group_of_a_task_ends_with_the_driver_of_the_task():
     d = Driven(CPU=3)
     d.state.driver_joined(GUEST)

@@ -71,7 +71,8 @@ class ActorTable:
 
     def _add(self, source, serial, create, frame):
         owner = wire.NODE if create.detached else source
-        actor = Actor(wire.key(serial, source), owner, frame, create, watchers={source})
+        driver = wire.DRIVER if create.detached else self._table.driver_of(source)
+        actor = Actor(wire.key(serial, source), owner, frame, create, driver, watchers={source})
         if actor.key in self.by_key:
             raise wire.Malformed("actor with the key of another one")
         self.by_key[actor.key] = actor
@@ -98,8 +99,7 @@ class ActorTable:
             actor.gpus = pool.take(spec.held)
             worker = self._table.new(ProcessKind.ACTOR, spec.environment)
             worker.pool = pool
-            creator = self._processes.get(actor.owner)
-            worker.driver = wire.DRIVER if creator is None else creator.driver
+            worker.driver = actor.driver
             worker.actor, worker.name, worker.gpus = actor, spec.name, actor.gpus
             actor.state, actor.process = ActorState.STARTING, worker.number
             held = quantities(spec.held)
@@ -254,10 +254,10 @@ class ActorTable:
             self._table.instruct(Send(actor.process, wire.message(wire.STOP, wire.NODE)))
 
     def owner_ended(self, process: int) -> None:
-        """A process has died: the actors that it has created end with it."""
+        """A process has died: the actors that it has created end with it; those of a driver whatever created them."""
         for actor in list(self.by_key.values()):
             actor.watchers.discard(process)
-            if actor.owner == process:
+            if process in (actor.owner, actor.driver):
                 self.kill(actor.key, "ended with the process that created it")
         for key in [key for key in self._early if wire.KEY.unpack(key)[1] == process]:
             for watcher in sorted(self._early.pop(key)[0]):

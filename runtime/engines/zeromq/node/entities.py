@@ -30,6 +30,7 @@ class Task(msgspec.Struct):
     """A task until it is done.
 
     Attributes:
+        driver: at the root of its calls; it ends with this one, too.
         attempts: number of processes that died of it.
         cancelled: its owner does not wait for it any more.
         interrupted: its worker was asked to end it.
@@ -41,6 +42,7 @@ class Task(msgspec.Struct):
     frame: bytes
     spec: structs.Task
     depth: int
+    driver: int = wire.DRIVER
     attempts: int = 0
     gpus: tuple[str, ...] = ()
     cancelled: bool = False
@@ -80,6 +82,7 @@ class Actor(msgspec.Struct):
 
     Attributes:
         owner: process with which it ends; NODE if it is detached.
+        driver: at the root of its calls, with which it ends, too; the session's if it is detached.
         frame: sent to its process when it is ready.
         process: where it lives, or lived last.
         ending: why it is to end ("" while it is not).
@@ -93,6 +96,7 @@ class Actor(msgspec.Struct):
     owner: int
     frame: bytes
     spec: structs.Create
+    driver: int = wire.DRIVER
     state: ActorState = ActorState.PENDING
     process: int = 0
     gpus: tuple[str, ...] = ()

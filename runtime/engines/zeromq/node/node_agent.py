@@ -352,7 +352,7 @@ class Node:
         self._send(grow.process, frame)
 
     def _origin_of(self, process):
-        """The driver for which a worker works, and what its lines begin with."""
+        """The driver for which a worker works, also when it has ended, and what its lines begin with."""
         name, pid = self._state.name_of(process), self._output.pid(process)
         return self._state.driver_of(process), f"({name} pid={pid}) "
 
@@ -468,8 +468,9 @@ class Node:
 
     def _leaving(self, process, why):
         if process in self._guests:
-            self._output.read_all()  # the lines printed before it leaves are still its own
-            self._shown.show_due(math.inf)
+            self._output.read_all()  # the lines printed before it leaves are still shown by it
+            self._output.show_partial_lines_of({p for p in self._pids if self._state.driver_of(p) == process})
+            self._shown.show_all_of(process)
         self._state.leaving(process, why)
         if process in self._guests:
             self._carry_out()
@@ -479,7 +480,7 @@ class Node:
         """A driver that had joined has left or died: its actors and tasks end."""
         pidfd = self._guests.pop(process)
         stack_files.remove(self._session, process, self._driver_pids.pop(process))
-        self._shown.followers.discard(process)
+        self._shown.driver_ended(process)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         self._forget(process, "end of its process", linger_ms=LEAVE_MS)

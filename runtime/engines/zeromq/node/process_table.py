@@ -45,6 +45,7 @@ class ProcessTable:
         self._next_process = wire.DRIVER + 1
         self._idle: list[Process] = []  # of the session's environment
         self._idle_elsewhere: dict[str, list[Process]] = {}  # of each other one that has some
+        self._retiring: list[Process] = []  # these get no task, and end when nothing would end with them
 
     # -- instructions -------------------------------------------------------------------------------------------------
 
@@ -59,13 +60,17 @@ class ProcessTable:
         if process in self.by_number:
             self.instruct(Send(process, frame))
 
-    def notice(self, text: str, level: int) -> None:
-        """Has the driver log a text.
+    def notice(self, text: str, level: int, driver: int | None = None) -> None:
+        """Has a driver log a text.
 
         Args:
             level: of `logging`.
+            driver: None: all of them, since it concerns the session.
         """
-        self.send(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
+        frame = wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level)
+        for process in self.by_number.values():
+            if process.kind == ProcessKind.DRIVER and driver in (None, process.number):
+                self.send(process.number, frame)
 
     # -- births and ends ----------------------------------------------------------------------------------------------
 
@@ -92,9 +97,9 @@ class ProcessTable:
         return ended
 
     def driver_of(self, process: int) -> int:
-        """The driver for which a process works; the session's if the process or its driver is not known."""
+        """The driver for which a process works, which may have ended; the session's if the process is not known."""
         worker = self.by_number.get(process)
-        return worker.driver if worker is not None and worker.driver in self.by_number else wire.DRIVER
+        return wire.DRIVER if worker is None else worker.driver
 
     def name_of(self, process: int) -> str:
         """Name of what runs in a process, or ran there last, for the lines it writes."""
@@ -125,8 +130,24 @@ class ProcessTable:
 
     def leaves(self, worker: Process) -> None:
         """A worker is about to end: it gets no task any more."""
+        if worker in self._retiring:
+            self._retiring.remove(worker)
         if worker in self._all_idle():
             self._leave_idle(worker)
+
+    def retire(self, worker: Process) -> None:
+        """A worker is to end by itself, as soon as no task or actor that it has started would end with it."""
+        self._retiring.append(worker)
+        self._stop_retiring()
+
+    def _stop_retiring(self):
+        for worker in list(self._retiring):
+            if not self._owns_something(worker.number):
+                self._stop(worker)
+
+    def _stop(self, worker):
+        self._retiring.remove(worker)
+        self.instruct(Send(worker.number, wire.message(wire.STOP, wire.NODE)))
 
     def _move(self, worker, environment):
         """A worker serves a driver that has joined, from now on."""
@@ -146,11 +167,15 @@ class ProcessTable:
         return [*self._idle, *(worker for idle in self._idle_elsewhere.values() for worker in idle)]
 
     def _end_idle(self, environment):
-        """Ends an idle worker of another environment: there may not be more workers, and its place is needed."""
+        """Ends an idle worker of another environment, or one that was to end later: there may not be more workers, and
+        its place is needed.
+        """
         for worker in self._all_idle():
             if worker.environment != environment and not self._owns_something(worker.number):
                 self.instruct(Kill(self._leave_idle(worker).number))
                 return
+        if self._retiring:
+            self._stop(self._retiring[0])
 
     def all_busy(self) -> bool:
         """Whether there are as many workers for tasks as there may be, and none is idle."""
@@ -158,11 +183,12 @@ class ProcessTable:
 
     @property
     def has_spare(self) -> bool:
-        """Whether there are idle workers that are not kept for ever: `tick` ends them."""
-        return bool(self._idle_elsewhere) or len(self._idle) > self._kept_idle
+        """Whether there are workers without a task that are not kept for ever: `tick` ends them."""
+        return bool(self._idle_elsewhere or self._retiring) or len(self._idle) > self._kept_idle
 
     def tick(self) -> None:
         """A second has passed."""
+        self._stop_retiring()
         idle = self._all_idle()
         for worker in idle:
             worker.idle += 1

@@ -65,7 +65,7 @@ class Scheduler:
         if task.digest not in self._definitions:
             raise wire.Malformed("task of a function that nobody has defined")
         depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ProcessKind.ACTOR
-        entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
+        entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth), submitter.driver)
         for key in task.items:
             self._shared.refcounts.add(key, entry.holder, 1)
         self._enter(entry)
@@ -92,7 +92,7 @@ class Scheduler:
         if worker.gpus or (spec.max_calls and worker.calls[spec.digest] >= spec.max_calls):
             # The CUDA context of a worker with GPUs would keep memory on a device that others get. It leaves by itself:
             # a kill might overtake its reply.
-            self._table.instruct(Send(process, wire.message(wire.STOP, wire.NODE)))
+            self._table.retire(worker)
         else:
             worker.idle = 0
             self._table.become_idle(worker)
@@ -212,10 +212,9 @@ class Scheduler:
     def start(self, worker: Process) -> None:
         """Sends a worker its task."""
         task = worker.task
-        owner = self._processes.get(task.owner)
+        owner, worker.driver = self._processes.get(task.owner), task.driver
         if owner is not None:
             owner.contacts.add(worker.number)
-            worker.driver = owner.driver
         self._shared.send(worker, task.frame, task.spec.digest, task.spec.items)
 
     def _find_deadlock(self):
@@ -306,13 +305,13 @@ class Scheduler:
         return bool(self._starved)
 
     def owner_ended(self, process: int) -> None:
-        """A process has died: its tasks are cancelled."""
+        """A process has died: its tasks are cancelled; those of a driver wherever they were called."""
         for task in self.waiting():
-            if task.owner == process:
+            if process in (task.owner, task.driver):
                 task.cancelled = True
                 self._shared.refcounts.drop_holder(task.holder)
         for worker in self._processes.values():
-            if worker.task is not None and worker.task.owner == process:
+            if worker.task is not None and process in (worker.task.owner, worker.task.driver):
                 worker.task.cancelled = True
                 self._table.instruct(Kill(worker.number))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from ....calls.options import written
 from ....scheduling import GroupInfo
 from ...placement_groups import Group, PlacementGroups, group_info
 from ...resources import Request, Resources, quantities
@@ -194,6 +195,7 @@ class NodeState:
                 f"deadlock: {names}. An actor runs one call at a time, so this never ends. Return the reference "
                 "instead of waiting for it, or wait with a timeout",
                 logging.WARNING,
+                worker.driver,
             )
 
     def _circle_from(self, start):
@@ -290,8 +292,8 @@ class NodeState:
 
     def _what_waits(self, waiting, ticks, tasks):
         name, request = waiting[0]
-        needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
-        free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"
+        needs = ", ".join(written(n, q) for n, q in quantities(request).items()) or "a free worker"
+        free = ", ".join(written(n, q) for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"
         more = f" (and {len(waiting) - 1} more kinds)" if len(waiting) > 1 else ""
         text = f"{name}{more} has waited {ticks} s for resources: it needs {needs}; free are {free}"
         holders = [p.name for p in self.processes.values() if p.actor is not None and p.actor.spec.held]

@@ -8,7 +8,7 @@ import os
 import re
 import select
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,6 +150,11 @@ class WorkerOutput:
         for pipe in [p for p in self.partial if self._streams[p].show_partial_at <= now]:
             self._show_partial_line(pipe)
 
+    def show_partial_lines_of(self, processes: set[int]) -> None:
+        """Passes on what these workers have begun to print, without waiting for more."""
+        for pipe in [p for p in self.partial if self._streams[p].process in processes]:
+            self._show_partial_line(pipe)
+
     def last_lines(self) -> dict[int, list[str]]:
         """The last lines of each living worker, by its number."""
         return {process: list(output.tail) for process, output in self._outputs.items()}
@@ -211,7 +216,7 @@ class ShownLines:
         send: (process, frame).
         origin: worker -> its driver, and what its lines begin with.
         to_first_driver: whether the driver that has started the session is shown anything.
-        hold_back: whether lines that several workers print alike are shown once; see RepeatedLines.
+        hold_back: whether lines that several workers of a driver print alike are shown once; see RepeatedLines.
 
     Attributes:
         followers: drivers that are shown all lines.
@@ -225,27 +230,38 @@ class ShownLines:
         hold_back: bool,
     ):
         self._send, self._origin, self._to_first_driver = send, origin, to_first_driver
-        self._repeats = RepeatedLines() if hold_back else None
+        self._holds_back = hold_back
+        self._repeats: defaultdict[int, RepeatedLines] = defaultdict(RepeatedLines)  # by driver
         self.followers: set[int] = set()
 
     @property
     def next_due(self) -> float:
         """Time at which `show_due` will have something to show; infinite: never, as things are."""
-        return math.inf if self._repeats is None else self._repeats.next_due
+        return min((repeats.next_due for repeats in self._repeats.values()), default=math.inf)
 
     def show(self, process: int, stream: int, lines: list[str]) -> None:
         """New lines of a worker: see WorkerOutput."""
         driver, prefix = self._origin(process)
-        if self._repeats is not None:
-            lines = self._repeats.add(process, (driver, stream, prefix), lines, time.monotonic())
+        if self._holds_back:
+            lines = self._repeats[driver].add(process, (driver, stream, prefix), lines, time.monotonic())
         if lines:
             self._show(driver, stream, prefix, lines)
 
     def show_due(self, until: float) -> None:
         """Shows the summary of the lines that were held back until then."""
-        if self._repeats is not None:
-            for place, line in self._repeats.due(until):
+        for repeats in self._repeats.values():
+            for place, line in repeats.due(until):
                 self._show(*place, [line])
+
+    def show_all_of(self, driver: int) -> None:
+        """Shows the summary of all lines that are held back for a driver."""
+        for place, line in self._repeats[driver].due(math.inf):
+            self._show(*place, [line])
+
+    def driver_ended(self, driver: int) -> None:
+        """A driver that had joined is shown nothing any more."""
+        self.followers.discard(driver)
+        self._repeats.pop(driver, None)
 
     def _show(self, driver, stream, prefix, lines):
         body = "".join(f"{prefix}{line}\n" for line in lines).encode()

@@ -48,6 +48,7 @@ from .task_runner import TaskRunner
 logger = logging.getLogger("runtime")
 
 REPORT_WAIT_S = 5.0
+LOOK_AGAIN_S = 0.1  # of a worker that ends when its calls are answered
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
 CONNECTS_WITHIN_S = 0.5  # a process that is stopped does not answer
 REAP_S = 10.0  # least time between two looks for daemons that have ended
@@ -149,7 +150,8 @@ class Worker(Client):
         while True:
             try:
                 if not queue:
-                    if self._actor.stopping and self._actor.idle:
+                    stopping = self._actor.stopping and self._actor.idle
+                    if stopping and not self._task_calls_wait():
                         raise Leave(0, "ended")
                     if self._dropped or self._dropped_handles:
                         with self.mailbox.lock:
@@ -161,7 +163,8 @@ class Worker(Client):
                         reap_adopted()
                         reap_at = monotonic() + REAP_S
                     inbox.frame = None
-                    if not queue and not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
+                    limit_s = LOOK_AGAIN_S if stopping else IDLE_SEGMENT_S if self.store.idle_segments else None
+                    if not queue and not wait(inbox, limit_s):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
                 frame = queue.popleft()
@@ -179,6 +182,12 @@ class Worker(Client):
             except SystemExit as error:  # of a signal handler
                 return self._leave(left(error))
             frame = None
+
+    def _task_calls_wait(self):
+        """Whether calls of actors that tasks have made here are not answered yet; some may not even have been sent."""
+        with self.mailbox.lock:
+            waits = any(not channel.idle for channel in self.actor_channels.by_key.values())
+        return waits and self._running.actor is None
 
     def _name_of(self, frame):
         """The category and the name of what a frame runs, for the trace."""

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from . import context
@@ -87,7 +88,8 @@ def get(refs: Sequence[ObjectRef[T]], timeout: float | None = None) -> list[T]: 
 def get(refs=None, timeout: float | None = None, *, object_refs=None):
     """The value of a reference, or a list of values for a list of references; waits until they are there.
 
-    Arrays are read-only and share the memory of the object store.
+    Contiguous arrays of numbers are read-only and share the memory of the object store. Other arrays (with steps, of
+    dates or objects, masked) are copies, which may be written.
 
     Args:
         refs: a reference, or a list of them (order is kept, repetitions are fine).
@@ -142,7 +144,7 @@ def wait(
     if not isinstance(refs, list | tuple):
         raise TypeError(f"wait() takes a list of references, got {_what(refs)}")
     has_generators = _check_references(refs, "wait", (ObjectRef, ObjectRefGenerator))
-    if isinstance(num_returns, bool) or not isinstance(num_returns, int):
+    if isinstance(num_returns, bool) or not isinstance(num_returns, Integral):  # numpy's, too
         raise TypeError(f"num_returns must be an integer, got {num_returns!r}")
     if not refs:
         return [], []
@@ -151,8 +153,8 @@ def wait(
     if timeout is not None:
         check_timeout(timeout)
     if has_generators:
-        return _wait_with_generators(refs, num_returns, timeout)
-    return _session(refs[0]).wait(list(refs), num_returns, timeout)
+        return _wait_with_generators(refs, int(num_returns), timeout)
+    return _session(refs[0]).wait(list(refs), int(num_returns), timeout)
 
 
 def _wait_with_generators(waitables, num_returns, timeout):
@@ -329,7 +331,7 @@ def check_timeout(timeout) -> None:
     Raises:
         TypeError, ValueError: otherwise.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+    if isinstance(timeout, bool) or not isinstance(timeout, Real):
         raise TypeError(f"timeout must be a number of seconds or None, got {timeout!r}")
     if not timeout >= 0:
         raise ValueError(f"timeout must be >= 0 seconds, or None to wait as long as it takes; got {timeout!r}")

@@ -10,6 +10,7 @@ from . import pickling
 from .errors import RuntimeFailure
 
 MOST_PARTS = 10_000  # a search through a larger value would keep the user waiting for the message
+LONGEST_PATH = 200  # characters in a message
 
 
 def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str:
@@ -22,6 +23,8 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
         dumps: the pickler; an engine's own also takes references and handles.
     """
     path, culprit = find(value, name, dumps)
+    if len(path) > LONGEST_PATH:
+        path = f"{path[: LONGEST_PATH // 2]} ... {path[-LONGEST_PATH // 2 :]}"
     if isinstance(culprit, Generator | AsyncGenerator | Coroutine):
         advice = "Send what it gives, such as list(...) of it, or call its function in the task or actor."
     else:
@@ -109,7 +112,7 @@ def _parts(value):
             yield f" (captures {name})", part
     elif inspect.ismethod(value):
         yield ".__self__", value.__self__
-    else:
+    elif not _refuses(value):
         for name, part in list(getattr(value, "__dict__", {}).items()):
             yield f".{name}", part
         for cls in type(value).__mro__:
@@ -117,6 +120,15 @@ def _parts(value):
             for name in (slots,) if isinstance(slots, str) else slots:
                 if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
                     yield f".{name}", getattr(value, name)
+
+
+def _refuses(value):
+    """Whether an object raises when it is asked how to pickle it, whatever its attributes are."""
+    try:
+        value.__reduce_ex__(5)
+        return False
+    except Exception:
+        return True
 
 
 def _captured(target):

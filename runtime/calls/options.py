@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+from numbers import Integral
 
 import msgspec
 
@@ -327,11 +328,11 @@ def check_count(name: str, value, minimum: int = 0) -> int:
     Raises:
         TypeError, ValueError: otherwise.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
     if value < minimum:
         raise ValueError(f"{name} must be >= {minimum}, got {value!r}")
-    return value
+    return int(value)
 
 
 def _retry_exceptions(name, value):
@@ -353,9 +354,10 @@ def _num_returns(name, value):
 def _backpressure(name, value):
     if value is None or value == -1:
         return -1
-    if check_count(name, value, minimum=1) >= DYNAMIC:
+    count = check_count(name, value, minimum=1)
+    if count >= DYNAMIC:
         raise ValueError(f"{name} must be less than {DYNAMIC}, got {value!r}")
-    return value
+    return count
 
 
 def check_name(name: str, value) -> str | None:

@@ -6,6 +6,7 @@ import pickle
 import platform
 import threading
 import traceback
+import types
 
 import numpy as np
 import pytest
@@ -403,6 +404,19 @@ def test_an_argument_that_cannot_be_pickled_is_named(engine):
         identity.remote(value=threading.Lock())
     with pytest.raises(TypeError, match=r"args\[0\].*a builtins\.generator.*list\(\.\.\.\)"):
         identity.remote(value for value in range(3))
+    stream = runtime.remote(lambda: (yield 1)).remote()
+    text = r"^args\[0\]\.stream cannot be pickled.*ObjectRefGenerator.*as list\(generator\)"
+    with pytest.raises(TypeError, match=text):
+        identity.remote(types.SimpleNamespace(stream=stream))
+
+
+def test_the_message_for_a_deep_value_is_short(engine):
+    value = threading.Lock()
+    for _ in range(300):
+        value = [value]
+    with pytest.raises(TypeError, match=r"args.* \.\.\. .*_thread\.lock") as error:
+        identity.remote(value)
+    assert len(str(error.value)) < 1000
 
 
 def test_an_argument_of_an_actor_that_cannot_be_pickled(engine):

@@ -373,6 +373,14 @@ def test_wrong_timeouts(engine, timeout, error):
         runtime.wait([ref], timeout=timeout)
 
 
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
+def test_numbers_of_numpy_are_numbers(engine, number):
+    refs = [runtime.put(1), runtime.put(2)]
+    assert runtime.get(refs, timeout=number(5)) == [1, 2]
+    assert runtime.wait(refs, num_returns=np.int64(2), timeout=number(5)) == (refs, [])
+    assert list(runtime.as_completed(refs, timeout=number(5))) == refs
+
+
 def test_a_timeout_that_suffices(engine):
     assert runtime.get(identity.remote(1), timeout=30) == 1
     assert runtime.get(runtime.put(1), timeout=0) == 1

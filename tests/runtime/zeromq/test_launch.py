@@ -215,11 +215,19 @@ runtime.shutdown()
     fresh.leftovers.check(5, own=False)
 
 
-@pytest.mark.parametrize("closed", ["0<&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
-def test_a_driver_without_standard_streams(fresh, tmp_path, closed):
+@pytest.mark.parametrize(
+    "closed, closes",
+    [
+        *[(closed, "") for closed in ("0<&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-")],
+        ("", "os.close(2)"),
+        ("", "os.closerange(0, 3)"),
+    ],
+)
+def test_a_driver_without_standard_streams(fresh, tmp_path, closed, closes):
     script, result = tmp_path / "driver.py", tmp_path / "result"
     script.write_text(f"""
-import runtime
+import os, runtime
+{closes}
 @runtime.remote
 def task():
     print("written to a stream that nobody has")

@@ -73,7 +73,7 @@ class NodeProcess:
                 boot.command(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL if sys.__stderr__ is None else None,  # None: it is closed here
+                stderr=None if _is_open(2) else subprocess.DEVNULL,
                 pass_fds=[its, lock],
                 start_new_session=True,  # Ctrl-C in the terminal is the driver's affair
             )
@@ -220,6 +220,15 @@ def is_own_directory(path: str) -> bool:
     """
     status = os.lstat(path)
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _is_open(descriptor):
+    """Whether this process has such a file; it may have been started without, or have closed it since."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _above_standard(descriptor):

@@ -176,7 +176,9 @@ def _state(exception) -> dict:
 def _set_state(exception, state):
     for name, value in state.items():
         try:
-            object.__setattr__(exception, name, value)
+            # An empty C field reads as None. OSError shows one that is set to None: "[Errno None] None: None -> None".
+            if value is not None or getattr(exception, name, exception) is not None:
+                object.__setattr__(exception, name, value)
         except (AttributeError, TypeError):  # a read-only field: filled by __new__, or not to be had
             continue
 

@@ -173,6 +173,27 @@ def test_every_kind_of_exception_can_be_caught_by_its_class(engine, make, cls, a
     assert "Traceback" in str(error)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FileNotFoundError("there is no data"),
+        lambda: FileNotFoundError(2, "no", "name.txt"),
+        lambda: OSError(2, "no", "from.txt", None, "to.txt"),
+        lambda: OSError(),
+        lambda: SyntaxError("invalid"),
+        lambda: ImportError("i"),
+        lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"),
+        lambda: SystemError("s"),
+        lambda: Slots(None),
+    ],
+)
+def test_the_cause_says_what_was_raised(engine, make):
+    """Fields that are empty are not filled with None, which OSError would show."""
+    error = raised(throw(make))
+    assert str(error.cause) == str(make()) and f": {make()}\n" in str(error)
+    assert getattr(error.cause, "left", None) is None
+
+
 def test_the_parts_of_a_group_keep_their_classes(engine):
     error = raised(throw(lambda: ExceptionGroup("g", [ValueError(1), CustomInit(1, reason=2)])))
     assert [type(e) for e in error.exceptions] == [ValueError, CustomInit]

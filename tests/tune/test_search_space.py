@@ -173,6 +173,21 @@ def test_an_option_of_a_choice_may_hold_domains():
     }
 
 
+@pytest.mark.parametrize(
+    "option, drawn",
+    [
+        (tune.choice([3]), 3),
+        (tune.choice([tune.choice([3])]), 3),
+        (tune.choice([{"x": tune.choice([3])}]), {"x": 3}),
+        (tune.sample_from(lambda spec: spec.config.b + 1), 3),
+        ([tune.choice([3])], [3]),
+    ],
+)
+@pytest.mark.parametrize("place", [lambda node: tune.choice([node]), lambda node: tune.sample_from(lambda spec: node)])
+def test_an_option_may_be_a_domain(place, option, drawn):
+    assert _configs({"a": place(option), "b": 2})[0] == {"a": drawn, "b": 2}
+
+
 def test_a_function_may_return_a_domain():
     config = _configs({"x": tune.sample_from(lambda spec: tune.choice([3]))})[0]
     assert config == {"x": 3}

@@ -5,7 +5,7 @@
 
 Variant number i depends on the space, the seed and i alone, so a search continues after a restart by counting on.
 Grids come first, then the domains in their order, then functions (sample_from), which see the values drawn before and
-may depend on one another. An option of a choice may hold domains.
+may depend on one another. An option of a choice may be a domain, or hold some.
 """
 
 import contextlib
@@ -255,8 +255,8 @@ def _draw(node, path: Path, rng, pending: list):
     if isinstance(domain, Function):
         pending.append((path, domain))
         return _Mark(path)
-    if domain is not None:
-        node = domain.draw(rng)
+    if domain is not None:  # an option of a choice may be a domain
+        return _draw(domain.draw(rng), path, rng, pending)
     return rebuilt(node, path, lambda child, inner: _draw(child, inner, rng, pending))
 
 

@@ -3,8 +3,10 @@
 import errno
 import json
 import os
+import random
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,11 +138,25 @@ def test_settings_are_those_of_the_default_config_of_an_algorithm():
 
 
 @pytest.mark.parametrize("name", ["lambda", "lambda_"])
-def test_a_scheduler_keeps_a_setting_within_its_bounds(name):
-    scheduler = PopulationBasedTraining(metric="loss", mode="min", hyperparam_mutations={name: lambda: 0.95})
-    config = {"env": "CartPole-v1", name: 0.95}
+@pytest.mark.parametrize(
+    "place, is_bounded",
+    [
+        (lambda given: given, True),
+        (lambda given: {"training": given}, True),
+        (lambda given: {"policies": {"gamma": given}}, True),
+        (lambda given: {"multi_agent": {"policies": {"p0": given}}}, True),
+        (lambda given: {"env_config": given}, False),  # the environment's own
+    ],
+)
+def test_a_scheduler_keeps_a_setting_within_its_bounds(name, place, is_bounded):
+    mutations = place({name: lambda: 0.95})
+    scheduler = PopulationBasedTraining(
+        metric="loss", mode="min", hyperparam_mutations=mutations, resample_probability=0, perturbation_factors=[1.2]
+    )
+    config = {"env": "CartPole-v1", **place({name: 0.95})}
     check_spec(ExperimentSpec(trainable="PPO", config=config, scheduler=scheduler), resolve_trainable("PPO"))
-    assert scheduler._bounds == {name: [0, 1]}
+    explored, _ = scheduler._explored(None, SimpleNamespace(config=config), None, random.Random(0))
+    assert explored == {"env": "CartPole-v1", **place({name: 1 if is_bounded else 0.95 * 1.2})}
 
 
 @pytest.mark.parametrize("space, message", [

@@ -219,6 +219,8 @@ def test_replay_refuses_other_files(tmp_path):
         ({"hyperparam_mutations": {}}, "nothing to change"),
         ({"hyperparam_mutations": {"a": {"b": 3}}}, "a/b needs a list"),
         ({"hyperparam_mutations": {"a": []}}, "a has no values"),
+        ({"hyperparam_mutations": {"a": [1, tune.uniform(2, 3)]}}, "a has a search space among its values"),
+        ({"hyperparam_mutations": {"a": {"b": tune.choice([{"c": tune.uniform(2, 3)}])}}}, "a/b has a search space"),
         ({"quantile_fraction": 0.7}, r"in \[0, 0.5\]"),
         ({"resample_probability": 2}, r"in \[0, 1\]"),
         ({"perturbation_interval": 0}, "> 0"),

@@ -354,12 +354,23 @@ def _changed_by(scheduler, space: Mapping[str, Any]) -> tuple[Mapping[str, Any],
     return scheduler.changes(space), scheduler.changing_argument
 
 
-def _bounds(config: ConfigObject, name: str) -> tuple[float | None, float | None]:
-    """The least and the largest number that a setting, by any of its names, may have; None: without a bound."""
-    setting = config.settings.get(next(iter(config.places({name: None}))))
-    if setting is None or setting.range is None:
-        return None, None
-    return tuple(bound if math.isfinite(bound) else None for bound in (setting.range.low, setting.range.high))
+def _bounds(config: ConfigObject, changed: Mapping[str, Any], of: str = "") -> dict[str, Any]:
+    """[the least, the largest number] of each setting, by any of its names; None: without a bound.
+
+    Settings in sections and of policies are nested as they are in `changed`. Other dicts, such as env_config, may have
+    keys that are called like a setting: they are without bounds.
+    """
+    found: dict[str, Any] = {}
+    for name, value in changed.items():
+        if isinstance(value, Mapping):
+            if "policies" in (name, of) or name in config.sections or name in config.section_aliases:
+                found[name] = _bounds(config, value, name)
+            continue
+        setting = config.settings.get(next(iter(config.places({name: None}))))
+        if setting is not None and setting.range is not None:
+            ends = (setting.range.low, setting.range.high)
+            found[name] = [bound if math.isfinite(bound) else None for bound in ends]
+    return found
 
 
 def _given_others(changed: Mapping[str, Any], space: Mapping[str, Any], of: str = "") -> set[str]:
@@ -410,7 +421,7 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
             "checkpoint takes its teacher, too."
         )
     if changed:
-        spec.scheduler.keep_within({name: _bounds(config, name) for name in changed})
+        spec.scheduler.keep_within(_bounds(config, changed))
     if drawn or changed:
         given = set(config.overrides(**{name: config[name] for name in space if name in config and name not in drawn}))
         first = {name: decides - given for name, decides in changing.items()}  # which the scheduler draws

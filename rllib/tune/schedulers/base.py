@@ -85,8 +85,12 @@ class TrialScheduler:
         """Values that it may give to trials of a search space, as a search space."""
         return {}
 
-    def keep_within(self, bounds: Mapping[str, tuple[float | None, float | None]]) -> None:
-        """Says between which numbers settings of the trainable lie; None: without a bound."""
+    def keep_within(self, bounds: Mapping[str, Any]) -> None:
+        """Says between which numbers settings of the trainable lie.
+
+        Args:
+            bounds: setting -> [low, high], None: without a bound; or, for a dict of settings, such a dict.
+        """
 
     def on_trial_add(self, runner: Runner, trial) -> None:
         """A trial has joined the experiment."""

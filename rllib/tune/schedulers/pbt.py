@@ -25,6 +25,7 @@ from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
 from rllib.tune.schedulers.base import TrialScheduler, whole_again
 from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal, position_in
+from rllib.tune.search.space import holds_domains
 
 
 @dataclass
@@ -118,13 +119,13 @@ class PopulationBasedTraining(TrialScheduler):
         self._num_draws = self._num_perturbations = 0
         self._next_sync = max(perturbation_interval, burn_in_period)
         self._members: dict[str, _Member] = {}
-        self._bounds: dict[str, list[float | None]] = {}
+        self._bounds: dict[str, Any] = {}
 
     def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
         return _as_space(self._mutations)
 
-    def keep_within(self, bounds: Mapping[str, tuple[float | None, float | None]]) -> None:
-        self._bounds = {name: list(pair) for name, pair in bounds.items()}
+    def keep_within(self, bounds: Mapping[str, Any]) -> None:
+        self._bounds = dict(bounds)
 
     def on_trial_add(self, runner, trial) -> None:
         """Draws first values of hyperparameters that the search space has left out."""
@@ -352,6 +353,11 @@ def _check_mutations(mutations: Mapping, path: str = "") -> None:
             )
         elif isinstance(how, (list, tuple)) and not how:
             raise ValueError(f"hyperparam_mutations: {name} has no values")
+        elif any(map(holds_domains, getattr(how, "values", how if isinstance(how, list | tuple) else ()))):
+            raise ValueError(
+                f"hyperparam_mutations: {name} has a search space among its values, {how!r}, and they are taken as "
+                "they are. List values alone, or use a function without arguments that draws one."
+            )
 
 
 def _as_space(mutations: Mapping) -> dict[str, Any]:
@@ -382,7 +388,7 @@ def _explore(
     resample: float,
     factors: Sequence[float],
     rng: random.Random,
-    bounds: Mapping[str, Sequence[float | None]] = {},
+    bounds: Mapping[str, Any] = {},
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A changed copy of the configuration.
 
@@ -390,7 +396,7 @@ def _explore(
     factors (within the bounds of their domain; whole numbers stay whole), and of lists the value next to it is taken.
 
     Args:
-        bounds: setting -> the least and the largest number that a factor may make of it; None: without a bound.
+        bounds: setting -> the least and the largest number that a factor may make of it; nested as `keep_within` says.
 
     Returns:
         the configuration, and path -> change, in words.
@@ -398,7 +404,7 @@ def _explore(
     new, how_changed = dict(config), {}
     for key, how in mutations.items():
         if isinstance(how, Mapping):
-            new[key], inner = _explore(config[key], how, resample, factors, rng)
+            new[key], inner = _explore(config[key], how, resample, factors, rng, bounds.get(key, {}))
             how_changed.update({f"{key}/{path}": words for path, words in inner.items()})
             continue
         values = how.values if isinstance(how, Choice) else how

@@ -156,6 +156,8 @@ def test_an_experiment_is_continued_by_its_name(tmp_path, monkeypatch):
         (("--name", "x", "gamma=0.9"), "leave out gamma=0.9"),
         (("--name", "x", "--seed", "4", "--scheduler", "asha"), "leave out --seed 4 --scheduler asha"),
         (("--name", "nowhere"), "no experiment 'nowhere'"),
+        (("results/nowhere",), "no experiment 'nowhere'"),
+        (("results/nowhere", "--trials", "2"), "no experiment 'nowhere'"),
         ((), "--name NAME"),
     ):
         result = CliRunner().invoke(rllib_command, ["tune", "--resume", *words])

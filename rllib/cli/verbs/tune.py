@@ -180,8 +180,7 @@ def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
 def _named_directory(words: Sequence[str], name: str | None) -> Path | None:
     """The directory of an experiment that stands where `rllib train --resume` has that of a run; None for others."""
     given = [word for word in words if not is_assignment(word)]
-    path = Path(expanded(given[0])) if len(given) == 1 else None
-    return path if name is None and path is not None and path.is_dir() else None
+    return Path(expanded(given[0])) if len(given) == 1 and name is None else None
 
 
 def _settings(

@@ -10,7 +10,7 @@ import click
 
 import rllib
 from rllib import __version__
-from rllib.cli.failures import EXIT_SIGNAL
+from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL
 from rllib.did_you_mean import did_you_mean
 
 _COMMANDS = {
@@ -48,13 +48,18 @@ _ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 
 
 @contextlib.contextmanager
-def _interruptible():
-    """Ends the program after Ctrl-C as every command does, also while its module is imported."""
+def _ended_in_words():
+    """Ends the program as every command does after Ctrl-C, also while its module is imported, and on a full disk."""
     try:
         yield
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         sys.exit(EXIT_SIGNAL + signal.SIGINT)
+    except BrokenPipeError:
+        raise  # click ends quietly
+    except OSError as error:  # what is printed cannot be written
+        click.echo(f"Error: {type(error).__name__}: {error}", err=True)
+        sys.exit(EXIT_FAILURE)
 
 
 class LazyGroup(click.Group):
@@ -71,11 +76,11 @@ class LazyGroup(click.Group):
         return importlib.import_module(f"{place}.{cmd_name.replace('-', '_')}").command
 
     def make_context(self, *args, **kwargs) -> click.Context:
-        with _interruptible():
+        with _ended_in_words():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context):
-        with _interruptible():
+        with _ended_in_words():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]):

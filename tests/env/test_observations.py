@@ -11,6 +11,8 @@ from rllib.env.spaces.observations import observation_column
 BYTES = [
     spaces.MultiDiscrete([3, 2, 4]),
     spaces.MultiDiscrete([[3, 2], [4, 2]], start=[[1, 0], [0, -2]]),
+    spaces.MultiDiscrete([3, 200], dtype=np.uint8),
+    spaces.MultiDiscrete([3, 2], dtype=np.uint32, start=[1, 0]),
     spaces.MultiBinary(3),
     spaces.MultiBinary([2, 2]),
     spaces.Dict(b=Discrete(2), a=spaces.Dict(y=Box(0, 255, (2, 3), np.uint8), x=spaces.MultiBinary(2))),

@@ -83,7 +83,8 @@ class FlatColumn(ObservationColumn):
         chosen = [leaf for leaf in leaves if leaf.choices is not None]
         # For each number stored one-hot: its number of values, the least value, and the column of that value.
         self._counts = np.concatenate([leaf.choices for leaf in chosen] or [np.empty(0, np.int64)])
-        self._lowest = np.concatenate([np.ravel(leaf.space.start) for leaf in chosen] or [np.empty(0, np.int64)])
+        lowest = [np.ravel(leaf.space.start).astype(np.int64) for leaf in chosen]
+        self._lowest = np.concatenate(lowest or [np.empty(0, np.int64)])
         self._firsts = np.concatenate(
             [leaf.start + np.cumsum(leaf.choices) - leaf.choices for leaf in chosen] or [np.empty(0, np.int64)]
         )

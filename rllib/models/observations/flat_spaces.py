@@ -69,7 +69,8 @@ class Leaf:
         """Number of values that each of its numbers can take, [numbers]; None if the numbers are no choices."""
         if isinstance(self.space, spaces.Discrete):
             return np.array([self.space.n])
-        return self.space.nvec.ravel() if isinstance(self.space, spaces.MultiDiscrete) else None
+        is_multi = isinstance(self.space, spaces.MultiDiscrete)
+        return self.space.nvec.ravel().astype(np.int64) if is_multi else None
 
     @property
     def fits_bytes(self) -> bool:

@@ -460,7 +460,7 @@ class Inference:
         self._minds_bounds = True
         self._column = observation_column(observation_space)
         mapping = settings.normalize_actions, settings.clip_actions
-        self._to_env = action_mapper(action_space, distribution, *mapping).to_env
+        self._mapper = action_mapper(action_space, distribution, *mapping)
 
     def compute_actions(
         self,
@@ -504,7 +504,7 @@ class Inference:
         drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
         if fetches and any(any(map(adapter.lacks, observations)) for adapter in self._adapters):
             fetches.pop(VF_PREDS, None)
-        actions = of_each(self._to_env(drawn))
+        actions = of_each(self._mapper.space, self._mapper.to_env(drawn))
         return actions, _states(policy, memory, len(rows))
 
     def rows_of(self, observation) -> Sequence | None:

@@ -439,7 +439,7 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
     def draw(observation):
         legal = [np.flatnonzero(part) for part in _mask_parts(observation, policy, config.action_mask_key)]
         choices = np.array([rng.choice(each) for each in legal], distribution.action_dtype)
-        return of_each(to_env(choices.reshape(1, *distribution.action_shape)))[0]
+        return of_each(space, to_env(choices.reshape(1, *distribution.action_shape)))[0]
 
     return draw
 

@@ -133,8 +133,9 @@ def test_box_without_dimensions_that_is_not_normalised(clip, expected):
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_a_run_with_a_box_without_dimensions(clip):
-    spaces = {"space": Box(-1, 1, (2,)), "action_space": Box(-50, 50, ())}
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_a_run_with_a_box_without_dimensions(clip, dtype):
+    spaces = {"space": Box(-1, 1, (2,)), "action_space": Box(-50, 50, (), dtype)}
     config = PPOConfig().environment(SampledEnv, env_config=spaces, normalize_actions=False, clip_actions=clip)
     config.rollouts(num_rollout_workers=0)
     config.training(train_batch_size=40, sgd_minibatch_size=40, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
@@ -236,7 +237,7 @@ def test_structured_actions_lie_in_their_space_and_come_back():
     rows = nested_rows(300)
     assert abs(rows[:, FLOATS_OF_NESTED]).max() > 1  # some are beyond the bounds
     there = nested_mapper().to_env(rows)
-    actions = of_each(there)
+    actions = of_each(NESTED, there)
     assert len(actions) == 300 and list(actions[0]) == ["arm", "grip", "lamps"]
     for action in actions:
         assert action in NESTED
@@ -250,7 +251,7 @@ def test_actions_of_a_structured_space_are_stored_and_given_back():
     samples = [NESTED.sample() for _ in range(50)]
     batch = concatenate(NESTED, samples, create_empty_array(NESTED, 50))
     again = nested_mapper().to_env(nested_mapper().to_policy(batch))
-    for action, back in zip(samples, of_each(again), strict=True):
+    for action, back in zip(samples, of_each(NESTED, again), strict=True):
         np.testing.assert_allclose(back["grip"][1], action["grip"][1], rtol=1e-5, atol=1e-8)
         assert back["grip"][0] == action["grip"][0] and (back["lamps"] == action["lamps"]).all()
         assert all((back["arm"][key] == action["arm"][key]).all() for key in ("joints", "steps"))
@@ -260,7 +261,7 @@ def test_a_batch_has_the_form_of_gymnasiums_vector_environments():
     rows = nested_rows(4)
     batch = nested_mapper().to_env(rows)
     assert batch in batch_space(NESTED, 4)
-    for one, other in zip(iterate(batch_space(NESTED, 4), batch), of_each(batch), strict=True):
+    for one, other in zip(iterate(batch_space(NESTED, 4), batch), of_each(NESTED, batch), strict=True):
         np.testing.assert_equal(one, other)
     batch["arm"]["joints"][:] = 99  # environments may change what they get
     np.testing.assert_array_equal(rows, nested_rows(4))
@@ -289,14 +290,20 @@ def test_an_action_of_zeros_has_the_form_of_the_space():
         MultiBinary(3),
         Box(-1.0, 1.0, (2,), np.float64),
         Box(0.0, 1.0, ()),
+        Box(-2, 3, (), np.int8),
+        MultiBinary(()),
         Tuple((Discrete(2), Box(0.0, 1.0, (2,)))),
+        Dict(number=Box(0.0, 1.0, ()), steps=Box(-2, 3, (), np.int8), choice=Discrete(2), bit=MultiBinary(())),
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("error")  # of gymnasium, which casts numbers that are no arrays
 def test_single_actions_are_of_the_space_and_in_memory_of_their_own(space):
     mapper = action_mapper(space, distribution_for(space), True, False)
     batch = mapper.to_env(mapper.to_policy(batch_of(space, [space.sample(), space.sample()])))
     single = one_by_one(space)(batch)
     assert len(single) == 2 and all(space.contains(action) for action in single)
+    drawn = distribution_for(space).mode(np.zeros((2, distribution_for(space).num_inputs), np.float32))
+    assert all(space.contains(action) for action in one_by_one(space)(mapper.to_env(drawn)))
     if isinstance(batch, np.ndarray) and space.shape:
         assert single[0].dtype == space.dtype and not np.shares_memory(single, batch)

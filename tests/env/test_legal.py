@@ -14,7 +14,9 @@ SPACES = {
     "Discrete": Discrete(4, start=3),
     "MultiDiscrete": MultiDiscrete([[2, 3], [4, 2]], start=[[5, 0], [1, 7]]),
     "MultiBinary": MultiBinary(3),
+    "bytes": MultiDiscrete([3, 4], dtype=np.uint8),
     "integers": Box(-1, 2, (2,), np.int8),
+    "integer": Box(-1, 2, (), np.int8),
     "Tuple": Tuple((Discrete(3), Box(0.0, 1.0, (2,)), MultiBinary(2))),
     "Dict": Dict(b=Discrete(2, start=1), a=Tuple((MultiDiscrete([3, 2]), Discrete(2)))),
 }
@@ -32,6 +34,7 @@ def random_mask(space, rng):
     return parts
 
 
+@pytest.mark.filterwarnings("error")  # of gymnasium, which casts numbers that are no arrays
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_choices_are_legal_and_all_legal_ones_are_drawn(space):
     rng = np.random.default_rng(0)

@@ -69,6 +69,7 @@ def test_pixels_among_other_parts_reach_the_network_between_0_and_1_too():
         (gym.spaces.Discrete(4, start=1), Categorical(4)),
         (gym.spaces.MultiDiscrete([2, 3]), MultiCategorical((2, 3), (2,))),
         (gym.spaces.MultiBinary(2), MultiCategorical((2, 2), (2,))),
+        (gym.spaces.Box(-1, 2, (), np.int8), MultiCategorical((4,), ())),
         (gym.spaces.Box(-1, 1, (3,)), DiagGaussian((3,))),
         (gym.spaces.Box(-np.inf, np.inf, (2, 2), np.float64), DiagGaussian((2, 2))),
     ],

@@ -564,7 +564,7 @@ class PolicyServer(EpisodeSource):
     def _legal_part(self, part: Part, rows: ActionRows) -> None:
         if len(part.observations) == (part.end is not None):  # the final observation has no action
             return
-        for seen, action in zip(part.observations, of_each(rows.mapper.to_env(part.actions))):
+        for seen, action in zip(part.observations, of_each(rows.mapper.space, rows.mapper.to_env(part.actions))):
             self._items.check_legal({AGENT: seen}, {AGENT: action})
 
 

@@ -64,7 +64,7 @@ class ActionRows:
             return None
         if not isinstance(self.mapper, StructuredActionMapper):
             return None  # numbers of a Box, which are clipped to its bounds where the settings say so
-        given = enumerate(of_each(self.mapper.to_env(actions)))
+        given = enumerate(of_each(self.mapper.space, self.mapper.to_env(actions)))
         problems = (mismatch(self.mapper.space, each, f"actions[{step}]", bounded=False) for step, each in given)
         return next(filter(None, problems), None)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -217,13 +218,12 @@ def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
     return lambda leaves: {key: build(leaves) for key, build in builders}
 
 
-def of_each(actions) -> Sequence:
+def of_each(space: spaces.Space, actions) -> Sequence:
     """The actions of N environments one by one, from a batch of them; most arrays are such a sequence already."""
-    if isinstance(actions, dict):
-        return [dict(zip(actions, each)) for each in zip(*map(of_each, actions.values()))]
-    if isinstance(actions, tuple):
-        return list(zip(*map(of_each, actions)))
-    if actions.ndim == 1 and actions.dtype.kind == "f":  # of a Box of shape (), whose elements are arrays
+    if (inner := parts(space)) is not None:
+        each = zip(*(of_each(part, actions[key]) for key, part in inner))
+        return [dict(zip(space.spaces, values)) for values in each] if isinstance(space, spaces.Dict) else list(each)
+    if not space.shape and not isinstance(space, spaces.Discrete):  # its elements are arrays
         return [np.array(action) for action in actions]
     return actions
 
@@ -233,13 +233,13 @@ def one_by_one(space: spaces.Space) -> Callable[[Any], Sequence]:
     if isinstance(space, spaces.Discrete):
         return np.ndarray.tolist
     if isinstance(space, spaces.Tuple | spaces.Dict) or not space.shape:
-        return of_each
+        return partial(of_each, space)
     return methodcaller("astype", space.dtype)
 
 
 def zero_action(space: spaces.Space):
     """An action of zeros in the form of the space; it may lie outside."""
-    return of_each(create_empty_array(space, 1))[0]
+    return of_each(space, create_empty_array(space, 1))[0]
 
 
 def action_mapper(

@@ -61,4 +61,5 @@ def _drawn(space: Space, mask: np.ndarray) -> Any:
         return space.sample()
     of_numbers = [np.flatnonzero(part) for part in np.split(mask, np.cumsum(counts)[:-1])]
     chosen = [space.np_random.choice(legal) if len(legal) else 0 for legal in of_numbers]
-    return (np.array(chosen) + lowest).astype(space.dtype).reshape(space.shape or ())[()]
+    action = (np.array(chosen) + lowest).astype(space.dtype).reshape(space.shape)
+    return action[()] if isinstance(space, spaces.Discrete) else action

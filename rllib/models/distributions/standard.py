@@ -163,11 +163,11 @@ class MultiCategorical(Distribution):
 
     Attributes:
         sizes: number of choices of each part.
-        shape: of an action; its product is the number of parts. Default: a vector.
+        shape: of an action; its product is the number of parts. None: a vector.
     """
 
     sizes: tuple[int, ...]
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
     kind = "multi_categorical"
     action_dtype = np.dtype(np.int64)
     has_log_prob = True
@@ -176,7 +176,7 @@ class MultiCategorical(Distribution):
     @property
     def action_shape(self) -> tuple[int, ...]:
         """Shape of one action."""
-        return self.shape or (len(self.sizes),)
+        return (len(self.sizes),) if self.shape is None else self.shape
 
     @property
     def num_inputs(self) -> int:

@@ -101,6 +101,9 @@ def cpp_box(dtype):
         ),
         ({"space": spaces.Graph(Discrete(2), None)}, "Graph spaces are not supported"),
         ({"action_space": spaces.OneOf([Discrete(2)])}, "action_space is OneOf.*not supported"),
+        ({"space": spaces.Box(-1, 1, (0,))}, r"observation_space is Box.*holds no number.*Discrete\(1\)"),
+        ({"space": spaces.Dict()}, "observation_space is Dict.*holds no number"),
+        ({"action_space": spaces.Tuple([])}, "action_space is Tuple.*holds no number"),
         (
             {"action_space": spaces.Dict(a=spaces.Text(3))},
             r"action_space\['a'\] is Text.*Text spaces are not supported",

@@ -218,6 +218,8 @@ def test_wrong_settings_say_what_to_do(model, message):
         (gym.spaces.Sequence(BOX), DISCRETE, "observation_space is Sequence"),
         (gym.spaces.Dict(a=gym.spaces.Sequence(BOX)), DISCRETE, r"observation_space\['a'\] is Sequence"),
         (gym.spaces.Discrete(10**6), DISCRETE, "too large for one-hot"),
+        (gym.spaces.Box(-1, 1, (0,)), DISCRETE, "holds no number"),
+        (gym.spaces.Dict(), DISCRETE, "holds no number"),
         (gym.spaces.Dict(a=gym.spaces.Discrete(10**6)), DISCRETE, r"observations\['a'\].*too large for one-hot"),
         (BOX, gym.spaces.Text(5), "action_space is Text.*not supported"),
         (BOX, gym.spaces.Dict(a=gym.spaces.Graph(BOX, None)), r"action_space\['a'\] is Graph"),

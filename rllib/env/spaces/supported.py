@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.observations.flat_spaces import parts, unsupported
+from rllib.models.observations.flat_spaces import parts, unsupported, without_numbers
 
 
 def check_spaces(observation_space, action_space, name: str) -> None:
@@ -17,6 +17,8 @@ def check_spaces(observation_space, action_space, name: str) -> None:
     problem = (
         unsupported(observation_space, "observation_space")
         or unsupported(action_space, "action_space")
+        or without_numbers(observation_space, "observation_space")
+        or without_numbers(action_space, "action_space")
         or _stretched_too_far(action_space, "action_space")
     )
     if problem:

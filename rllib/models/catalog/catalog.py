@@ -27,7 +27,14 @@ from rllib.models.observations.encoders import (
     RowsEncoder,
 )
 from rllib.models.observations.filters import CLIP
-from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, is_under, unsupported
+from rllib.models.observations.flat_spaces import (
+    Leaf,
+    are_pixels,
+    flat_leaves,
+    is_under,
+    unsupported,
+    without_numbers,
+)
 from rllib.models.observations.masks import masked_columns, refuse_nested
 from rllib.models.observations.torso import (
     AUTOMATIC_FILTERS,
@@ -416,7 +423,8 @@ def preprocessing(
 
 
 def _check_space(space: spaces.Space) -> None:
-    if problem := unsupported(space, "observation_space"):
+    problem = unsupported(space, "observation_space") or without_numbers(space, "what the policy observes")
+    if problem:
         raise Unfit(problem, "Or let the environment have another observation space.")
     for leaf in flat_leaves(space):
         size = leaf.stop - leaf.start

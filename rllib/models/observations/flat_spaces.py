@@ -35,6 +35,16 @@ def unsupported(space, path: str) -> str | None:
     )
 
 
+def without_numbers(space, path: str) -> str | None:
+    """The reason why a space of nothing is not supported, such as Dict() or a Box of shape (0,); None for others."""
+    if spaces.flatdim(space) > 0:
+        return None
+    return (
+        f"{path} is {space}, which holds no number. Where there is nothing to see or to choose, give a space of one "
+        "value, Discrete(1)."
+    )
+
+
 def positive_floats(space: spaces.Box) -> np.ndarray:
     """Where a Box of floats has the bounds of C++'s numeric_limits, min() and max(): all positive floats. [*shape]."""
     found = np.zeros(space.shape, bool)

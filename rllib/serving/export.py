@@ -29,7 +29,7 @@ from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.extras import install_hint
 from rllib.models.observations.flat_spaces import values_of_leaves
-from rllib.models.observations.masks import parts_of_mask
+from rllib.models.observations.masks import choice_problem, parts_of_mask
 from rllib.policy import WEIGHTS, Policy
 from rllib.runs.safe_files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
@@ -437,7 +437,10 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
     to_env = action_mapper(space, distribution, config.normalize_actions, config.clip_actions).to_env
 
     def draw(observation):
-        legal = [np.flatnonzero(part) for part in _mask_parts(observation, policy, config.action_mask_key)]
+        parts = _mask_parts(observation, policy, config.action_mask_key)
+        if problem := choice_problem(np.concatenate(parts)[None], distribution, lambda _: "no action is legal"):
+            raise ExportError(f"the export is compared in episodes, and in one of them {problem}")
+        legal = [np.flatnonzero(part) for part in parts]
         choices = np.array([rng.choice(each) for each in legal], distribution.action_dtype)
         return of_each(space, to_env(choices.reshape(1, *distribution.action_shape)))[0]
 

@@ -374,6 +374,25 @@ def test_what_cannot_be_exported_is_named(tmp_path):
             export_policy(algo, tmp_path / "policy", "tflite")
 
 
+class Stuck(MaskedProbe):
+    """From some time on no action is legal."""
+
+    is_stuck = False
+
+    def reset(self, **given):
+        observation, info = super().reset(**given)
+        if self.is_stuck:
+            observation["action_mask"][:] = 0
+        return observation, info
+
+
+def test_an_environment_without_a_legal_action_is_named(tmp_path, monkeypatch):
+    with ppo().environment(Stuck).build() as algo:
+        monkeypatch.setattr(Stuck, "is_stuck", True)
+        with pytest.raises(ExportError, match=r"no action is legal: the action mask is \[0"):
+            export_policy(algo, tmp_path / "policy", "torchscript")
+
+
 def test_other_things_than_algorithms_and_policies_are_refused(tmp_path):
     with PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]}).build() as algo:
         checkpoint = algo.save(tmp_path / "checkpoint")

@@ -414,7 +414,7 @@ class Lane:
                 continue
             name_of_network = self.policy.spec.architecture.network_name
             network = f"{name_of_network} overflowed: scale the observations, or lower the learning rate"
-            cause = "the environment gave it" if name == sb.OBS else network
+            cause = "the environment gave it, or a number beyond float32's" if name == sb.OBS else network
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
             raise ValueError(
                 f"{name} of {self._describe(i)} is not finite at step {t} of the fragment: {column[t, i]}; {cause}"

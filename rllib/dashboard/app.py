@@ -274,10 +274,7 @@ def make_app(
     routes = [
         Route("/", answers.page),
         Route("/static/{name}", answers.static),
-        *(
-            Route(f"/api/{name}", getattr(answers, name))
-            for name in ("runs", "run", "names", "series", "log", "tune", "stream")
-        ),
+        *(Route(f"/api/{name}", getattr(answers, name)) for name in _ANSWERS),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Page(app, token, [*names, socket.gethostname(), socket.getfqdn()])

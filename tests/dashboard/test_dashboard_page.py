@@ -120,6 +120,58 @@ def test_one_run(browser, results, runs, serve):
     browser.wait("document.querySelector('pre[data-testid=log]')?.innerText.includes('ValueError: it broke')")
 
 
+@pytest.mark.parametrize(
+    ("end_s", "labels"),
+    [
+        (40, "10 s|20 s|30 s|40 s"),
+        (400, "2 min|4 min|6 min"),
+        (5000, "30 min|1 h"),
+        (45000, "3 h|6 h|9 h|12 h"),
+        (450000, "2 d|4 d"),
+    ],
+)
+def test_an_axis_of_training_time_has_evenly_named_ticks(browser, results, serve, end_s, labels):
+    run = RunOnDisk(results, "slow")
+    for share in range(1, 11):
+        run.report(1.0, time_total_s=end_s * share / 10)
+    browser.open(serve(results).server.url + _hash("run", ("id", "slow")))
+    browser.wait(f"{READY} && document.querySelector('.chart path.line')")
+    browser.evaluate("(() => { const axis = document.querySelector('[data-testid=axis]');"
+                     "axis.value = 'time_total_s'; axis.dispatchEvent(new Event('change')) })()")  # fmt: skip
+    shown = "[...document.querySelector('.chart').querySelectorAll('text')].map((each) => each.textContent)"
+    found = browser.wait(
+        f"{shown}.some((text) => / (s|min|h|d)$/.test(text)) && {shown}.filter((text) => / [a-z]+$/.test(text))"
+    )
+    assert "|".join(found) == labels
+
+
+def test_numbers_of_any_size_are_short(browser, results, serve):
+    RunOnDisk(results, "huge").report(3e300)
+    browser.open(serve(results).server.url + _hash("run", ("id", "huge")))
+    browser.wait(f"{READY} && document.querySelector('.chart circle')")
+    texts = browser.evaluate(
+        "[...document.querySelectorAll('.chart text, .facts dd, td.num')].map((each) => each.textContent)"
+    )
+    assert "3e+300" in texts and max(map(len, texts)) < 30
+
+
+def test_a_comparison_says_what_it_leaves_out_and_keeps_its_charts(browser, results, serve):
+    for number in range(22):
+        RunOnDisk(results, f"run_{number}").report(1.0)
+    ids = [("id", f"run_{number}") for number in range(22)]
+    browser.open(serve(results).server.url + _hash("compare", *ids))
+    assert "first 20 of 22 runs" in browser.wait(f"{READY} && document.querySelector('.problem')?.textContent")
+    browser.evaluate("(() => { const more = document.querySelector('[data-testid=add-metric]');"
+                     "more.value = more.options[1].value; more.dispatchEvent(new Event('change')) })()")  # fmt: skip
+    address = "document.querySelector('main a[aria-label^=Take]').hash.split('?')[1]"
+    keys = f"new URLSearchParams({address}).getAll('key').length"
+    assert browser.evaluate(keys) == 3
+    browser.evaluate("document.querySelector('main a[aria-label^=Take]').click()")
+    assert (
+        browser.wait("document.querySelector('.problem')?.textContent.includes('20 of 21') && window.charts.size") == 3
+    )
+
+
 def test_returns_of_all_policies_are_one_chart(browser, results, serve):
     run = RunOnDisk(results, "agents")
     for value in (1.0, 2.0):

@@ -268,22 +268,24 @@ function logsView(id, isFailed) {
 }
 
 async function viewCompare(query, isCurrent) {
-  const ids = [...new Set(query.getAll("id"))].slice(0, MOST_COMPARED);
+  const given = [...new Set(query.getAll("id"))];
+  const ids = given.slice(0, MOST_COMPARED);
   if (!ids.length) return main.replaceChildren(crumb(), h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the table of all runs."));
   const [names, ...all] = await Promise.all([getJson(`/api/names?${new URLSearchParams(ids.map((id) => ["id", id]))}`), ...ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`))]);
   if (!isCurrent()) return null;
   const metrics = [...new Set(all.flatMap((details) => details.metrics))];
   const wanted = query.getAll("key").filter((key) => choices(metrics).includes(key));
   const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
-  const curves = new Curves(ids, { keys, metrics, names, height: 300, large: true, onKeys: (drawn) => history.replaceState(null, "", compareLink(ids, drawn)) });
+  const curves = new Curves(ids, { keys, metrics, names, height: 300, large: true, onKeys: (drawn) => { history.replaceState(null, "", compareLink(given, drawn)); show(); } });
   const body = h("tbody", {});
-  main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`), h("h2", {}, "Curves"), curves.element,
+  main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`),
+    ...(given.length > ids.length ? [problem(`These are the first ${ids.length} of ${given.length} runs: more are not compared.`)] : []), h("h2", {}, "Curves"), curves.element,
     h("h2", {}, "Where they are"), h("div", { class: "panel scroll" }, h("table", { "aria-label": "Compared runs" },
       h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Mean steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
     h("h2", {}, "Settings that differ"), differences(all, ids.map((id) => names.runs[id])));
   const show = () => body.replaceChildren(...ids.map((id, number) => {
     const row = runs.get(id) || all[number].row;
-    const rest = ids.filter((each) => each !== id);
+    const rest = given.filter((each) => each !== id);
     return h("tr", {}, h("td", { class: "name" }, h("span", { class: "keyed" }, swatch(number), h("a", { href: link("run", id), title: row.name }, names.runs[id]))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
       h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${names.runs[id]} out` }, "take out")));
   }));

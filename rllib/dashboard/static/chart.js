@@ -9,6 +9,8 @@ const COLOURS = 8;
 const MOST_BANDS = 4;
 // Relative difference of numbers that are drawn as equal: their digits are used up.
 const NARROWEST = 1e-9;
+const DAY = 86400; // seconds
+const TIME_STEPS = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY];
 
 /** Charts that are shown, by their key, for tests: window.charts.get(key).series. */
 window.charts = new Map();
@@ -30,7 +32,18 @@ export function ticks(low, high, count) {
   if (!(high - low > NARROWEST * Math.max(Math.abs(low), Math.abs(high)))) return [low];
   const rough = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) * power;
+  return multiples([1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) * power, low, high);
+}
+
+/** The same of seconds: whole minutes, hours or days where these are far enough apart. */
+function timeTicks(low, high, count) {
+  const rough = (high - low) / count;
+  if (rough <= 5) return ticks(low, high, count);
+  const step = TIME_STEPS.find((each) => each >= rough * 0.999);
+  return step ? multiples(step, low, high) : ticks(low / DAY, high / DAY, count).map((days) => days * DAY);
+}
+
+function multiples(step, low, high) {
   const found = [];
   const last = Math.floor(high / step + 1e-9);
   for (let n = Math.ceil(low / step - 1e-9); n <= last; n++) found.push(+(n * step).toPrecision(12));
@@ -189,7 +202,8 @@ export class Chart {
     }
     const isTime = xName === "time_total_s";
     const text = isTime ? duration : short;
-    for (const value of ticks(x0, x1, Math.max(4, Math.floor(width / 90))).filter((each) => isTime || Number.isInteger(each))) {
+    const most = Math.max(4, Math.floor(width / 90));
+    for (const value of isTime ? timeTicks(x0, x1, most) : ticks(x0, x1, most).filter(Number.isInteger)) {
       const place = x(value).toFixed(1);
       const anchor = width - place < 30 ? "end" : "middle";
       yield h("line", { class: "grid", x1: place, x2: place, y1: floor, y2: floor + 4 });

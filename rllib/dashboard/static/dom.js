@@ -17,12 +17,14 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
+const HUGE = 1e15; // from here on numbers have an exponent
 const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 /** 1234567 -> "1.23M": at most four characters of digits. */
 export function short(value) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
+  if (size >= HUGE) return value.toExponential(2).replace(/\.?0*e\+/, "e");
   for (const [unit, letter] of UNITS) if (size >= unit * 0.9995) return trim(value / unit) + letter;
   if (size !== 0 && size < 0.001) return value.toExponential(2).replace(/\.?0+e/, "e");
   return trim(value);
@@ -33,22 +35,27 @@ const trim = (value) => String(+value.toPrecision(Math.abs(value) >= 100 ? Math.
 /** A number with all the digits that matter. */
 export function exact(value) {
   if (!Number.isFinite(value)) return "–";
-  return Number.isInteger(value) ? value.toLocaleString("en-US") : String(+value.toPrecision(6));
+  return Number.isInteger(value) && Math.abs(value) < HUGE ? value.toLocaleString("en-US") : String(+value.toPrecision(6));
 }
 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 60) return `${+seconds.toPrecision(2)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  if (seconds < 3600) return inTwo(seconds, 60, "min", 1, "s");
+  if (seconds < 86400) return inTwo(seconds, 3600, "h", 60, "min");
+  return inTwo(seconds, 86400, "d", 3600, "h");
+}
+
+function inTwo(seconds, unit, name, below, nameBelow) {
+  const rest = Math.floor((seconds % unit) / below);
+  return `${Math.floor(seconds / unit)} ${name}${rest ? ` ${rest} ${nameBelow}` : ""}`;
 }
 
 export function age(unix) {
   if (!unix) return "–";
   const seconds = Math.max(0, Date.now() / 1000 - unix);
   if (seconds < 10) return "now";
-  return (seconds < 60 ? `${Math.floor(seconds)} s` : duration(seconds).replace(/ \d+ (min|h)$/, "")) + " ago";
+  return (seconds < 60 ? `${Math.floor(seconds)} s` : duration(seconds).replace(/(?<=[a-z]) \d+ [a-z]+$/, "")) + " ago";
 }
 
 export function bytes(count) {

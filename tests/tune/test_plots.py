@@ -398,6 +398,18 @@ def test_command_reads_runs_and_experiments(tmp_path):
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="details"), "of a single run, but there are 12"),
         (lambda path: plot(_runs(), path / "x.svg", "ret", width=0.5), "2 to 40 inches wide.*0.5"),
         (lambda path: plot([Run("a", [])], path / "x.html"), "no run has a result"),
+        (
+            lambda path: plot([Run("a", [{"info": {"learner": {"kl": 1.0}}}])], path / "x.html", "kl"),
+            "no metric 'kl'. Did you mean info/learner/kl",
+        ),
+        (
+            lambda path: plot(_runs(), path / "x.html", "ret", x="training_iterations"),
+            "no result has a number 'training_iterations' .*mean training_iteration",
+        ),
+        (
+            lambda path: plot([Run("a", [{"ret": 1.0, "date": "today"}])], path / "x.html", "ret", x="date"),
+            "no.* 'date'",
+        ),
         (lambda path: read_runs(path), "no result.json"),
         (lambda path: read_runs(path / "none"), "no directory"),
     ],

@@ -34,7 +34,7 @@ from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs, pareto_front
 from rllib.tune.reporting.groups import groups_of
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
-from rllib.tune.reporting.runs import Run, finite, place_of, points_of, runs_of_seeds, varying
+from rllib.tune.reporting.runs import Run, axis_of, finite, place_of, points_of, runs_of_seeds, varying
 from rllib.tune.search.base import metric_value
 
 KINDS = ("curves", "details", "parallel", "best", "front")
@@ -75,8 +75,8 @@ def plot(
         width: of the picture in inches; its height follows.
 
     Raises:
-        ValueError: if there is nothing to draw, a kind or the suffix is unknown, no result has the metric, or the width
-            is not within 2 ... 40.
+        ValueError: if there is nothing to draw, a kind or the suffix is unknown, no result has the metric or x, or the
+            width is not within 2 ... 40.
         ImportError: if matplotlib is not installed.
     """
     path = local_path(path)
@@ -105,6 +105,7 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
     runs = [run for run in runs if run.results]
     if not runs:
         raise ValueError("There is nothing to draw: no run has a result yet")
+    x = axis_of(runs, x)
     points = {index: points_of(run, metric, x) for index, run in enumerate(runs)}
     drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
     if not drawn:

@@ -178,13 +178,17 @@ def axis_of(runs: Sequence[Run], x: str) -> str:
     """The result key of the horizontal axis; iterations in place of environment steps where no run counts these.
 
     Raises:
-        ValueError: if no result has another key that is given.
+        ValueError: if no result has a number under another key that is given.
     """
     results = [result for run in runs for result in run.results]
-    if not results or any(lookup(result, x) is not None for result in results):
+    if not results or any(is_number(lookup(result, x)) for result in results):
         return x
     if x != STEPS:
-        raise ValueError(f"no result has {x!r} for the horizontal axis. Keys of results: {', '.join(results[-1])}")
+        known = list(results[-1])
+        raise ValueError(
+            f"no result has a number {x!r} for the horizontal axis.{did_you_mean(x, known)} "
+            f"Keys of results: {', '.join(known)}"
+        )
     return ITERATIONS
 
 

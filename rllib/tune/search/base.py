@@ -12,7 +12,7 @@ from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
-from rllib.runs.entries import encode
+from rllib.runs.entries import encode, flatten
 from rllib.runs.safe_files import write_whole
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import number_in
@@ -191,7 +191,8 @@ def metric_value(result: Mapping, metric: str) -> float:
         if any(name in as_result(result) for name in (metric, *stored_names(metric))):
             return math.nan  # null, as JSON writes NaN
         known = sorted(key for key in map(str, result) if key != "config")
-        hint = did_you_mean(metric, known)
+        deeper = [path for path, _ in flatten(result) if path.endswith(f"/{metric}")]  # as kl of learner_stats
+        hint = f" Did you mean {' or '.join(deeper[:3])}?" if deeper else did_you_mean(metric, known)
         first, _, _ = metric.partition("/")
         if isinstance(result.get(first), Mapping):  # such as policy_reward_mean, by policy
             known = sorted(f"{first}/{key}" for key in result[first])

@@ -1,6 +1,7 @@
 """Progress of `Algorithm.learn` on a terminal or in a notebook, and results as HTML tables."""
 
 import math
+import os
 import sys
 import threading
 import time
@@ -40,6 +41,11 @@ def in_notebook() -> bool:
     """Whether this runs in the kernel of a notebook. Colab's shell class derives from Jupyter's."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+def can_redraw() -> bool:
+    """Whether standard output is a terminal that can redraw its lines; Emacs' shell, TERM=dumb, cannot."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class StepsProgress:

@@ -70,18 +70,31 @@ def test_ctrl_c_saves_a_checkpoint_that_evaluates(rllib):
 
 
 def test_a_terminal_gets_the_panel(rllib):
+    rllib.environment["TERM"] = "xterm"
+    code, shown = _through_a_terminal(rllib, "--stop", "iterations=3")
+    assert code == 0, shown
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    for part in ("╭─ PPO on CartPole-v1", "2/2 healthy", "training_iteration >= 3", "100%"):
+        assert part in text, text
+    assert text.rstrip().endswith("rllib evaluate results/run/checkpoint_000003")
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(rllib):
+    rllib.environment["TERM"] = "dumb"
+    code, shown = _through_a_terminal(rllib, "--stop", "iterations=2")
+    assert code == 0 and "iter     1" in shown and "iter     2" in shown, shown
+
+
+def _through_a_terminal(rllib, *arguments) -> tuple[int, str]:
+    """Exit code and output of a run whose output is a pseudo-terminal."""
     ours, theirs = os.openpty()
-    process = rllib.start(*TRAIN, "--stop", "iterations=3", stdout=theirs, stderr=theirs, text=False)
+    process = rllib.start(*TRAIN, *arguments, stdout=theirs, stderr=theirs, text=False)
     os.close(theirs)
     shown = b""
     while chunk := _read(ours):
         shown += chunk
     os.close(ours)
-    assert process.wait(60) == 0, shown.decode()
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
-    for part in ("╭─ PPO on CartPole-v1", "2/2 healthy", "training_iteration >= 3", "100%"):
-        assert part in text, text
-    assert text.rstrip().endswith("rllib evaluate results/run/checkpoint_000003")
+    return process.wait(60), shown.decode()
 
 
 def _read(descriptor: int) -> bytes:

@@ -21,7 +21,7 @@ from rllib.cli.user_code import flag_for
 from rllib.cli.values import iteration_goal
 from rllib.env.factories.registry import resolve
 from rllib.notices import why_raised
-from rllib.progress import counted
+from rllib.progress import can_redraw, counted
 from rllib.runs.files import PROFILE
 from rllib.runs.measures import interval, iqm
 from rllib.tune.experiment.changes import change_experiment
@@ -231,7 +231,7 @@ def _checkpoints(spec: RunSpec, keep_best: bool) -> RunCheckpoints:
 def _table(spec: RunSpec, count: int) -> SeedLines | LiveSeeds:
     stop = ThresholdStopper(spec.stop)
     title = f"{spec.algorithm} on {spec.world}, {counted(count, 'seed')}, until {stop if spec.stop else 'Ctrl-C'}"
-    if sys.stdout.isatty():
+    if can_redraw():
         return LiveSeeds(title, stop)
     lines = SeedLines(title, stop)
     lines.slow_down()

@@ -50,7 +50,7 @@ from rllib.cli.values import (
     parse_stop,
 )
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
-from rllib.progress import counted, elapsed, mean_rate, number
+from rllib.progress import can_redraw, counted, elapsed, mean_rate, number
 from rllib.remote.url import shown
 from rllib.result import Result
 from rllib.runs.files import PROFILE, keep_failing_batch, read_results
@@ -486,7 +486,7 @@ def run_spec(
     """
     if spec.config.get("profile"):
         flags = replace(flags, profile=True)
-    display = QuietDisplay() if flags.quiet else PanelDisplay() if sys.stdout.isatty() else LineDisplay()
+    display = QuietDisplay() if flags.quiet else PanelDisplay() if can_redraw() else LineDisplay()
     with shown_logs(display, flags.verbose, flags.quiet):
         if notice:
             logger.info("%s", notice)

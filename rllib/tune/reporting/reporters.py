@@ -7,7 +7,6 @@ seconds. The intervals of plain text grow, so that a day's log stays readable.
 
 import math
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.notices import log_unused_arguments, why_raised
-from rllib.progress import in_notebook
+from rllib.progress import can_redraw, in_notebook
 from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.trial import Trial
@@ -409,7 +408,7 @@ def make_reporter(given, verbose: int | None, metric: Metric | None, mode: Mode 
     if given is None:
         if in_notebook():
             given = JupyterNotebookReporter()
-        elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        elif can_redraw():
             given = LiveReporter()
         else:
             given = CLIReporter()

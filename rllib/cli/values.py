@@ -40,6 +40,10 @@ class LocalPath(click.Path):
 class Number(click.FloatRange):
     """A finite number within bounds."""
 
+    def _describe_range(self):
+        is_bounded = (self.min, self.max) != (None, None)
+        return super()._describe_range() if is_bounded else ""  # click would say x<=None
+
     def convert(self, value, param, ctx):
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):

@@ -208,6 +208,11 @@ def test_an_option_takes_numbers_that_mean_something(option):
             option.type.convert(wrong, option, None)
 
 
+@pytest.mark.parametrize("option", list(_options(command)))
+def test_help_names_no_bound_of_an_option_without_one(option):
+    assert "None" not in option.get_help_record(click.Context(command))[1]
+
+
 @pytest.mark.parametrize("verb", ["train", "tune"])
 @pytest.mark.parametrize("stop", ["steps=-5", "iterations=0", "time=-1", "num_env_steps_sampled_lifetime=0"])
 def test_a_stop_that_every_result_reaches_is_refused_before_anything_begins(verb, stop, tmp_path, monkeypatch):

@@ -29,6 +29,15 @@ MEANT = [
     ("PPO", "batch_size", "sgd_minibatch_size"),
     ("DQN", "batch_size", "train_batch_size"),
     ("PPO", "policy_kwargs", "model"),
+    # Of CleanRL, as docs/start/from_cleanrl.md has them.
+    ("PPO", "anneal_lr", "lr"),
+    ("PPO", "num_minibatches", "sgd_minibatch_size"),
+    ("PPO", "norm_adv", "standardize_advantages"),
+    ("PPO", "clip_vloss", "vf_clip_param"),
+    ("DQN", "train_frequency", "rollout_fragment_length"),
+    ("DQN", "target_network_frequency", "target_network_update_freq"),
+    ("DQN", "start_e", "exploration_config"),
+    ("DQN", "end_e", "exploration_config"),
 ]
 
 

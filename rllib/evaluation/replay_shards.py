@@ -2,7 +2,7 @@
 
 A shard answers requests in the order in which they were made. The number of unanswered requests is bounded, and with it
 the memory that they hold: rows can be added only while some shard has room. The rows of a shard that dies are lost. An
-empty shard replaces it, and is asked for samples again when it holds `min_rows`.
+empty shard replaces it, and is asked for samples again when it holds `min_rows`, or all that it has room for.
 """
 
 import logging
@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,18 @@ logger = logging.getLogger(__name__)
 
 # Largest number of unanswered requests to add rows, per shard. (Those to update priorities are as many as its samples.)
 MOST_UNANSWERED = 16
+
+
+class Held(NamedTuple):
+    """What a shard holds.
+
+    Attributes:
+        rows: number of rows.
+        is_full: whether new ones replace old ones; stacks of frames may fill it before `capacity` rows do.
+    """
+
+    rows: int
+    is_full: bool
 
 
 class ReplayActor:
@@ -50,11 +63,11 @@ class ReplayActor:
         self._replay = make_replay()
         self._rng = seeding.generator(seed, seeding.REPLAY, index, incarnation)
 
-    def add(self, rows: SampleBatch, td_errors: np.ndarray | None) -> int:
-        """Copies rows in; returns the number of rows that it holds now."""
+    def add(self, rows: SampleBatch, td_errors: np.ndarray | None) -> Held:
+        """Copies rows in; returns what it holds now."""
         with spans.call("add"):
             self._replay.add(rows, td_errors)
-            return len(self._replay)
+            return self._held
 
     def sample(self, batch_size: int, beta: float) -> SampleBatch:
         """Rows with their importance weights and their indices in the ring."""
@@ -82,10 +95,14 @@ class ReplayActor:
         """The ring's arrays."""
         return self._replay.get_state()
 
-    def set_state(self, state: Mapping[str, np.ndarray]) -> int:
-        """Replaces the ring's arrays; returns the number of rows that it holds now."""
+    def set_state(self, state: Mapping[str, np.ndarray]) -> Held:
+        """Replaces the ring's arrays; returns what it holds now."""
         self._replay.set_state(state)
-        return len(self._replay)
+        return self._held
+
+    @property
+    def _held(self) -> Held:
+        return Held(len(self._replay), self._replay.is_full)
 
 
 class ReplayShards:
@@ -95,7 +112,7 @@ class ReplayShards:
         make_replay: makes the ring of one shard; it has to be pickled.
         num_shards: number of shards.
         seed: of the run.
-        min_rows: a shard is asked for samples once it holds this many.
+        min_rows: a shard is asked for samples once it holds this many, or is full.
         max_in_flight: number of samples requested of each shard in advance.
         fault_tolerance: what happens to shards that fail. What they are asked takes no time to speak of, so a shard
             that was silent for `silence_s` once counts as dead.
@@ -123,7 +140,7 @@ class ReplayShards:
     ):
         self._min_rows, self._max_in_flight = min_rows, max_in_flight
         self._turn = 0
-        self._rows: Counter[int] = Counter()  # of each shard, by its last answer
+        self._held: dict[int, Held] = {}  # of each shard that has rows, by its last answer
         self._arrived: deque[tuple[tuple[int, int], SampleBatch]] = deque()
         ensure_runtime()
         actor_class = runtime.remote(ReplayActor).options(num_cpus=0, oversubscribe=True)
@@ -142,16 +159,20 @@ class ReplayShards:
         self._form = next(iter(self.fleet.ask_all(lambda actor, _: actor.form.remote()).values()))
 
     def _lose_rows(self, index: int, member: Member) -> None:
-        logger.warning("the %d rows of replay shard %d are lost", self._rows.pop(index, 0), index)
+        logger.warning("the %d rows of replay shard %d are lost", self._held.pop(index, Held(0, False)).rows, index)
 
     def __len__(self) -> int:
         """Number of rows in all shards, by their last answers."""
-        return self._rows.total()
+        return sum(held.rows for held in self._held.values())
 
     @property
     def is_ready(self) -> bool:
         """Whether some shard holds enough to be asked for samples."""
-        return any(rows >= self._min_rows for rows in self._rows.values())
+        return any(map(self._has_enough, self._held))
+
+    def _has_enough(self, index: int) -> bool:
+        held = self._held.get(index)
+        return held is not None and (held.is_full or held.rows >= self._min_rows)
 
     # ------------------------------------------------------------------ requests
 
@@ -180,7 +201,7 @@ class ReplayShards:
         """Requests samples of every shard that holds enough rows, up to `max_in_flight` each."""
         arrived = Counter(index for (index, _), _ in self._arrived)
         for index, member in self.fleet.members.items():
-            if self._rows[index] >= self._min_rows:
+            if self._has_enough(index):
                 for _ in range(self._max_in_flight - _asked(member, "sample") - arrived[index]):
                     member.send(member.handle.sample.remote(batch_size, beta), "sample")
 
@@ -219,7 +240,7 @@ class ReplayShards:
         while answers := self.fleet.take(0.0 if is_enough() else max(0.0, deadline - time.monotonic())):
             for index, value, verb, incarnation in answers:
                 if verb == "add":
-                    self._rows[index] = value
+                    self._held[index] = value
                 elif verb == "sample":
                     self._arrived.append(((index, incarnation), value))
 
@@ -240,8 +261,7 @@ class ReplayShards:
         parts = self._by_shard(state)
         self.fleet.forget()
         self._arrived.clear()
-        rows = self.fleet.ask_all(lambda actor, index: actor.set_state.remote(parts[index]), is_work=False)
-        self._rows = Counter(rows)
+        self._held = self.fleet.ask_all(lambda actor, index: actor.set_state.remote(parts[index]), is_work=False)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
         """Refuses a state of another number of shards, or of rings of another form; arguments as for `Form.refuse`.
@@ -278,7 +298,7 @@ class ReplayShards:
     def stop(self) -> None:
         """Ends the shards' processes."""
         self.fleet.stop()
-        self._rows.clear()
+        self._held.clear()
 
 
 def _asked(member: Member, verb: str) -> int:

@@ -132,6 +132,11 @@ class ReplayBuffer:
         """Rows that can be sampled."""
         return self._added - self._oldest
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the oldest rows make room for new ones."""
+        return self._oldest > 0
+
     # ------------------------------------------------------------------ adding
 
     def add(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None = None) -> range:

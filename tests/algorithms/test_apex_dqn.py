@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from rllib import ApexDQNConfig
 from rllib import sample_batch as sb
@@ -168,6 +169,38 @@ class TestSettings:
                 result = train_until(algo, lambda result: result["num_env_steps_trained"] > 500)
                 sizes.append(result["info/replay"]["size_bytes"])
         assert sizes[0] < 0.4 * sizes[1]
+
+    def test_shards_that_frames_fill_before_their_rows_are_learned_from(self):
+        """Episodes of two steps have four frames more than steps, so a shard never holds `capacity` rows."""
+        training = {
+            "replay_buffer_config": {"capacity": 400, "frame_stack_axis": 0},
+            "num_steps_sampled_before_learning_starts": 400,
+        }
+        with config(ShortStacks, 0, training).build() as algo:
+            for _ in range(4):
+                result = algo.train()
+            assert len(algo.replay) < 400 < result["timesteps_total"]
+            assert learner_stats(result)["rows_trained_per_step_sampled"] == pytest.approx(4, rel=0.3)
+
+
+class ShortStacks(StackedCounting):
+    """Episodes of two steps whose numbers are all different."""
+
+    first = 0
+
+    def __init__(self, config):
+        super().__init__({"axis": 0})
+        self.observation_space = Box(0, 1e6, self.observation_space.shape)
+
+    def reset(self, *, seed=None, options=None):
+        self.first += 7
+        self.t = 0
+        return self.stack(range(self.first, self.first + 4)), {}
+
+    def step(self, action):
+        self.t += 1
+        first = self.first + self.t
+        return self.stack(range(first, first + 4)), 1.0, self.t == 2, False, {}
 
 
 class TestLearning:

@@ -378,7 +378,7 @@ CONTINUOUS = (SACConfig, TD3Config, CrossQConfig)
 
 
 def changing(name):
-    config_class, training, others = KINDS[name]
+    config_class, training, others = KINDS[name] if isinstance(name, str) else name
     config = config_class().environment(Steps, env_config={"continuous": config_class in CONTINUOUS})
     config.environment(**{key: value for key, value in others.items() if key == "normalize_returns"})
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=1, rollout_fragment_length=20)
@@ -438,6 +438,36 @@ def test_a_frozen_policy_acts_and_learns_after_a_restore(name, tmp_path):
         again.train()
         again.train()
         assert all_weights(again)["z"] != frozen
+
+
+@pytest.mark.parametrize("name", ["DQN", "R2D2", "TD3", "Ape-X"])
+def test_ratios_are_of_the_steps_in_which_a_policy_learned(name, tmp_path):
+    """Of policies that are added, frozen and thawed, and of a run that goes on with an empty replay."""
+    config_class, training, others = {**KINDS, "Ape-X": ON_THE_WAY["Ape-X"]}[name]
+    training = {**training, "training_intensity": 4, "store_buffer_in_checkpoints": False}
+    if name == "Ape-X":
+        training["num_replay_buffer_shards"] = 1
+
+    def check(algo, *policies):
+        for _ in range(8):
+            result = algo.train()
+        for policy_id in policies:
+            told = result["info/learner"][policy_id]["learner_stats"]["updates_per_step_sampled"]
+            # Ape-X owes some updates, and has no answer of its shard yet when its first steps arrive.
+            made, owed = algo.metrics.num_updates(policy_id), algo.trainees[policy_id].updates_owed
+            assert told * (1 + owed / made) == pytest.approx(4 / 16, rel=0.15), policy_id
+
+    with changing((config_class, training, others)) as algo:
+        check(algo, "p", "z")
+        algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"}, policies_to_train=["p", "new"])
+        check(algo, "p", "new")
+        algo.set_policies_to_train(["new"])
+        algo.train()
+        algo.set_policies_to_train(["p", "new"])
+        check(algo, "p", "new")
+        path = algo.save(tmp_path)
+    with type(algo).from_checkpoint(path) as again:
+        check(again, "p", "new")
 
 
 ON_THE_WAY = {

@@ -65,6 +65,8 @@ _PLAIN_REPLAY = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 _REPLAY_IN_MEMORY = {"replay_buffer_config": {"storage": MEMORY}}
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
+# Of a policy's counts: steps since its learning began, but for those in which it was frozen or its replay was filled.
+_STEPS = "num_env_steps_since_learning_began"
 logger = logging.getLogger(__name__)
 
 
@@ -276,6 +278,7 @@ class OffPolicyTrainee(Trainee):
         replay: its rows.
         updates_owed: updates, or parts of one, that the steps sampled so far ask for and that have not been made.
         empty_at: the run's clock when the replay was empty.
+        counted_until: the run's clock up to which steps are counted for `ratios`.
     """
 
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
@@ -285,7 +288,7 @@ class OffPolicyTrainee(Trainee):
         super().__init__(algorithm, policy_id)
         replay, beta = self.config.replay_settings(), "prioritized_replay_beta"
         self._beta = Schedule(replay[beta], beta, replay.settings[beta].range_of_schedule)
-        self.updates_owed, self.empty_at = 0.0, self.timesteps
+        self.updates_owed, self.empty_at, self.counted_until = 0.0, self.timesteps, self.timesteps
 
     def prepare(self) -> None:
         super().prepare()
@@ -416,6 +419,13 @@ class OffPolicyTrainee(Trainee):
         enough = sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
         return enough and len(self.replay) > 0
 
+    def count_steps(self) -> None:
+        """Counts the steps since the last time, as far as learning had begun, among those that `ratios` are of."""
+        before = self.empty_at + max(self.config.num_steps_sampled_before_learning_starts, 1) - 1
+        new = max(self.timesteps - max(self.counted_until, before), 0)
+        self.algorithm.metrics.policies[self.policy_id][_STEPS] += new
+        self.counted_until = self.timesteps
+
     def updates_due(self, steps: int) -> int:
         """Updates that newly sampled steps ask for; fractions add up from round to round."""
         if self.config.training_intensity is None:
@@ -437,6 +447,7 @@ class OffPolicyTrainee(Trainee):
         """
         if not self.learning_has_started:
             return
+        self.count_steps()
         rates = self.learning_rates(now)
         for _ in range(self.updates_due(steps)):
             self.stats = self.update(**rates)
@@ -481,10 +492,9 @@ class OffPolicyTrainee(Trainee):
         return self._beta(self.timesteps)
 
     def ratios(self) -> dict[str, float]:
-        """Updates, and rows trained on, for each environment step sampled since learning began."""
-        start = self.config.num_steps_sampled_before_learning_starts
+        """Updates, and rows trained on, for each step sampled while the policy was learning."""
         counts = self.algorithm.metrics.policies[self.policy_id]
-        steps = max(self.timesteps - max(start, 1) + 1, 1)
+        steps = max(counts[_STEPS], 1)
         return {
             "updates_per_step_sampled": counts["num_updates"] / steps,
             "rows_trained_per_step_sampled": counts["num_steps_trained"] / steps,
@@ -505,6 +515,9 @@ class OffPolicyTrainee(Trainee):
         self.updates_owed = numbers.get("updates_owed", self.updates_owed)
         self.empty_at = numbers.get("replay_empty_at", self.empty_at)
         self.stats = numbers.get("stats", self.stats)
+        self.counted_until, counts = self.timesteps, self.algorithm.metrics.policies[self.policy_id]
+        if counts["num_updates"] and _STEPS not in counts:  # an earlier checkpoint
+            counts[_STEPS] = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 0)
         if isinstance(self.replay, MixedReplay) and "rows_owed" in numbers:
             self.replay.owed = numbers["rows_owed"]
 

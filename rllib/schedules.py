@@ -74,6 +74,11 @@ class Schedule:
     def __repr__(self):
         return f"Schedule({self._value!r})"
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the value is 0 at all timesteps; a function of the user's may return other numbers."""
+        return not callable(self._value) and not any(values_of(self._value))
+
 
 class _Lines:
     """The straight lines through points."""

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode
 
-from rllib import DQNConfig, IMPALAConfig, PPOConfig, SACConfig
+from rllib import DAggerConfig, DistillationConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.evaluation.estimators.recorded_steps import recorded_steps
 from rllib.evaluation.estimators.target_policy import TargetPolicy
@@ -288,6 +288,22 @@ def test_densities_of_structured_actions_are_of_clipped_ones(tmp_path):
 
 def test_actions_that_are_not_drawn_from_the_policy_have_no_log_probability(tmp_path):
     assert "action_logp" not in recorded(config(tmp_path).exploration(explore=False)).columns
+
+
+@pytest.mark.parametrize("kind", [PPOConfig, IMPALAConfig, DistillationConfig, DAggerConfig])
+@pytest.mark.parametrize("beta", [0.0, 0.5, [[0, 1.0], [10, 0.0]], lambda timestep: 0.0])
+def test_actions_that_a_teacher_may_have_chosen_have_no_log_probability(tmp_path, kind, beta):
+    made = config(tmp_path, kind=kind).training(train_batch_size=20, teacher=ones, beta=beta, teacher_coeff=1.0)
+    if kind is not IMPALAConfig:
+        made.training(sgd_minibatch_size=10)
+    columns = recorded(made).columns
+    assert ("action_logp" in columns) == (beta == 0)
+    if beta == 0.5:
+        assert columns["actions"].mean() > 0.6
+
+
+def ones(observations):
+    return np.ones(len(observations), int)
 
 
 def test_normalized_actions_in_json_are_read_in_units_of_the_environment(tmp_path):

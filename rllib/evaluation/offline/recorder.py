@@ -205,8 +205,10 @@ class StepRecorder:
         They are of actions as they are written: within the bounds, where the environment's are clipped. Those of
         squashed actions refer to [-1, 1]. The first steps of a run may be random, whatever the policy would do there.
         """
-        lane = self._lane
+        lane, teacher = self._lane, self._lane.own.teacher
         if not (lane.own.explore and lane.explorer.follows_policy):
+            return None
+        if teacher is not None and not teacher.beta.is_zero:  # files of a run have the same columns
             return None
         has_them = sb.ACTION_LOGP in fragment.columns
         log_probs = self._of_clipped(fragment) if has_them else self._of_squashed(fragment)

@@ -73,6 +73,7 @@ CASES = [
     ("DQN", {"noisy": True, "model": {"output_layer_use_bias": False}}, "model"),
     ("DQN", {"hiddens": [0]}, "hiddens"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, **DATA}, "input_"),
+    ("IQL", {"disturbances": {"observation_noise": 0.1}, **DATA}, "disturbances"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, "clip_rewards": True}, "clip_rewards"),
     ("DQN", {"replay_buffer_config": HINDSIGHT, "normalize_returns": True}, "normalize_returns"),
     ("DQN", {"replay_buffer_config": {"storage": "gpu"}}, "num_gpus"),

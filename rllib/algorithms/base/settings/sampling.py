@@ -250,9 +250,10 @@ class SamplingConfig(ConfigObject):
         conflict(
             "disturbances",
             "input_",
-            when=lambda config: config.disturbances.get("adapt") and config.is_offline,
-            why="ranges adapt to the returns of training's episodes, and recorded ones are not played",
-            remedies=[lambda config: without(config.disturbances, ["adapt"])],
+            when=lambda config: config.disturbances and config.is_offline,
+            why="they disturb steps while they are sampled, but these are recorded",
+            remedies=[{"disturbances": DEFAULT}],
+            note="evaluation_config={'disturbances': {...}} disturbs evaluation.",
         ),
         needs(
             "disturbances",

@@ -1,5 +1,7 @@
 """The algorithms for recorded data: what they ask of critics, several learners, masks, and going on by sampling."""
 
+import re
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -339,3 +341,28 @@ def test_no_remedy_takes_the_data_away(name):
     mistakes = list(settings.update_from_dict(given).mistakes())
     assert len(mistakes) > 1 or name in ("BC", "MARWIL")
     assert not any(remedy.get("input_") == "sampler" for mistake in mistakes for remedy in mistake.remedies)
+
+
+OF_CHOICES = {
+    "Discrete": (0, spaces.Discrete(2)),
+    "MultiDiscrete": ([0, 1], spaces.MultiDiscrete([2, 2])),
+    "Box of integers": ([0, 1], spaces.Box(0, 2, (2,), np.int64)),
+}
+
+
+@pytest.mark.parametrize(("action", "space"), OF_CHOICES.values(), ids=OF_CHOICES)
+@pytest.mark.parametrize("name", ["BC", "MARWIL", "IQL", "AWAC", "CQL", "TD3BC", "ReBRAC"])
+def test_algorithms_that_are_advised_for_other_actions_accept_them(name, action, space):
+    data = {"obs": np.zeros((64, 2)), "actions": np.array([action] * 64), "rewards": np.ones(64)}
+
+    def build(each):
+        config = get_algorithm_config(each).offline_data(input_={**data, "eps_id": np.arange(64) // 8})
+        config.environment(action_space=space).training(train_batch_size=8, model={"fcnet_hiddens": [4]}).build().stop()
+
+    try:
+        build(name)
+    except SettingsError as refused:
+        advised = set(re.findall(r"\b(?:BC|MARWIL|IQL|AWAC|CQL|TD3BC|ReBRAC)\b", str(refused).partition(" Use ")[2]))
+        assert advised - {name} == advised != set()
+        for each in advised:
+            build(each)

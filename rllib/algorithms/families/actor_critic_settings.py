@@ -34,8 +34,9 @@ _CRITIC_SETTINGS = (
 # Settings of a memory that are the same for actor and critics, so that they are not in the settings of one of them.
 _OF_BOTH = (*OF_MEMORIES, "max_seq_len")
 
-# What to use instead of an algorithm that needs recorded data, and bounded actions in it.
+# What to use instead of an algorithm that needs recorded data, where actions are Discrete, and where they are others.
 _FOR_RECORDED_CHOICES = "IQL, AWAC, MARWIL, BC, or DQN with .training(conservative_weight=1.0), for Discrete actions"
+_FOR_OTHER_RECORDED = "BC or MARWIL, for which actions may be of any space"
 
 
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
@@ -422,11 +423,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         if self.takes_choices and isinstance(space, spaces.Discrete):
             return None
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            return Mistake(
-                f"{self.algorithm_name} is for continuous actions, a Box of floats, but {place} has {space}.",
-                ("env",),
-                advice=f"Use {_FOR_RECORDED_CHOICES if self.needs_data else self.for_other_actions}.",
-            )
+            kinds = "continuous actions, a Box of floats," + (" or Discrete ones," if self.takes_choices else "")
+            others = self.for_other_actions
+            if self.needs_data:
+                others = _FOR_RECORDED_CHOICES if isinstance(space, spaces.Discrete) else _FOR_OTHER_RECORDED
+            problem = f"{self.algorithm_name} is for {kinds} but {place} has {space}."
+            return Mistake(problem, ("env",), advice=f"Use {others}.")
         if not space.is_bounded():
             bounded = bounded_within(space)
             wrapper = f"gymnasium.wrappers.TransformAction(env, lambda action: action, {bounded})"

@@ -218,6 +218,24 @@ def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
     return lambda leaves: {key: build(leaves) for key, build in builders}
 
 
+def structured_actions(space: spaces.Space, rows: np.ndarray):
+    """Recorded actions [N, ...] as a batch in the structure of their space.
+
+    Args:
+        space: of one action.
+        rows: in the environment's units, in the form of `action_form`.
+
+    Returns:
+        an array [N, ...], or a dict or tuple of arrays.
+    """
+    if parts(space) is None:
+        return rows
+    leaves = flat_leaves(space)
+    ends = np.cumsum([math.prod(leaf.shape) for leaf in leaves])[:-1]
+    values = zip(leaves, np.split(rows, ends, axis=1))
+    return _builder(space)(own.reshape(len(rows), *leaf.shape).astype(leaf.space.dtype) for leaf, own in values)
+
+
 def of_each(space: spaces.Space, actions) -> Sequence:
     """The actions of N environments one by one, from a batch of them; most arrays are such a sequence already."""
     if (inner := parts(space)) is not None:

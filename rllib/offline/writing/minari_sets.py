@@ -11,7 +11,9 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib import sample_batch as sb
-from rllib.models.observations.flat_spaces import action_form, parts
+from rllib.env.spaces.actions import structured_actions
+from rllib.env.spaces.row_selection import structured
+from rllib.models.observations.flat_spaces import parts
 from rllib.offline.formats.packages import package
 from rllib.offline.writing.metadata import HAS_NEXT, NORMALIZED
 from rllib.storage.encoding import space_from_json
@@ -43,8 +45,7 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
     """Makes a dataset of Minari; arguments as for write_steps.
 
     Each episode has one observation more than steps. Where the observation after the last step is not known, that step
-    is left out, and a line of logging counts them. Another one names columns that it has no place for. Observations and
-    actions of Dict and Tuple spaces are flat.
+    is left out, and a line of logging counts them. Another one names columns that it has no place for.
 
     Raises:
         ValueError: as for `check_name`; for normalized actions, whose units it cannot say; and without rewards.
@@ -69,6 +70,9 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
     shorter = np.zeros(len(lengths), bool) if known is None else ~(known | columns[sb.TERMINATEDS])[last]
     if shorter.any():
         logger.warning("%d last steps are left out, as it is unknown what followed them", shorter.sum())
+    observation_space, action_space = (
+        space_from_json(metadata[name]) for name in ("observation_space", "action_space")
+    )
     buffers = []
     for start, stop, is_shorter in zip(starts[:-1].tolist(), starts[1:].tolist(), shorter.tolist()):
         obs = columns[sb.OBS][start:stop]
@@ -83,8 +87,8 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
         buffers.append(
             EpisodeBuffer(
                 id=len(buffers),
-                observations=obs,
-                actions=columns[sb.ACTIONS][start:stop],
+                observations=structured(observation_space, obs) if parts(observation_space) else obs,
+                actions=structured_actions(action_space, columns[sb.ACTIONS][start:stop]),
                 rewards=columns[sb.REWARDS][start:stop].astype(np.float64).tolist(),
                 terminations=terminateds.tolist(),
                 truncations=truncateds.tolist(),
@@ -96,8 +100,8 @@ def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarra
             name,
             buffer=buffers,
             env=metadata.get("env") if metadata.get("env") in gymnasium.registry else None,
-            observation_space=_flat(space_from_json(metadata["observation_space"])),
-            action_space=_flat_actions(space_from_json(metadata["action_space"])),
+            observation_space=_as_stored(observation_space),
+            action_space=action_space,
             algorithm_name=metadata.get("algorithm"),
             description="Recorded by rllib.",
             **_exact(minari),
@@ -110,15 +114,8 @@ def _exact(minari) -> dict[str, bool]:
     return {"jpeg_encoding": False} if "jpeg_encoding" in parameters else {}
 
 
-def _flat(space: Space) -> Space:
+def _as_stored(space: Space) -> Space:
     """The space of observations as a dataset stores them."""
     if isinstance(space, spaces.Box):
         return space if space.dtype != np.float64 else spaces.Box(space.low, space.high, space.shape, np.float32)
-    return space if isinstance(space, spaces.Discrete) else spaces.flatten_space(space)
-
-
-def _flat_actions(space: Space) -> Space:
-    if parts(space) is None:
-        return space
-    shape, dtype = action_form(space)
-    return spaces.Box(-np.inf, np.inf, shape, dtype) if dtype.kind == "f" else spaces.Box(-(2**62), 2**62, shape, dtype)
+    return space if parts(space) or isinstance(space, spaces.Discrete) else spaces.flatten_space(space)

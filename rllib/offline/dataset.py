@@ -493,7 +493,10 @@ def refuse_other_spaces(
         said = _said_space(records.metadata, name)
         if said is not None and given is not None and _form(said) != _form(given):
             of = f" of {records.metadata['env']}" if records.metadata.get("env") else ""
-            raise ValueError(f"{records.source} was recorded with the {name} {said}{of}, but it is to be {given}")
+            raise ValueError(
+                f"{records.source} was recorded with the {name} {said}{of}, but it is to be {given}. Use the "
+                "environment in which it was recorded, with the same wrappers and keys, or give arrays of this space."
+            )
 
 
 def _form(space: Space) -> tuple:

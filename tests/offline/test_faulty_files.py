@@ -42,6 +42,7 @@ def read(tmp_path):
 LINES = {
     "no JSON": ("{'obs': 1}", r"a\.json line 2: not JSON .*cut off.*'on_error': 'skip'"),
     "cut off": (line()[:50], r"line 2: not JSON"),
+    "spread": (line().replace(",", ",\n"), r"line 2: not JSON .*several lines"),
     "another value": ("[1, 2]", "line 2: a line is one JSON object, a batch or a step, not list"),
     "unequal columns": (line(rewards=[1.0] * 2), "line 2: .* has 3 rows, rewards 2"),
     "no columns": ('{"type": "SampleBatch"}', "line 2: there is no column"),
@@ -67,7 +68,12 @@ def test_a_line_that_cannot_be_read_is_named(read, second, message):
         read(line(), second)
 
 
-@pytest.mark.parametrize("name", LINES)
+def test_a_file_may_begin_with_a_byte_order_mark(read):
+    assert len(read("\ufeff" + line(), line(first=20))) == 6
+    assert len(read("\ufeff", line(), line(first=20))) == 6
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name != "spread"])
 def test_lines_that_cannot_be_read_are_left_out_and_counted_on_demand(read, name):
     dataset = read(line(), LINES[name][0], line(first=20), on_error="skip")
     assert dataset.num_episodes == 2 and len(dataset) == 6

@@ -10,6 +10,7 @@ Columns are lists, or packed (packed.py). Lines are made into arrays some thousa
 a line; where that fails, line by line, which finds the line that is wrong.
 """
 
+import codecs
 import dataclasses
 import json
 from collections import Counter
@@ -99,7 +100,9 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[list[tuple[int, bytes]], i
     """Numbered lines that are made into arrays at once, with their size."""
     block, size = [], 0
     for number, line in enumerate(lines, 1):
-        if line.isspace():
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if not line or line.isspace():
             continue
         block.append((number, line))
         size += len(line)
@@ -168,7 +171,9 @@ class _Reader:
         try:
             batch = _decoded(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"not JSON ({error}); the file may have been cut off") from None
+            raise ValueError(
+                f"not JSON ({error}); the file may have been cut off, or have an object on several lines"
+            ) from None
         if not isinstance(batch, dict):
             raise ValueError(f"a line is one JSON object, a batch or a step, not {type(batch).__name__}")
         if batch.get("type") == "MultiAgentBatch":

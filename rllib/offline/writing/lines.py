@@ -63,7 +63,8 @@ def _as_of_workers(
         ACTIONS_NORMALIZED: np.full(rows, metadata["actions"] == NORMALIZED),
     }
     if sb.ACTION_LOGP in columns:
-        added[ACTION_PROB] = np.exp(columns[sb.ACTION_LOGP])
+        with np.errstate(over="ignore"):  # densities of actions near their bounds
+            added[ACTION_PROB] = np.exp(columns[sb.ACTION_LOGP])
     units = metadata.get("densities")
     if units is not None and any(name in columns or name in added for name in sb.PROBABILITIES):
         added[DENSITIES_NORMALIZED] = np.full(rows, units == NORMALIZED)

@@ -541,6 +541,7 @@ class _ServedPolicy:
         except _NoPath:  # it was started without --learn
             self._learns = False
         self._episodes = {}
+        self._num_answers = 0
 
     def post(self, path, body):
         """The answer to a request at a path of a run's server."""
@@ -569,6 +570,8 @@ class _ServedPolicy:
         question = {"observations": [each["observation"] for each in items], "explore": trains}
         if trains:
             question["episode_ids"] = [each["episode_id"] for each in items]
+            # The same one until the answer is there, so that the decision counts once.
+            question["request_id"] = f"{self._client._name} {self._num_answers}"
         reads = self.spec["reads"]
         for name in ("state", "prev_action"):
             if name in reads:
@@ -576,6 +579,7 @@ class _ServedPolicy:
         if "prev_reward" in reads:
             question["prev_rewards"] = [each.get("reward") for each in items]
         answer = self._send("/act", question)
+        self._num_answers += 1
         for index, episode in enumerate(episodes):
             episode["prev_action"] = answer["actions"][index]
             episode["state"] = answer["states"][index] if "states" in answer else None

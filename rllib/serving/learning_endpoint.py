@@ -1,6 +1,7 @@
 """The answers of a policy that learns: actions with ids, the rewards for them, and statistics."""
 
 import asyncio
+import hashlib
 import secrets
 import time
 from typing import Any
@@ -97,17 +98,16 @@ class LearningEndpoint(Endpoint):
         for episode_id in episodes:
             if episode_id is not None and not 0 < len(episode_id) <= MOST_ID:
                 raise BadRequest(422, f"an episode_id has 1 to {MOST_ID} characters")
-        ids = [secrets.token_hex(12) for _ in range(number)]
-        chosen = [self._acts_by_candidate(each or own) for each, own in zip(episodes, ids)]
+        request_id = secrets.token_hex(12) if question.request_id is None else question.request_id
+        if not 0 < len(request_id) <= MOST_ID:
+            raise BadRequest(422, f"a request_id has 1 to {MOST_ID} characters")
+        keys = [f"{request_id} {index}" for index in range(number)]
+        chosen = [self._acts_by_candidate(each or key) for each, key in zip(episodes, keys)]
         actions, versions = await self._by_arm(question, chosen, receive)
         for index, observation in enumerate(question.observations):  # which are learned from
             if problem := too_large(self._spaces[0], observation, "observation"):
                 raise BadRequest(422, problem if question.alone else f"observation {index} of {number}: {problem}")
-        for index in range(number):
-            if not self._record(
-                question.observations[index], actions[index], ids[index], episodes[index], versions[index]
-            ):
-                ids[index] = None
+        ids = [self._record(*each) for each in zip(keys, question.observations, actions, episodes, versions)]
         if question.alone:
             return actions, None, versions[0], {"action_id": ids[0]}
         return actions, None, versions[0], {"action_ids": ids, "policy_versions": versions}
@@ -133,10 +133,17 @@ class LearningEndpoint(Endpoint):
         answers = [by_index[index] for index in range(len(chosen))]
         return [action for action, _ in answers], [version for _, version in answers]
 
-    def _record(self, observation, action, action_id: str, episode_id: str | None, version: int) -> bool:
+    def _record(self, key: str, observation, action, episode_id: str | None, version: int) -> str | None:
+        """Sends a decision to the learner; returns its id, which is the same for the same key, episode and observation.
+
+        None if it was not sent.
+        """
         observed, acted = self._spaces
         contents = array_bytes(observed, observation), array_bytes(acted, action)
-        return self._channel.record(Decision(action_id, episode_id, time.monotonic(), version, *contents))
+        named = msgspec.msgpack.encode((key, episode_id, contents[0]))
+        action_id = hashlib.blake2b(named, digest_size=12).hexdigest()
+        is_sent = self._channel.record(Decision(action_id, episode_id, time.monotonic(), version, *contents))
+        return action_id if is_sent else None
 
     # ------------------------------------------------------------------ rewards
 

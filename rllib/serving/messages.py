@@ -19,6 +19,7 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         explore: sample the actions; otherwise the most likely ones are taken.
         episode_id: of the episode, where the server learns.
+        request_id: the client's id of this request, which has the same one when it is repeated for want of an answer.
     """
 
     observation: Any = UNSET
@@ -36,6 +37,7 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     explore: bool = False
     episode_id: str | None = None
     episode_ids: list[str | None] | None = None
+    request_id: str | None = None
 
 
 # Fields that may come with one observation, and their names with several.
@@ -58,11 +60,12 @@ class Question:
         states, masks, prev_actions, prev_rewards, agent_ids: N each, or None.
         alone: whether the request had a single observation, whose answer is in the singular.
         episodes: N ids of episodes, or None.
+        request_id: as ActRequest has it.
     """
 
     # Fields that may come with each observation, in the order of the arguments.
     LISTS = ("states", "masks", "prev_actions", "prev_rewards", "agent_ids")
-    __slots__ = ("alone", "episodes", "explore", "observations", *LISTS)
+    __slots__ = ("alone", "episodes", "explore", "observations", "request_id", *LISTS)
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Question:
         self.prev_actions, self.prev_rewards, self.agent_ids = prev_actions, prev_rewards, agent_ids
         self.alone = False
         self.episodes: list[str | None] | None = None
+        self.request_id: str | None = None
 
     def part(self, first: int, last: int) -> "Question":
         """A separate question of the observations [first, last)."""
@@ -132,6 +136,7 @@ class Messages:
             name = "MessagePack" if kind == MSGPACK else "JSON"
             raise BadRequest(400, f"the body is not {name}: {error}. A request is {_FORM}") from None
         question = self._question(request)
+        question.request_id = request.request_id
         if kind == MSGPACK:
             _read_arrays(question)
         return question

@@ -119,6 +119,18 @@ def test_a_silent_episode_ends_where_it_stands(ledger):
     assert rows(episode) == [("0", 1.0)] and episode.final == b"o1" and episode.total == 3.0 and episode.is_whole
 
 
+def test_a_repeated_request_is_one_decision_with_the_newest_answer(ledger):
+    decide(ledger, "0", "e", at=0.0)
+    ledger.decide(Decision("0", "e", 1.0, 2, b"o0", b"b"))
+    decide(ledger, "1", "e", at=2.0)
+    reward(ledger, "0")
+    decide(ledger, "0", "e", at=3.0)  # it has its reward
+    reward(ledger, "1", terminated=True)
+    (episode,) = ledger.take()
+    assert rows(episode) == [("0", 1.0), ("1", 1.0)] and episode.is_whole and episode.versions == {1, 2}
+    assert episode.steps[0].action == b"b" and ledger.counts["decisions"] == 2
+
+
 def test_long_episodes_are_cut_at_the_next_decision(ledger):
     for index in range(7):
         decide(ledger, str(index), "e", at=float(index))
@@ -173,12 +185,15 @@ def test_observations_that_come_with_rewards_count(ledger, monkeypatch):
 def test_random_streams_lose_nothing_and_count_nothing_twice():
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        ledger, now, ids, seen = Ledger(20.0, 6), 0.0, [], []
+        ledger, now, ids, sent, seen = Ledger(20.0, 6), 0.0, [], [], []
         for number in range(400):
             now += rng.exponential()
-            if rng.random() < 0.5 or not ids:
+            if ids and rng.random() < 0.1:  # a repeated request, however late
+                decide(ledger, *sent[rng.integers(len(sent))], at=now)
+            elif rng.random() < 0.5 or not ids:
                 ids.append(str(number))
-                decide(ledger, ids[-1], rng.choice([None, "a", "b", "c"]), at=now - rng.uniform(0, 2))
+                sent.append((ids[-1], rng.choice([None, "a", "b", "c"])))
+                decide(ledger, *sent[-1], at=now - rng.uniform(0, 2))
             else:
                 end = {0: {"terminated": True}, 1: {"truncated": True, "next_observation": b"f"}}
                 reward(ledger, str(rng.choice(ids)), 1.0, now, **end.get(int(rng.integers(8)), {}))

@@ -164,6 +164,22 @@ def test_an_episode_id_is_checked(shared_server):
     assert wrong.status == 422 and "episode_ids must be a list with one item" in wrong.json()["error"]
 
 
+def test_a_repeated_request_is_one_decision(shared_server):
+    before = stats(shared_server)["decisions"]
+    several = {"observations": [OBSERVATION] * 2, "episode_ids": ["repeated", None], "request_id": "r 1"}
+    first, second = (shared_server.ask("POST", "/act", several).json()["action_ids"] for _ in range(2))
+    assert first == second and len(set(first)) == 2
+    for others in ({"request_id": "r 2"}, {"episode_ids": ["other", "more"]}, {"observations": [[1, 0, 0, 0]] * 2}):
+        ids = shared_server.ask("POST", "/act", {**several, **others}).json()["action_ids"]
+        assert not set(ids) & set(first)
+        first += ids
+    results = shared_server.ask("POST", "/reward", {"rewards": [{"action_id": each, "reward": 1} for each in first]})
+    assert all(each["accepted"] for each in results.json()["results"])
+    assert stats(shared_server)["decisions"]["decisions"] == before["decisions"] + 8
+    wrong = shared_server.ask("POST", "/act", {**BODY, "request_id": ""})
+    assert wrong.status == 422 and "a request_id has 1 to 200 characters" in wrong.json()["error"]
+
+
 def test_rewards_need_the_content_type_and_no_page_may_send_them(shared_server):
     body = {"action_id": "x", "reward": 1}
     assert shared_server.ask("POST", "/reward", body, **{"Content-Type": "text/plain"}).status == 415

@@ -1,11 +1,15 @@
 """A simulator's program, by PolicyClient, at `rllib serve` in place of the server of a run."""
 
+import contextlib
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
 from serving_support import CARTPOLE, Server, until
 
 from rllib import BCConfig, DQNConfig, IQLConfig, PPOConfig
+from rllib import client as rllib_client
 from rllib.client import PolicyClient
 from rllib.offline.dataset import Dataset
 from rllib.serving.learning.decisions import Episode, Step
@@ -182,6 +186,38 @@ def test_a_server_learns_on_from_a_checkpoint_of_recorded_steps(start, learned_f
         play(client, world, training_enabled=False)
         stats = until(lambda: (now := server.ask("GET", "/stats").json())["rows"]["learned"] and now)
         assert stats["decisions"]["rewards"] == decisions["rewards"]  # it was not learned from
+
+
+def test_lost_answers_leave_no_decision_without_a_reward(start, tmp_path, monkeypatch):
+    """Each third answer is lost, and the client gives up after one, so that programs repeat its calls."""
+    with DQNConfig().environment("CartPole-v1").training(hiddens=[]).build() as algorithm:
+        checkpoint = algorithm.save(tmp_path / "checkpoint")
+    server = start(checkpoint, "--learn", "--learn-to", tmp_path / "learned")
+    receive, count = rllib_client._HTTPConnection.receive, itertools.count()
+
+    def lost(connection):
+        answer = receive(connection)
+        if next(count) % 3 == 2:
+            raise ConnectionError("lost")
+        return answer
+
+    def patient(call, *arguments):
+        while True:
+            with contextlib.suppress(ConnectionError):
+                return call(*arguments)
+
+    monkeypatch.setattr(rllib_client._HTTPConnection, "receive", lost)
+    with PolicyClient(server.address) as client:
+        several = [client.start_episode() for _ in range(2)]
+        for step in range(12):
+            client._retry_s = -1.0 if step % 2 else 60.0
+            patient(client.get_action, several, dict(zip(several, np.full((2, 4), 0.01 * step))))
+            for each in several:
+                client.log_returns(each, 1.0)
+        for each in several:
+            patient(client.end_episode, each, np.zeros(4))
+    counts = server.ask("GET", "/stats").json()["decisions"]
+    assert (counts["decisions"], counts["rewards"], counts["open"]) == (24, 24, 0)
 
 
 # ---- the trainer of such a server

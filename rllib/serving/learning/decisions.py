@@ -121,7 +121,15 @@ class Ledger:
     # ------------------------------------------------------------------ decisions and rewards
 
     def decide(self, decision: Decision) -> None:
-        """Adds a decision. Those of an episode may come in any order; their times say which was first."""
+        """Adds a decision. Those of an episode may come in any order; their times say which was first.
+
+        One that comes again was not answered the first time: its newest action is the one that the client has.
+        """
+        if (known := self._by_action.get(decision.action_id)) is not None:
+            known[1].action, known[1].version = decision.action, decision.version
+            return
+        if decision.action_id in self._settled:
+            return
         number = self._number_for(decision)
         episode = self._open[number]
         step = Step(decision.action_id, decision.at, decision.version, decision.observation, decision.action)

@@ -20,7 +20,8 @@ class Served:
         serials: of the clients, each of which plays one episode after the other.
         num_episodes: of each client.
         delay: most messages by which a reward comes later than the next decision.
-        is_lossy: whether some rewards never come, and some decisions are lost on their way.
+        is_lossy: whether some rewards never come, some decisions are lost on their way, and some answers are, so that
+            the client repeats its request.
     """
 
     family: Family
@@ -85,6 +86,9 @@ class Served:
                     array_bytes(OBSERVATION_SPACE, observation(*step)),
                     array_bytes(ACTION_SPACE, self.action(step)),
                 )
+                if self.is_lossy and np.random.default_rng((*step, 5)).random() < 0.2:
+                    other = array_bytes(ACTION_SPACE, 1 - self.action(step))
+                    yield Decision(f"{name}-{i}", name, time - 0.5, 0, seen, other)
                 yield Decision(f"{name}-{i}", name, time, 0, seen, action)
             if not fate:
                 late.append((time + rng.integers(self.delay + 1), self._reward(script, step)))

@@ -20,7 +20,7 @@ AXES = {
     "fragment": (1, 3, 20),
     "workers": (0, 2),
     "n_step": (1, 3, 5),
-    "between": ("nothing", "restore", "freeze"),
+    "between": ("nothing", "restore", "restore in place", "freeze"),
     "loops": (1, 3),
     "places": (1, 2),
     "logs": (False, True),
@@ -29,7 +29,7 @@ AXES = {
     "errs": (False, True),
 }
 # Only where several agents act can a policy end to learn.
-RULES = (("door", ("single",), {"between": ("nothing", "restore")}),)
+RULES = (("door", ("single",), {"between": ("nothing", "restore", "restore in place")}),)
 
 
 def run(case, tmp_path, scripts=0):
@@ -65,6 +65,8 @@ def run(case, tmp_path, scripts=0):
                 path = algorithm.save(tmp_path)
                 algorithm = stack.enter_context(build(2 * scripts + 1))
                 algorithm.restore(path)
+            if part and case["between"] == "restore in place":  # its loops go on, and lose their episodes
+                algorithm.restore(algorithm.save(tmp_path))
             with reading(algorithm) as read:
                 result = [algorithm.train() for _ in range(2)][-1]
             if case["algorithm"] in ON_POLICY:

@@ -164,16 +164,19 @@ class ExternalWorker(MultiAgentWorker):
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
         self._publisher.start_over()
-        self._drop_episodes()
 
     def _cut_all(self) -> dict[str, RecordingLane]:
         """The same; loops cannot begin anew by themselves, and get EpisodeLost with the next call."""
         lanes = super()._cut_all()
-        self._drop_episodes()
+        self._lose_episodes()
         return lanes
 
     def _drop_episodes(self) -> None:
-        """Drops what is known of the running episodes, and tells the loops that wait."""
+        super()._drop_episodes()
+        self._lose_episodes()
+
+    def _lose_episodes(self) -> None:
+        """Forgets which episodes run, and tells the loops that wait."""
         fail_all((*self._waiting, *self._later, *self._accepted), _lost)
         self._forget_episodes()
 

@@ -1,9 +1,14 @@
 """Lines of the log that are written once in a process, and values in messages."""
 
 import logging
+import re
 from collections.abc import Mapping
 
 logger = logging.getLogger("rllib")
+
+# A name with a password, or with http a word that may be one. A name alone is no secret, and in abfs://CONTAINER@HOST
+# it is part of the place. A password may hold "@". A URL that was made a path has one slash.
+_LOGIN = re.compile(r"(?P<scheme>\w:/{1,2})[^/\s:]*:[^/\s]*@|(?P<http>https?:/{1,2})[^/\s]*@")
 
 _noticed: set = set()
 
@@ -48,8 +53,13 @@ def log_without_effect(given: Mapping[str, tuple[str, bool]]) -> None:
 
 def shortened(value, length: int = 80) -> str:
     """repr for messages, cut where it would bury the rest."""
-    text = repr(value)
+    text = shown(repr(value))
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def shown(text: str) -> str:
+    """A URL, or a text with URLs, for messages and files: without names and passwords of logins."""
+    return _LOGIN.sub(lambda found: found["http"] or found["scheme"], text)
 
 
 def why_raised(trace: str, length: int = 300) -> str:

@@ -21,8 +21,8 @@ import msgspec
 import psutil
 
 import rllib
+from rllib.notices import shown
 from rllib.progress import in_notebook
-from rllib.remote.url import shown
 from rllib.runs.entries import encode
 from rllib.runs.safe_files import AppendedFile
 from rllib.storage.foreign_files import read_inside

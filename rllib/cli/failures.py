@@ -19,7 +19,7 @@ import click
 from rllib.cli.leftovers import removed_if_unused
 from rllib.config.conflicts import Remedy, SettingsError
 from rllib.did_you_mean import nearest
-from rllib.remote.url import shown
+from rllib.notices import shown
 from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1

@@ -15,10 +15,11 @@ import msgspec
 from rllib.cli.failures import Mistake, storage_input, user_input
 from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
+from rllib.notices import shown
 from rllib.remote.download import working_copy
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.mirror import Mirror, noted_copy
-from rllib.remote.url import is_url, joined, parent_and_name, shown
+from rllib.remote.url import is_url, joined, parent_and_name
 from rllib.runs.files import UNREADABLE
 from rllib.runs.naming import file_name
 from rllib.runs.run_log import RunLog

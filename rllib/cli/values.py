@@ -12,7 +12,8 @@ import yaml
 
 from rllib.config.conflicts import surrounded
 from rllib.did_you_mean import did_you_mean
-from rllib.remote.url import is_url, place_of, shown
+from rllib.notices import shown
+from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
 from rllib.storage.pickle_scan import refuse_collisions

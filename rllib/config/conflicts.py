@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from rllib.notices import shortened
+from rllib.notices import shortened, shown
 
 
 class _Default:
@@ -138,7 +138,7 @@ class Unfit(ValueError):
     def __init__(self, problem: str, advice: str, *remedies: Remedy):
         names = tuple(dict.fromkeys(name for remedy in remedies for name in remedy))
         self.mistake = Mistake(problem, names or ("env",), remedies, advice)
-        super().__init__(self.mistake.text(str))
+        super().__init__(shown(self.mistake.text(str)))
 
     @classmethod
     def of(cls, mistake: Mistake) -> Self:
@@ -190,14 +190,14 @@ class SettingsError(ValueError):
         return SettingsError, (self.mistakes, self._owner, self._places, self._before, self._after), state
 
     def text(self, in_words: Callable[[Remedy], str]) -> str:
-        """The message, with remedies in the words of a program or a command (`Mistake.text`)."""
+        """The message, without logins, and with remedies in the words of a program or a command (`Mistake.text`)."""
         defaults = {name: place.default for name, place in self._places.items()}
         lines = [mistake.text(in_words, defaults) for mistake in self.mistakes]
         if len(lines) == 1:
             text = f"{self._owner}: {lines[0]}"
         else:
             text = f"{self._owner} has {len(lines)} mistakes:" + "".join(f"\n- {line}" for line in lines)
-        return f"{self._before}{text}" + (f" {self._after}" if self._after else "")
+        return shown(f"{self._before}{text}" + (f" {self._after}" if self._after else ""))
 
     def surrounded(self, before: str, after: str) -> "SettingsError":
         """The same error with more text around its message."""

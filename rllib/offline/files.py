@@ -16,6 +16,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.did_you_mean import did_you_mean
+from rllib.notices import shown
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import AFTER_GAP, Records, joined, renamed
@@ -191,7 +192,7 @@ def files_of(path: str | os.PathLike) -> list[Path]:
     if path.startswith("d4rl.") and not os.path.exists(path):
         raise ValueError(f"{path!r} cannot be read: {_D4RL}.")
     if "://" in path:
-        raise ValueError(f"{path!r} is not on this machine. Download it first, and give the path of the files.")
+        raise ValueError(f"{shown(path)!r} is not on this machine. Download it first, and give the path of the files.")
     if os.path.isdir(path):
         close_below(local_path(path))
         known = sorted(

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from rllib.errors import CheckpointError, DamagedFileError, StorageError
+from rllib.notices import shown
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.hub import HubRepository
 from rllib.remote.order import in_download_order
-from rllib.remote.url import is_url, joined, parent_and_name, place_of, protocol_of, shown
+from rllib.remote.url import is_url, joined, parent_and_name, place_of, protocol_of
 from rllib.storage.checkpoint import MANIFEST, OF_ITERATION
 from rllib.storage.foreign_files import inside
 from rllib.storage.whole import draft_beside

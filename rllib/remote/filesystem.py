@@ -12,8 +12,9 @@ from typing import Any, BinaryIO, TypeVar
 from rllib.did_you_mean import did_you_mean
 from rllib.errors import StorageError
 from rllib.extras import install_hint
+from rllib.notices import shown
 from rllib.remote.order import is_passing
-from rllib.remote.url import protocol_of, shown
+from rllib.remote.url import protocol_of
 from rllib.storage.foreign_files import open_inside
 
 T = TypeVar("T")

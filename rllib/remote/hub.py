@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from rllib.errors import StorageError
 from rllib.extras import install_hint
-from rllib.remote.url import shown
+from rllib.notices import shown
 from rllib.storage.checkpoint import MANIFEST
 from rllib.storage.foreign_files import WRONG_FORM, json_object
 

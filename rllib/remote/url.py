@@ -4,15 +4,14 @@ import os
 import re
 from pathlib import Path
 
+from rllib.notices import shown
+
 # At least two letters: "c://" is a path of another system.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)://(?P<path>.*)", re.DOTALL)
 # Path("s3://bucket") has a single slash.
 _MADE_A_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+(::[A-Za-z0-9+.-]+)*::[A-Za-z0-9+.-]+://")
 _LOCAL = ("file", "local")
-# A name with a password, or with http a word that may be one. A name alone is no secret, and in abfs://CONTAINER@HOST
-# it is part of the place. A password may hold "@".
-_LOGIN = re.compile(r"(?P<scheme>://)[^/\s:]*:[^/\s]*@|(?P<http>https?://)[^/\s]*@")
 
 
 def place_of(given: str | os.PathLike) -> Path | str:
@@ -66,8 +65,3 @@ def parent_and_name(url: str) -> tuple[str, str]:
     if not name or parent.endswith(("/", ":")):
         raise ValueError(f"{shown(url)} has no folder above it; write {protocol_of(url)}://BUCKET/RUN")
     return parent, name
-
-
-def shown(text: str) -> str:
-    """A URL, or a text with URLs, for messages and files: without names and passwords of logins."""
-    return _LOGIN.sub(lambda found: found["http"] or found["scheme"], text)

@@ -29,6 +29,7 @@ import cloudpickle
 from rllib import __version__
 from rllib.did_you_mean import similar_path
 from rllib.errors import CheckpointError, DamagedFileError
+from rllib.notices import shown
 from rllib.storage.encoding import UserCode, decode, encode, import_path
 from rllib.storage.file_locks import sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
@@ -431,7 +432,7 @@ def _missing(path: Path) -> str:
     if set_aside:
         return f"there is no checkpoint {path}, but one that was being replaced: rename {set_aside[-1]} to {path}."
     hint = similar_path(path) or " Give the directory of a checkpoint, such as algo.save() returns."
-    return f"there is no checkpoint {path}.{hint}"
+    return f"there is no checkpoint {shown(str(path))}.{hint}"
 
 
 def _checkpoints_within(path: Path) -> str:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rllib.remote.url import parent_and_name, place_of, shown
+from rllib.notices import shown
+from rllib.remote.url import parent_and_name, place_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from rllib.algorithms.base.wiring import environment_name
 from rllib.config.config_object import ConfigObject
 from rllib.config.conflicts import Mistake
 from rllib.errors import NotFiniteError
-from rllib.remote.url import is_url, place_of, shown
+from rllib.notices import shown
+from rllib.remote.url import is_url, place_of
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run

@@ -37,6 +37,7 @@ from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.metrics import Metrics
 from rllib.models.architectures import description_of, spec_without_code
 from rllib.models.dense.network_spec import NetworkSpec
+from rllib.notices import shown
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
@@ -119,7 +120,7 @@ class Saving:
             checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
         place = place_of(checkpoint_dir)
         if is_url(place):
-            raise ValueError(f"save() writes to this machine; save_to_path({place!r}) writes to remote storage")
+            raise ValueError(f"save() writes to this machine; save_to_path({shown(place)!r}) writes to remote storage")
         self._newest_checkpoint = CheckpointPath(write_checkpoint(place, self.get_state()))
         return self._newest_checkpoint
 

@@ -6,7 +6,7 @@ import click
 
 from rllib.client import parts_of_address
 from rllib.env.policy_server.server_settings import ZEROMQ
-from rllib.remote.url import shown
+from rllib.notices import shown
 from rllib.web.sockets import url_of
 
 _PYTHON = '''\

@@ -50,8 +50,8 @@ from rllib.cli.values import (
     parse_stop,
 )
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
+from rllib.notices import shown
 from rllib.progress import can_redraw, counted, elapsed, mean_rate, number
-from rllib.remote.url import shown
 from rllib.result import Result
 from rllib.runs.files import PROFILE, keep_failing_batch, read_results
 from rllib.runs.profiling import longer_steps

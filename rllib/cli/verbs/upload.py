@@ -7,9 +7,10 @@ import click
 from rllib.cli.failures import Mistake, reported, storage_input
 from rllib.cli.run_directory import SPEC
 from rllib.cli.values import LocalPath
+from rllib.notices import shown
 from rllib.remote.download import refuse_hub
 from rllib.remote.mirror import upload
-from rllib.remote.url import is_url, place_of, shown
+from rllib.remote.url import is_url, place_of
 from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, lock_held
 

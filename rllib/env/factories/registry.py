@@ -33,7 +33,7 @@ from rllib.env.factories.names_elsewhere import example_advice, example_here, id
 from rllib.env.suites.table import SUITES
 from rllib.errors import EnvironmentPackageError
 from rllib.extras import install_hint
-from rllib.notices import log_once
+from rllib.notices import log_once, shown
 from rllib.registered import ENVIRONMENTS
 from rllib.storage.checkpoint import UserCode
 from rllib.storage.encoding import import_path
@@ -533,7 +533,7 @@ def _register_atari(env_id: str) -> None:
 
 def _import_module(module_name: str, name: str):
     if "://" in name:
-        raise ValueError(f"environment {name!r} is a URL, where a module is needed. Write 'module:Class'.")
+        raise ValueError(f"environment {shown(name)!r} is a URL, where a module is needed. Write 'module:Class'.")
     if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
         file = PurePosixPath(module_name.replace("\\", "/"))
         raise ValueError(

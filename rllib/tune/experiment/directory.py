@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError
+from rllib.notices import shown
 from rllib.remote.download import holds, working_copy
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.mirror import Mirror
@@ -236,7 +237,7 @@ def journal_file(path: Path) -> Path:
     """
     files = sorted(path.glob(JOURNALS))
     if not files:
-        raise ValueError(f"there is no experiment in {path}: it has no experiment_state-*.json")
+        raise ValueError(f"there is no experiment in {shown(str(path))}: it has no experiment_state-*.json")
     return files[-1]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.did_you_mean import did_you_mean
+from rllib.notices import shortened
 from rllib.remote.url import place_of
 from rllib.storage.local_path import local_path
 from rllib.tune.checks import check, check_number
@@ -147,6 +148,10 @@ class RunConfig:
     def __post_init__(self, sync_config: Any):
         if sync_config is not None:
             logger.warning("sync_config has no effect here: %s", OF_OTHER_ERAS["sync_config"])
+
+    def __repr__(self):
+        given = (f"{each.name}={shortened(getattr(self, each.name))}" for each in fields(self))
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 @dataclass

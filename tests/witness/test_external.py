@@ -54,7 +54,8 @@ def run(case, tmp_path, scripts=0):
         env_config = {"family": family, "manner": manner, "part": part}
         return config.copy().environment(ExternalSeveral if several else ExternalSingle, env_config=env_config).build()
 
-    told, stored = Told(family, manner, case["algorithm"] in DROP_LOGGED, 3 if case["between"] == "freeze" else 1), []
+    lives = 3 if case["between"] in ("freeze", "restore in place") else 1
+    told, stored = Told(family, manner, case["algorithm"] in DROP_LOGGED, lives), []
     with contextlib.ExitStack() as stack:
         algorithm = stack.enter_context(build(2 * scripts))
         for part in range(2):

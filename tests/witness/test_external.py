@@ -29,7 +29,11 @@ AXES = {
     "errs": (False, True),
 }
 # Only where several agents act can a policy end to learn.
-RULES = (("door", ("single",), {"between": ("nothing", "restore", "restore in place")}),)
+RULES = (
+    ("door", ("single",), {"between": ("nothing", "restore", "restore in place")}),
+    # A loop that loses an episode leaves its other ones as well, and whole episodes would be waited for.
+    ("between", ("restore in place",), {"places": (1,)}),
+)
 
 
 def run(case, tmp_path, scripts=0):

@@ -2,7 +2,7 @@
 
 import os
 
-from rllib import moved
+from rllib import algorithms, moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
 from rllib.compat.names.elsewhere import OF_STABLE_BASELINES
 from rllib.lazy_names import lazy_names
@@ -18,8 +18,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.
 _LAZY = {
-    "Algorithm": "rllib.algorithms.base.algorithm",
-    "AlgorithmConfig": "rllib.algorithms.base.config",
+    **algorithms._LAZY,
     "DefaultCallbacks": "rllib.evaluation.callbacks",
     "MultiAgentBatch": "rllib.sample_batch",
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
@@ -50,9 +49,6 @@ _LAZY = {
     "register_model": "rllib.models.distributions.names",
     "register_wrapper": "rllib.env.factories.wrapped",
 }
-# Each algorithm's class and its config, PPO and PPOConfig.
-for _name, _module in ALGORITHMS.items():
-    _LAZY |= {_name: _module, f"{_name}Config": _module}
 
 __all__ = list(_LAZY)
 

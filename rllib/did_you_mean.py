@@ -99,7 +99,7 @@ def missing(package: str, name: str, known: Iterable[str], why: str | None = Non
     """
     near = "" if name.startswith("_") else did_you_mean(name, known)
     hint = f": {why}." if why else f".{near}" if near else ""
-    # The import statement looks for the name first, before it looks for a module of the package.
+    # An import of one of the modules that a bare name does not import looks for the name first.
     importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
     if importing and hint and importlib.util.find_spec(f"{package}.{name}") is None:
         return ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=name)

@@ -15,8 +15,6 @@ counter = Counter.remote()
 print(runtime.get([counter.add.remote(i) for i in range(10)]))
 """
 
-import importlib
-
 from . import errors, exceptions
 from .api import (
     as_completed,
@@ -35,6 +33,7 @@ from .api import (
     wait,
 )
 from .errors import *  # noqa: F403
+from .lazy_modules import lazy_modules
 from .remote.actors import ActorHandle, exit_actor, get_actor, method
 from .remote.generators import DynamicObjectRefGenerator, ObjectRefGenerator
 from .remote.refs import ObjectRef
@@ -93,9 +92,4 @@ _INSTEAD = {
     "get_accelerator_ids": "use get_runtime_context().get_accelerator_ids()",
 }
 
-
-def __getattr__(name):
-    if name == "util":  # imported with its first use, since most programs need none of it
-        return importlib.import_module(".util", __name__)
-    advice = f": {_INSTEAD[name]}." if name in _INSTEAD else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
+__getattr__ = lazy_modules(__name__, _INSTEAD)

@@ -1,6 +1,7 @@
 """Helpers built on the API functions."""
 
 from ..host.machine import node_ip_address as get_node_ip_address
+from ..lazy_modules import lazy_modules
 from ..remote.actors import list_named_actors
 from .actor_pool import ActorPool
 from .placement_group import (
@@ -41,7 +42,4 @@ _INSTEAD = {
     "map_unordered": "use ActorPool(actors).map_unordered(function, values)",
 }
 
-
-def __getattr__(name):
-    advice = f": {_INSTEAD[name]}." if name in _INSTEAD else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
+__getattr__ = lazy_modules(__name__, _INSTEAD)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
 from rllib.tune.schedulers.hyperband import HyperBandScheduler
@@ -49,9 +49,7 @@ _INSTEAD = {
     "ResourceChangingScheduler": "trials keep the resources that they start with",
 }
 
-
-def __getattr__(name: str):
-    raise missing(__name__, name, __all__, _INSTEAD.get(name))
+__getattr__, __dir__ = lazy_names(globals(), why=_INSTEAD.get)
 
 
 def _without(space: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rllib.did_you_mean import missing
+from rllib.lazy_names import lazy_names
 from rllib.tune.search.base import Searcher, made_by_name
 from rllib.tune.search.basic_variant import BasicVariant
 from rllib.tune.search.optuna_search import BayesOptSearch, OptunaSearch
@@ -39,9 +39,7 @@ _INSTEAD = {
     **dict.fromkeys(("SearchAlgorithm", "SearchGenerator"), "derive from Searcher"),
 }
 
-
-def __getattr__(name: str):
-    raise missing(__name__, name, __all__, _INSTEAD.get(name))
+__getattr__, __dir__ = lazy_names(globals(), why=_INSTEAD.get)
 
 
 def create_searcher(search_alg, *, default_seed: int | None = None, **kwargs) -> Searcher:

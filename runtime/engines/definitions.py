@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import logging
@@ -96,12 +97,16 @@ def describe_exit(error: SystemExit) -> str:
     return f"called sys.exit({'' if error.code is None else repr(error.code)})"
 
 
-def _terminate():
+def _terminate(instance):
     raise ActorExit("was ended by __ray_terminate__()")
 
 
-# Methods that every actor has, under Ray's names, unless its class defines them.
-BUILT_IN_METHODS = {"__ray_ready__": lambda: True, "__ray_terminate__": _terminate}
+# Methods that every actor has, under Ray's names, unless its class defines them: functions of the instance.
+BUILT_IN_METHODS = {
+    "__ray_call__": lambda instance, function, /, *args, **kwargs: function(instance, *args, **kwargs),
+    "__ray_ready__": lambda instance: True,
+    "__ray_terminate__": _terminate,
+}
 
 
 class CallOptions(NamedTuple):
@@ -205,7 +210,7 @@ class ClassDefinition(Definition):
 
 
 def _methods(cls):
-    methods = {name: (MethodOptions(), 1, ()) for name in BUILT_IN_METHODS}
+    methods = {name: (MethodOptions(), 1, parameters_of(function)[1:]) for name, function in BUILT_IN_METHODS.items()}
     for name, value in inspect.getmembers(cls, callable):
         if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
             options = getattr(value, METHOD_OPTIONS, MethodOptions())
@@ -232,5 +237,5 @@ def find_method(instance, name: str) -> Callable:
             bind = getattr(type(attribute), "__get__", None)
             return attribute if bind is None else bind(attribute, instance, cls)
     if name in BUILT_IN_METHODS:
-        return BUILT_IN_METHODS[name]
+        return functools.partial(BUILT_IN_METHODS[name], instance)
     return getattr(instance, name)  # __new__ has made an instance of another class

@@ -15,6 +15,7 @@ from ..engines.base import Engine
 from ..engines.definitions import METHOD_OPTIONS, ActorExit, CallOptions, ClassDefinition, Method
 from ..errors import SessionClosedError
 from ..session import engine
+from .absent import advice
 from .functions import Remote
 from .generators import returned
 from .refs import SessionBound
@@ -140,11 +141,13 @@ class RemoteClass(Remote):
     def __getattr__(self, name: str) -> Any:
         # Class attributes and static methods, for code that names the class: Counter.LIMIT, Counter.parse(text).
         if name[:2] == "__" or "_definition" not in self.__dict__:
-            raise AttributeError(f"a remote class has no attribute {name!r}")
+            raise AttributeError(f"a remote class has no attribute {name!r}{advice(name)}")
         try:
             return getattr(self._definition.target, name)
         except AttributeError:
-            raise AttributeError(f"the remote class {self._definition.name} has no attribute {name!r}") from None
+            raise AttributeError(
+                f"the remote class {self._definition.name} has no attribute {name!r}{advice(name)}"
+            ) from None
 
     def __mro_entries__(self, bases):
         raise TypeError(f"{self._definition.name} is a remote class: derive from the class as it was before @remote")
@@ -186,6 +189,8 @@ class ActorHandle(SessionBound):
         return bound
 
     def _no_method(self, name, methods) -> str:
+        if instead := advice(name):
+            return f"an actor's handle has no attribute {name!r}{instead}"
         nearest = difflib.get_close_matches(name, methods, n=1, cutoff=0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         known = ", ".join(m for m in sorted(methods) if not m.startswith("_")) or "none"
@@ -257,6 +262,9 @@ class ActorMethod:
         options = (self._method.options or CallOptions()).updated(checked, f"{self._class_name}.{self._name}")
         method = Method(num_returns, self._method.parameters, options)
         return ActorMethod(self._lease, self._class_name, self._name, method)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'ActorMethod' object has no attribute {name!r}{advice(name)}")
 
     def __call__(self, *args, **kwargs):
         label = f"{self._class_name}.{self._name}"

@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 from ..calls.options import ActorOptions, TaskOptions, updated
 from ..engines.definitions import Definition, is_coroutine_function
 from ..session import engine
+from .absent import advice
 from .generators import returned
 
 Refs = TypeVar("Refs")
@@ -35,6 +36,9 @@ class Remote:
         other = object.__new__(type(self))
         other._set(self._definition, updated(self._options, given))
         return other
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice(name)}")
 
     def __repr__(self):
         return f"{type(self).__name__}({self._definition.name})"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import context
 from ..errors import SessionClosedError
+from .absent import advice
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -59,6 +60,13 @@ class ObjectRef(SessionBound, Generic[T_co]):
     def hex(self) -> str:
         """The id in hexadecimal, for messages."""
         return self.id.hex()
+
+    def is_nil(self) -> bool:
+        """False, since each reference is one to a value."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice(name)}")
 
     def future(self) -> Future[T_co]:
         """A future that gets the value or the error. One thread of this process serves all futures.

@@ -758,6 +758,9 @@ def test_methods_that_every_actor_has(engine):
     actor = Leaving.remote()
     assert runtime.get(actor.__ray_ready__.remote()) is True
     earlier = [actor.count.remote() for _ in range(3)]
+    assert runtime.get(actor.__ray_call__.remote(lambda own, by, *, more: own.calls + by + more, 5, more=2)) == 10
+    with pytest.raises(TypeError, match="function"):
+        actor.__ray_call__.remote()
     with pytest.raises(runtime.ActorDiedError, match="__ray_terminate__"):
         runtime.get(actor.__ray_terminate__.remote())
     assert runtime.get(earlier) == [1, 2, 3]
@@ -772,6 +775,20 @@ def test_a_class_may_define_the_built_in_methods(engine):
             return value
 
     assert runtime.get(Own.remote().__ray_ready__.remote(3)) == 3
+
+
+def test_attributes_of_ray_that_are_not_here_say_what_to_use(engine):
+    actor = Leaving.remote()
+    for owner in (Leaving, actor.count, runtime.remote(len)):
+        with pytest.raises(AttributeError, match="'bind': call tasks and methods one after the other"):
+            _ = owner.bind
+        assert not hasattr(owner, "other")
+    with pytest.raises(AttributeError, match=r"get_actor_id\(\)"):
+        _ = actor._actor_id
+    ref = actor.count.remote()
+    assert not ref.is_nil()
+    with pytest.raises(AttributeError, match=r"has the methods binary\(\)"):
+        ref.task_id()
 
 
 @runtime.remote(num_cpus=0)

@@ -69,7 +69,9 @@ def served(name: str) -> ServedModule:
 
 def _value(module: str, name: str):
     if (ours := row(present_path(module)).get(name)) is not None:
-        return ours.load()
+        value = ours.load()
+        # ray.exceptions is a module of ours as well, which knows no stand-ins.
+        return served(f"{module}.{name}") if isinstance(value, types.ModuleType) else value
     if name == "__all__":
         return sorted(row(present_path(module)))
     if name.startswith("__") and name.endswith("__"):

@@ -1,6 +1,7 @@
 """Names of every era, each row of the tables."""
 
 import inspect
+import json
 import logging
 import re
 from pathlib import Path
@@ -370,6 +371,18 @@ def test_sections_that_are_not_there_say_why(name, why):
     with pytest.raises(AttributeError) as raised:
         getattr(PPOConfig(), name)(something=1)
     assert why in str(raised.value)
+
+
+RAYS_ARGUMENTS = json.loads((Path(__file__).parents[1] / "data/ray/arguments_2_60.json").read_text())
+
+
+@pytest.mark.parametrize("algorithm", sorted(RAYS_ARGUMENTS.keys() - {"base"}))
+def test_every_argument_of_rays_sections_is_known_and_its_default_taken(algorithm):
+    """Arguments of Ray 2.60's section methods with their defaults, where these are literals in its source."""
+    for arguments in (RAYS_ARGUMENTS["base"], RAYS_ARGUMENTS[algorithm]):
+        for section, defaults in arguments.items():
+            for name, default in {**defaults, **RAYS_ARGUMENTS[algorithm].get(section, {})}.items():
+                getattr(get_algorithm_config(algorithm), section)(**{name: default})
 
 
 @pytest.mark.parametrize(

@@ -367,7 +367,17 @@ IGNORED: Mapping[str, str] = {
     "sampler_perf_stats_ema_coef": "the results' timers are means over the iteration",
     "in_evaluation": "evaluation knows itself",
     "output_write_remaining_data": "what waits is always written when a run stops",
-    "policy_map_capacity": "a policy is a vector of weights, and all of a run stay in memory",
+    **dict.fromkeys(
+        ("policy_map_capacity", "policy_map_cache"), "a policy is a vector of weights, and all of a run stay in memory"
+    ),
+    **dict.fromkeys(
+        ("use_env_runner_state_server", "env_runner_state_server_max_concurrency"),
+        "weights and statistics reach the workers with every round",
+    ),
+    **dict.fromkeys(
+        ("evaluation_error_after_n_consecutive_skips", "evaluation_unhealthy_workers_timeout_s"),
+        "an evaluation waits until its dead workers are replaced, and skips nothing",
+    ),
     "policy_states_are_swappable": "a policy's weights are copied in any case",
     "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
@@ -419,6 +429,8 @@ _DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
     "num_multi_gpu_tower_stacks": (1,),
     "local_gpu_idx": (0,),
     "policy_map_capacity": (100,),
+    "env_runner_state_server_max_concurrency": (16,),
+    "evaluation_unhealthy_workers_timeout_s": (0.0,),
     "offline_eval_batch_size_per_runner": (256,),
     "dataset_num_iters_per_offline_eval_runner": (1,),
     "num_cpus_per_offline_eval_runner": (1,),
@@ -491,6 +503,16 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     # Settings of some algorithms that all of Ray's configs carry.
     "max_requests_in_flight_per_sampler_worker": Unavailable((2,), "each round asks every worker once"),
     "max_requests_in_flight_per_aggregator_worker": Unavailable((2,), "an aggregator has one batch to join at a time"),
+    "num_aggregation_workers": Unavailable((0,), "IMPALA and APPO alone have it"),
+    "differentiable_learner_configs": Unavailable(([], None), "no algorithm here learns to learn"),
+    "custom_stats_cls_lookup": Unavailable(
+        ({}, None), "values that are logged are reduced by log_value(..., reduce=...) (docs/start/from_rllib.md)"
+    ),
+    **dict.fromkeys(
+        ("_env_runners_only", "_skip_learners"),
+        Unavailable((False,), "rllib train --profile says what takes the time of a run"),
+    ),
+    "replay_mode": Unavailable(("independent", None), "the rows of each policy are drawn independently"),
     "use_critic": Unavailable((True,), "V-trace needs the critic"),
     "use_gae": Unavailable((True,), "V-trace has its own advantages"),
     "tau": Unavailable((1.0,), "the target network is copied whole"),
@@ -585,6 +607,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         (False,), "a replay stores every observation once; use replay_buffer_config={'frame_stack_axis': -1} for stacks"
     ),
     "burnin_len": Unavailable((0,), "BC and MARWIL alone have it, as burn_in"),
+    "burn_in_len": Unavailable((0,), "R2D2 has .training(replay_buffer_config={'replay_burn_in': 20})"),
     "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
     "alive_bonus_offset": Unavailable((0,), "ARS has .training(offset=...), which is subtracted from rewards"),
 }
@@ -751,12 +774,12 @@ GUESTS: Mapping[str, frozenset[str]] = {
         {
             *("explore", "exploration_config"),
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
-            *_OF_FAULTS,
+            *("max_requests_in_flight_per_sampler_worker", *_OF_FAULTS),
         }
     ),
     "training": frozenset({"clip_actions"}),
     "resources": frozenset({"num_learners", "num_cpus_per_learner"}),
-    "learners": frozenset({"num_gpus", "num_aggregation_workers"}),
+    "learners": frozenset({"num_gpus", "num_aggregation_workers", "learner_class", "learner_config_dict"}),
 }
 
 # Sections of RLlib that are not there, and why.

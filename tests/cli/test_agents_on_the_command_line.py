@@ -28,6 +28,14 @@ def test_flags_of_policies(rllib_command, tmp_path, flags, rewarded):
     assert "policy_reward_mean/" in (tmp_path / "results" / "run" / "progress.csv").read_text()
 
 
+def test_settings_of_a_policy_are_merged_into_the_ids(rllib_command, tmp_path):
+    flags = ("--policies", "p0,p1", "--map", "speaker_*=p0", "--map", "*=p1", "policies.p0.lr=0.001")
+    result = rllib_command("train", "PPO", SPEAKER, "--defaults", *flags, *QUICK)
+    assert result.exit_code == 0, result.output
+    learners = last_result(tmp_path)["info"]["learner"]
+    assert {key: each["learner_stats"]["cur_lr"] for key, each in learners.items()} == {"p0": 0.001, "p1": 5e-5}
+
+
 @pytest.mark.parametrize("section", ["multi_agent", "multiagent"])
 def test_a_section_of_a_file(rllib_command, tmp_path, section):
     (tmp_path / "run.yaml").write_text(
@@ -44,6 +52,7 @@ def test_a_section_of_a_file(rllib_command, tmp_path, section):
     ("arguments", "message"),
     [(("--map", "speaker_0"), "--map speaker_0 must be AGENTS=ID"),
      (("--policies", "own", "policies=shared"), "policies is given both as a setting and as a flag"),
+     (("--policies", "p0,p1", "policies.p2.lr=0.1"), "policies is given both as a setting and as a flag"),
      (("--policies", "shared"), "mapped to agents with different observation spaces"),
      (("--policies", "p0", "--map", "*=p1"), "names the policy 'p1', but there are p0")],
 )  # fmt: skip

@@ -308,7 +308,7 @@ def _external_section(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that --policies and --map represent.
+    """The settings that --policies and --map represent; policies.p0.lr=1e-3 is merged into the ids of --policies.
 
     Raises:
         Mistake: if one of them is assigned as well, or --map is no AGENTS=ID.
@@ -322,7 +322,11 @@ def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapp
         if not (agents and is_pair and policy_id):
             raise Mistake(f"--map {entry} must be AGENTS=ID, as in --map 'agent_*=p0'")
         settings.setdefault("policy_mapping_fn", {})[agents] = policy_id
-    if twice := settings.keys() & assigned.keys():
+    ids, own, twice = settings.get("policies"), assigned.get("policies"), settings.keys() & assigned.keys()
+    if isinstance(ids, list) and isinstance(own, Mapping) and own.keys() <= set(ids):
+        settings["policies"] = {policy_id: own.get(policy_id, {}) for policy_id in ids}
+        twice -= {"policies"}
+    if twice:
         raise Mistake(f"{', '.join(sorted(twice))} is given both as a setting and as a flag; leave one of them out")
     return settings
 

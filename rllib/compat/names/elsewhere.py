@@ -159,6 +159,9 @@ OF_ITS_MODELS: Mapping[str, str] = {
     "env": "use algo.get_env()",
     "set_random_seed": _SEEDS,
     "collect_rollouts": "use algo.sample() in a training_step (docs/project/extend.md)",
+    "_setup_learn": "learn() prepares itself; a loop of your own calls train(), one iteration each",
+    "_last_episode_starts": "callbacks of learn() have self.locals['dones']",
+    "_vec_normalize_env": "use get_vec_normalize_env()",
     "dump_logs": "results are written after each iteration",
     "replay_buffer": "use algo.replays['default_policy'] of an algorithm with a replay",
     **dict.fromkeys(

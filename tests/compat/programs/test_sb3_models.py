@@ -155,6 +155,15 @@ def test_clip_range_is_a_function():
         assert model.clip_range(0.5) == 0.05 and model.clip_range_vf is None
 
 
+def test_updates_alone_are_refused():
+    model = made("DQN")
+    with pytest.raises(TypeError, match="one iteration, which samples and updates"):
+        model.train(gradient_steps=10, batch_size=8)
+    with pytest.raises(AttributeError, match=r"get_vec_normalize_env\(\)"):
+        _ = model._vec_normalize_env
+    model.stop()
+
+
 def test_env_is_set_as_by_set_env():
     with made("PPO") as model:
         model.learn(32)

@@ -506,6 +506,16 @@ class BaseAlgorithm:
             return self._word(name)
         return super().__getattr__(name)
 
+    def train(self, gradient_steps: int | None = None, batch_size: int | None = None):
+        """As `Algorithm.train`; updates alone, without samples, are refused."""
+        if gradient_steps is not None or batch_size is not None:
+            raise TypeError(
+                "train(gradient_steps, batch_size) is not available: train() is one iteration, which samples and "
+                "updates. Use algo.learn_on_batch(batch), or offline_data(input_=...) for recorded steps "
+                "(docs/guide/offline.md)"
+            )
+        return super().train()
+
     # ------------------------------------------------------------------ acting
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False, action_masks=None):

@@ -312,10 +312,9 @@ class ConfigObject(Settings):
 
     def get(self, name: str, default=None):
         """The setting's value; `default` if there is no such setting."""
-        try:
-            return self[name]
-        except KeyError:
+        if name not in self:
             return default
+        return self[name]
 
     def keys(self):
         """Names of all settings."""

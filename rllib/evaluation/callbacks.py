@@ -292,8 +292,9 @@ def callbacks_problem(given, functions: Mapping[str, Callable | Sequence[Callabl
             f"callbacks_class={given!r} must be a class derived from DefaultCallbacks, an object of one, or a list of "
             "these. Use .callbacks(MyCallbacks) with `from rllib import DefaultCallbacks`."
         )
-    for name in dir(given):
-        if name.startswith("on_") and (problem := _hook_problem(given, name)):
+    names = [name for name in dir(given) if name.startswith("on_")]
+    for name in (name for name in names if getattr(given, name) is not getattr(DefaultCallbacks, name, None)):
+        if problem := _hook_problem(given, name):
             return f"callbacks_class={given.__name__} {problem}"
     return None
 

@@ -197,6 +197,12 @@ def test_unknown_attributes_and_items_are_refused():
         config().multi_agent(policys={"a", "b"})
 
 
+def test_a_name_that_some_algorithms_lack_is_asked_for_without_a_search_for_similar_ones(monkeypatch):
+    """Algorithms ask for schedules in each iteration, of which most have none: the search takes milliseconds."""
+    monkeypatch.delattr("rllib.config.config_object.nearest")
+    assert config().get("lr_schedule_of_others") is None and config().get("nothing", 7) == 7
+
+
 def test_numbers_arrive_in_the_settings_own_type():
     changed = config(lr=1, train_batch_size=np.int64(64), clip_param=np.float64(0.25), gamma=np.float32(0.5))
     changed.training(sgd_minibatch_size=6.4e1, entropy_coeff=((0, 0.1), (10, 0)))

@@ -23,8 +23,9 @@ from tests.generated.trial import left_to_world
 from tests.generated.values import NESTED, NOT_DRAWN
 from tests.runtime.runtime_support import shared_memory_files, wait_until
 
-# Numbers of draws: most are of runs in one process, since others take ten times as long.
+# Numbers of draws: most are of runs in one process, since others take ten times as long. QUICK of those are quick.
 NUMBERS = {"alone": 90, "processes": 2, "quorum": 2}
+QUICK = 36
 CASES = sorted(Path(__file__).with_name("cases").glob("*.json"))
 
 
@@ -58,7 +59,13 @@ def _kind_of(run) -> str:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("number", range(sum(NUMBERS.values())))
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if QUICK <= n < NUMBERS["alone"] else [])
+        for n in range(sum(NUMBERS.values()))
+    ],
+)
 def test_a_drawn_run_trains_or_is_refused_with_a_remedy(number, runner):
     drawn = draws()[number]
     outcome = runner.run(drawn)

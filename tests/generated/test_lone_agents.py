@@ -18,8 +18,8 @@ from tests.generated.refusals import names_in
 from tests.generated.teachers import fault_of
 from tests.generated.trial import ITERATIONS, configured
 
-# Pairs of runs; LONE_SEED=n draws others.
-PAIRS = 40
+# Pairs of runs, of which the first are quick; LONE_SEED=n draws others.
+PAIRS, QUICK = 40, 14
 FIRST = int(os.environ.get("LONE_SEED", "0"))
 MOST_REMEDIES = 12
 LONE = make_multi_agent(worlds.World)
@@ -80,7 +80,9 @@ def remedied(run: Draw, place: Path) -> list | None:
     pytest.fail(f"{run}: {MOST_REMEDIES} remedies have not helped: {remedies}")
 
 
-@pytest.mark.parametrize("number", range(PAIRS))
+@pytest.mark.parametrize(
+    "number", [*range(QUICK), *(pytest.param(n, marks=pytest.mark.slow) for n in range(QUICK, PAIRS))]
+)
 def test_a_lone_agent_is_a_single_one(number, tmp_path):
     run = next(itertools.islice(drawn(), number, None))
     remedies = remedied(run, tmp_path / "tried")

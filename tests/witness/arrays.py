@@ -76,19 +76,24 @@ def covering(axes, seed=0, *, strength=2, rules=(), costly=MappingProxyType({}))
     return cases
 
 
-def parameters(cases, axis):
+def parameters(cases, axis, every=1):
     """The cases as parameters of a test.
 
     A case with processes, of workers or of environments, takes some twenty times as much CPU as another: such cases are
     slow, but for the first one with each value of an axis, and the first with environments in processes and each end.
+    Of the others each of so many (`every`) is quick, and the first one with each value of each axis.
     """
-    made, seen = [], set()
+    made, seen, in_quick, alone = [], set(), set(), 0
     for case in cases:
         kind = case[axis] if case["workers"] else None
         if not case["workers"] and case["door"] == "processes":
             kind = "processes", case["ends"]
         is_slow = kind is not None and kind in seen
+        if kind is None:
+            is_slow = alone % every != 0 and in_quick >= set(case.items())
+            alone += 1
         seen.add(kind)
+        in_quick |= set() if is_slow else set(case.items())
         name = "-".join(map(str, case.values())).replace(" ", "_")
         made.append(pytest.param(case, id=name, marks=[pytest.mark.slow] if is_slow else []))
     return made

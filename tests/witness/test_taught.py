@@ -40,6 +40,6 @@ def _known(rule):
 CASES = covering(TAUGHT, rules=[rule for rule in map(_known, RULES) if rule], costly=COSTLY)
 
 
-@pytest.mark.parametrize("case", parameters(CASES, "beta"))
+@pytest.mark.parametrize("case", parameters(CASES, "beta", every=4))
 def test_pairs_with_a_teacher(case, tmp_path):
     run(case, tmp_path)

@@ -10,7 +10,7 @@ from tests.witness.grid import AXES, COSTLY, RULES, run
 PAIRS = covering(AXES, rules=RULES, costly=COSTLY)
 
 
-@pytest.mark.parametrize("case", parameters(PAIRS, "policies"))
+@pytest.mark.parametrize("case", parameters(PAIRS, "policies", every=2))
 def test_pairs(case, tmp_path):
     run(case, tmp_path)
 

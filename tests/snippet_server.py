@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch._dynamo  # an optimizer imports it, which takes as long as torch itself
 
 import rllib
 from rllib.runs.sidecar import Sidecar

@@ -24,6 +24,7 @@ SMALL = {
     "num_steps_sampled_before_learning_starts": 50, "replay_buffer_config": {"capacity": 2000},
     "q_model_config": {"fcnet_hiddens": [8]},
     "num_replay_buffer_shards": 1, "noise_size": 50_000, "episodes_per_batch": 4, "num_rollouts": 2, "rollouts_used": 2,
+    "discriminator_updates": 2, "discriminator_batch_size": 32,
 }  # fmt: skip
 NAMES = algorithm_names()
 DATA = Path(__file__).parents[1] / "data" / "offline"

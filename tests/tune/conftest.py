@@ -7,9 +7,12 @@ from rllib import tune
 
 
 @pytest.fixture(scope="module")
-def two_cpus():
-    """A session with two CPUs for all tests of a module; tests/conftest.py ends it."""
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
+def two_cpus(request):
+    """A session with two CPUs for all tests of a module; tests/conftest.py ends it.
+
+    Its processes are forked with the module, and with pytest: else each trial imports them for its function.
+    """
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor", request.module.__name__])
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import runtime
+from rllib import processes
 
 
 def pytest_addoption(parser):
@@ -84,6 +85,14 @@ def no_session_left(ctrl_c_is_heard, session_parent):
     """Ends the session that the tests of a module have started and share."""
     yield
     runtime.shutdown()
+
+
+@pytest.fixture(scope="module")
+def workers_know_the_module(request):
+    """Workers are forked with the test's module: else each imports it, and all that it imports, for a class of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "PRELOAD", (*processes.PRELOAD, request.module.__name__))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,8 @@ from tests.envs import (
 )
 from tests.runtime.runtime_support import wait_until
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20, **env_config) -> ApexDQNConfig:
     defaults = {

@@ -13,6 +13,8 @@ from rllib import DefaultCallbacks, ESConfig, PPOConfig, make_multi_callbacks
 from rllib.evaluation.callbacks import hears
 from tests.envs import CountingEnv
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 class Recorder(DefaultCallbacks):
     def __init__(self):

@@ -30,6 +30,8 @@ from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
 from tests.generated.worlds import Worlds
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 class Poles(make_multi_agent("CartPole-v1")):
     def __init__(self, config=None):

@@ -16,6 +16,8 @@ from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.losses.returns import gae
 from tests.envs import BoundedAction, CountingEnv, GoalOnALine, MaskedProbe, ProbeEnv, in_vector
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 torch.set_num_threads(1)
 STATS = "info/learner/default_policy/learner_stats"
 

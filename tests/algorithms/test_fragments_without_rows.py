@@ -8,6 +8,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib import A2CConfig, A3CConfig, APPOConfig, IMPALAConfig, PGConfig, PPOConfig
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 class Brief(gymnasium.Env):
     """Episodes of one step; every third one fails where `fails` is set."""

@@ -16,6 +16,8 @@ from runtime.errors import ActorDiedError
 from tests.algorithms.algorithm_support import learner_stats, train_until, worker_pids
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 def config(config_class=IMPALAConfig, env="CartPole-v1", num_workers=2, fragment=20, training=None, **env_config):
     defaults = {"train_batch_size": 80, "model": {"fcnet_hiddens": [16]}}

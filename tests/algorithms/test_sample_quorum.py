@@ -24,6 +24,8 @@ from rllib import (
 from rllib import sample_batch as sb
 from tests.algorithms.algorithm_support import learner_stats, train, train_until, worker_pids
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 F = 10  # steps of a fragment
 STRAGGLER = 1
 WAIT_S = 20.0

@@ -8,6 +8,8 @@ from rllib import sample_batch as sb
 from rllib.algorithms.distillation import DistillationConfig
 from tests.algorithms.taught_worlds import GRU, Secretive, answers, by_rule, played, whole
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 HIDDEN = ["secret"]
 SPLITS = [(0, 8), (2, 4), (4, 2)]
 

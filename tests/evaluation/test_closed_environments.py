@@ -17,6 +17,8 @@ from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.multi_agent import MultiAgentEnv
 from tests.envs import ProbeFailure
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 class Noting(gymnasium.Env):
     """Writes into a folder which of its instances were made and closed.

@@ -16,6 +16,8 @@ from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv
 from rllib.evaluation.multi_agent.environment_episode import EnvironmentEpisode
 from rllib.policies import PolicySpec, RandomPolicy
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 AGENTS = ["a", "b", "c"]
 KINDS = ("all", "dies", "waits", "late")
 SEEN = Box(-50, 50, (5,), np.float32)

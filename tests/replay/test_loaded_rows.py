@@ -14,6 +14,8 @@ from tests.generated import draw
 from tests.generated.values import resolved
 from tests.multi_agent import NameTheSignal
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 def build(cls=DQNConfig, env=ConstantReward, multi_agent=None, env_config=None, **training):
     config = cls().environment(env, env_config=env_config or {}).rollouts(num_rollout_workers=0).debugging(seed=1)

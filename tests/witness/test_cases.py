@@ -4,6 +4,8 @@ import pytest
 
 from tests.witness.cases import CASES
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(name, tmp_path):

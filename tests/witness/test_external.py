@@ -12,6 +12,8 @@ from tests.witness.grid import GAMMA, LAMBDA, OFF_POLICY, ON_POLICY, SYNCHRONOUS
 from tests.witness.reader import reading
 from tests.witness.told import DROP_LOGGED, Told
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 AXES = {
     "door": ("single", "several"),
     "algorithm": (*ON_POLICY, *OFF_POLICY),

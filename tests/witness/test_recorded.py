@@ -17,6 +17,8 @@ from tests.witness.grid import GAMMA
 from tests.witness.reader import reading
 from tests.witness.script import ACTION_REWARD, CRASHED, TERMINATED, TRUNCATED, Family, decoded, observation
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 FAMILY = Family(ends=(TERMINATED, TRUNCATED, "both"))
 CLONING = ("BC", "MARWIL")
 # Algorithms that need actions of a Box.

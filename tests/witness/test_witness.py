@@ -7,6 +7,8 @@ import pytest
 from tests.witness.arrays import Combinations, covering, parameters
 from tests.witness.grid import AXES, COSTLY, RULES, run
 
+pytestmark = pytest.mark.usefixtures("workers_know_the_module")
+
 PAIRS = covering(AXES, rules=RULES, costly=COSTLY)
 
 

@@ -49,7 +49,8 @@ def ray_cluster():
 @pytest.fixture(scope="module")
 def shared_session(request, session_parent, libraries_loaded):
     """Parametrise indirectly with an engine's name: one session for all tests of a module with that engine."""
-    given = {"num_cpus": 4, "num_gpus": 0, "resources": {"token": 2}}
+    # Workers are forked with the module: else each imports it, and pytest, for a class or function of it.
+    given = {"num_cpus": 4, "num_gpus": 0, "resources": {"token": 2}, "preload": [request.module.__name__]}
     if request.param == "ray":  # its processes live on: they must not have the marker
         given = {"address": request.getfixturevalue("ray_cluster").address}
     marker = os.environ[MARKER] = uuid.uuid4().hex

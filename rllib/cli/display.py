@@ -101,7 +101,8 @@ class _ResizableLive(Live):
         width = self.console.width
         rows_a_line = math.ceil(self._drawn_width / width) or 1
         # Live itself goes up by the lines that it has drawn.
-        broken = self._live_render.last_render_height * (rows_a_line - 1)
+        _, height = self._live_render._shape or (0, 0)  # in every rich; its `last_render_height` is of 2025
+        broken = height * (rows_a_line - 1)
         up = Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * broken)
         self._drawn_width = min(_WIDEST, width)
         return [up, *super().process_renderables(renderables)]

@@ -62,7 +62,7 @@ _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 _TYPES = {
     kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, range)
 }
-_TYPES |= {f"numpy.{name}": getattr(np, name) for name in DTYPES if isinstance(getattr(np, name, None), type)}
+_TYPES |= {f"numpy.{name}": np.dtype(name).type for name in DTYPES}
 
 
 def written_plain(value) -> dict[str, Any] | None:

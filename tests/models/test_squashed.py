@@ -42,7 +42,7 @@ def test_the_density_integrates_to_one():
     a = np.linspace(-1, 1, 200_001)[1:-1]
     rows = inputs(0.4, 0.7, len(a)).astype(np.float64)
     density = np.exp(SQUASHED.at(rows).log_prob(np.arctanh(a)[:, None]))
-    assert np.trapezoid(density, a) == pytest.approx(1, abs=1e-4)
+    assert ((density[1:] + density[:-1]) / 2 * np.diff(a)).sum() == pytest.approx(1, abs=1e-4)
 
 
 def test_gradients_agree_with_autograd():

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("workers_know_the_module")
 PAIRS = covering(AXES, rules=RULES, costly=COSTLY)
 
 
-@pytest.mark.parametrize("case", parameters(PAIRS, "policies", every=2))
+@pytest.mark.parametrize("case", parameters(PAIRS, "policies"))
 def test_pairs(case, tmp_path):
     run(case, tmp_path)
 

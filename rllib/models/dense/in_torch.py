@@ -29,8 +29,9 @@ def backward(loss: Tensor, modules: Collection) -> None:
     """Writes the gradient of a scalar with respect to each module's parameters into its `flat.grad`, overwriting it."""
     leaves = [leaf for module in modules for leaf in module.leaves]
     gradients = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
-    for module in modules:
-        module.receive(list(itertools.islice(gradients, len(module.leaves))))
+    with torch.no_grad():  # torch 2.6 gives zeros that require a gradient for leaves that the loss does not depend on
+        for module in modules:
+            module.receive(list(itertools.islice(gradients, len(module.leaves))))
 
 
 class FlatModule(nn.Module):

@@ -435,7 +435,7 @@ class OfflineDataConfig(ConfigObject):
         return None
 
     @relation("offline_memory")
-    def _check_memory(self) -> Mistake | None:
+    def _check_memory_of_data(self) -> Mistake | None:
         """`offline_memory` is "auto", or bytes >= 1."""
         given = self.offline_memory
         if given != "auto" and (isinstance(given, bool) or not isinstance(given, int) or given < 1):

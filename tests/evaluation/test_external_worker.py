@@ -621,6 +621,19 @@ def test_a_restored_run_goes_on_with_new_episodes(tmp_path):
     assert env.ended.wait(20) and sum(isinstance(error, RunEnded) for error in env.errors) == 3
 
 
+def test_no_row_reaches_from_a_lost_episode_into_the_one_that_follows(tmp_path):
+    """Rows that wait for further rewards at a restore are dropped with their episode."""
+    config = DQNConfig().environment(Counting, env_config={"length": 50}).training(n_step=3, gamma=1.0)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=7)
+    with config.debugging(seed=1).build() as algorithm:
+        for number in (0, 1000):  # the second is the loop's next episode
+            batch = algorithm.sample(7)
+            assert batch[sb.OBS].tolist() == [[number, step] for step in range(5)]
+            assert batch[sb.NEXT_OBS].tolist() == [[number, step + 3] for step in range(5)]
+            assert batch[sb.REWARDS].tolist() == [3 * step + 3 for step in range(5)]
+            algorithm.restore(algorithm.save(tmp_path / str(number)))
+
+
 def test_one_environment_a_worker():
     config = PPOConfig().environment(Counting).rollouts(num_envs_per_worker=2)
     with pytest.raises(ValueError, match=r"one worker has one of it, but num_envs_per_worker=2"):

@@ -232,6 +232,56 @@ def test_a_run_learns_from_clients_with_many_episodes(config, inference):
         thread.join(20)
 
 
+# ------------------------------------------------------------------ beside an episode that is silent
+
+
+class Pausing(Loops):
+    """The same, beside an episode that is silent after two steps, until it is to go on."""
+
+    NUMBER = -1
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.goes_on, self.is_over = threading.Event(), threading.Event()
+
+    def run(self):
+        episode = self.start_episode()
+        self.take(episode, range(2))
+        threading.Thread(target=self.end, args=(episode,), daemon=True).start()
+        super().run()
+
+    def take(self, episode, steps):
+        for step in steps:
+            self.get_action(episode, seen(self.NUMBER, step))
+            self.log_returns(episode, 1.0)
+
+    def end(self, episode):
+        self.goes_on.wait()
+        with contextlib.suppress(*ENDS):
+            self.take(episode, range(2, length(self.NUMBER)))
+            self.end_episode(episode, seen(self.NUMBER, length(self.NUMBER)))
+            self.is_over.set()
+
+
+def test_whole_episodes_wait_once_for_one_that_is_silent(caplog):
+    """It is cut, and its further rows are in one batch when it goes on; all others are whole."""
+    config = whole(PPOConfig()).environment(Pausing, env_config={"play": in_turn, "count": 2})
+    caplog.set_level("INFO", "rllib.evaluation.external.worker")
+    with config.rollouts(sample_timeout_s=2).build() as algorithm:
+        env = environment(algorithm)
+        batches = [algorithm.sample(10) for _ in range(6)]
+        assert [record.args for record in caplog.records if "silent" in record.msg] == [(1,)]
+        env.goes_on.set()
+        while not env.is_over.is_set():
+            batches.append(algorithm.sample(10))
+        is_its = [batch[sb.OBS][:, 0] == env.NUMBER for batch in batches]
+        steps = [batch[sb.OBS][its, 1].tolist() for batch, its in zip(batches, is_its) if its.any()]
+        assert steps == [[0], list(range(1, length(env.NUMBER)))]
+        columns = sb.OBS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS
+        others = [{name: batch[name][~its] for name in columns} for batch, its in zip(batches, is_its)]
+        check(others, algorithm.metrics.episodes_total - 1)
+
+
 # ------------------------------------------------------------------ what goes on with an episode
 
 

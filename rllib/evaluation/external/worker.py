@@ -128,6 +128,8 @@ class ExternalWorker(MultiAgentWorker):
         # Environments whose episodes end before a fragment of whole episodes: those that are learned from and began
         # before it had enough rows.
         self._awaited: set[int] = set()
+        # Environments of episodes that a fragment has waited for in vain; they are not awaited until they go on.
+        self._silent: set[int] = set()
         self._is_closing = False  # whether it has enough rows
         # First step requests of episodes that have to wait: for an environment, or while the fragment is closing.
         self._waiting: list[StepRequest] = []
@@ -270,8 +272,8 @@ class ExternalWorker(MultiAgentWorker):
         self._awaited, self._is_closing, self._admits_now = self._trained(), False, False
 
     def _trained(self) -> set[int]:
-        """Environments of the running episodes that are learned from."""
-        return {index for index in self._env_of.values() if self._episodes[index].trains}
+        """Environments of the running episodes that are learned from, but for silent ones."""
+        return {index for index in self._env_of.values() if self._episodes[index].trains} - self._silent
 
     def _is_over(self, wanted: int, is_full: bool) -> bool:
         """Whether the fragment ends now; else notes whether it is closing, and whether waiting episodes begin.
@@ -337,7 +339,8 @@ class ExternalWorker(MultiAgentWorker):
         """Leaves running episodes to the next fragment: whole, but for silent ones, whose rows would grow old."""
         is_cut = self._is_closing and self._is_idle()
         if is_cut and self._awaited:
-            logger.info("the ends of %d silent episodes are left to the next fragment", len(self._awaited))
+            logger.info("the ends of %d silent episodes are left to later fragments", len(self._awaited))
+            self._silent |= self._awaited
         for index in self._env_of.values():
             if not (is_cut and index in self._awaited):
                 self._episodes[index].carry()
@@ -507,6 +510,10 @@ class ExternalWorker(MultiAgentWorker):
         if not request.claim():
             return None
         episode = self._episodes[index]
+        if index in self._silent:  # it goes on
+            self._silent.remove(index)
+            if not self._is_closing:
+                self._awaited.add(index)
         if request.is_first:  # its agents had to wait for slots
             return self._begin_late(request, index)
         is_over = episode.follow(request.step, request.is_void)
@@ -537,6 +544,7 @@ class ExternalWorker(MultiAgentWorker):
             self._recorder.dropped(episode_id)
         index = self._env_of.pop(episode_id)
         self._awaited.discard(index)
+        self._silent.discard(index)
         self._free.append(index)
 
     def _continue(self, request: StepRequest) -> None:

@@ -236,9 +236,14 @@ def episode(family: Family, serial: int, number: int) -> Episode:
 
 
 def observation(serial: int, number: int, agent: int, step: int) -> np.ndarray:
-    """Float32, [OBSERVATION_SIZE]: the digits of the four numbers, and a checksum."""
+    """Float32, [OBSERVATION_SIZE]: the digits of the four numbers, and a checksum.
+
+    Raises:
+        AssertionError: a number has more digits; the same observation would tell another step.
+    """
     digits = []
-    for value, count in zip((serial, number, agent, step), DIGITS.values(), strict=True):
+    for value, (name, count) in zip((serial, number, agent, step), DIGITS.items(), strict=True):
+        assert value < BASE**count, f"{name} {value} of a step has more than {count} digits: has the run not ended?"
         digits += [value // BASE**k % BASE for k in range(count)]
     return np.array([*digits, sum(digits) % BASE], np.float32) / BASE
 

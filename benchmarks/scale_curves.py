@@ -33,7 +33,7 @@ def by(rows: Iterable[Mapping[str, str]], label: str, x: str, y: str, when: str 
 
 
 def panels() -> list[tuple[str, str, Curves, float | None]]:
-    """Title, axis, curves, and the bar if there is one."""
+    """Title, axis, curves, and the target if there is one."""
     tune = rows_of("tune")
     seconds = {
         "loading it again": by(tune, "", "trials", "load_s")[""],
@@ -72,11 +72,11 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, grid = plt.subplots(2, 2, figsize=(10, 7))
-    for (title, axis, curves, bar), axes in zip(panels(), grid.flat):
+    for (title, axis, curves, target), axes in zip(panels(), grid.flat):
         for (name, points), color in zip(curves.items(), COLORS):
             axes.plot(*zip(*sorted(points)), marker="o", markersize=3, label=name, color=color)
-        if bar is not None:
-            axes.axhline(bar, color="black", linestyle=":", linewidth=1, label=f"bar {bar:g}")
+        if target is not None:
+            axes.axhline(target, color="black", linestyle=":", linewidth=1, label=f"target: {target:g}")
         axes.set_xscale("log")
         if axis == "trials":  # both logarithmic: what grows in proportion has the slope 1
             axes.set_yscale("log")

@@ -84,14 +84,14 @@ def learned_with(run: Run) -> dict[str, Any]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """The settings of a run by "a/b" path, those that keep their default too."""
+    """The settings of a run by "a/b" path, those that keep their default too; {} if the given ones are not known."""
     given = _decoded(run.path / "params.json") if run.path else {}
     if not given and run.trial is not None and isinstance(run.trial.config, dict):
         given = msgspec.json.decode(encode(run.trial.config))
     given = dict(settings_by_path(given))
     if given.get("log_dir") is not None:
         given.pop(ALGORITHM, None)  # the row has it
-    return with_defaults(run.row["algorithm"], given)
+    return with_defaults(run.row["algorithm"], given) if given else {}
 
 
 def _config(run: Run) -> list[dict[str, Any]]:

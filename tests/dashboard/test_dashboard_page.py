@@ -1,6 +1,7 @@
 """The page in a real browser, as a user has it: it reads, sorts, filters, compares, and follows what happens."""
 
 import json
+import math
 import os
 import re
 import urllib.parse
@@ -12,6 +13,7 @@ from dashboard_support import RunOnDisk
 
 from rllib import tune
 from rllib.serving.learning.results import LearnerResults
+from rllib.tune.search import Searcher
 
 pytestmark = [
     pytest.mark.browser,
@@ -270,6 +272,43 @@ def test_an_address_of_nothing_says_so(browser, results, serve):
     browser.errors[:] = [error for error in browser.errors if "404" not in error]
 
 
+def test_an_open_page_follows_what_appears_and_goes(browser, results, serve):
+    url, text = serve(results).server.url, "document.querySelector('main').innerText"
+    browser.open(url + _hash("run", ("id", "late")))
+    browser.wait("document.querySelector('[data-testid=error]')?.innerText")
+    late = RunOnDisk(results, "late", lr=0.1)
+    settings = (late.path / "params.json").rename(results / "params.json")
+    browser.wait(f"{text}.includes('There is no params.json yet.')")
+    settings.rename(late.path / "params.json")
+    late.report(1.0)
+    browser.wait("document.querySelector('[data-testid=settings]')?.innerText.includes('lr')")
+    RunOnDisk(results, "other").report(2.0)
+    browser.open(url + _hash("compare", ("id", "late"), ("id", "other")))
+    browser.wait(f"{text}.includes('Compare 2 runs')")
+    for name, title in (("elsewhere", "Compare 1 run"), ("late", "Compare 2 runs")):  # moved away, and back
+        late.path = late.path.rename(results / name)
+        browser.wait(f"document.querySelector('h1')?.innerText === '{title}'")
+        assert browser.evaluate(f"{text}.includes('There is no run late')") == (name == "elsewhere")
+    browser.errors[:] = [error for error in browser.errors if "404" not in error]
+
+
+def test_settings_of_trials_become_columns_of_an_open_page(browser, results, serve):
+    heads = "[...document.querySelectorAll('thead th')].map((each) => each.textContent).join()"
+    url = serve(results).server.url
+
+    class Watched(Searcher):
+        """Its first trial is asked for while the page of the experiment is open."""
+
+        def suggest(self, trial_id):
+            browser.open(url + _hash("tune", ("id", "search")))
+            browser.wait(f"{heads}.includes('Trial')")
+            return {"x": 1}
+
+    tune.run(lambda config: {"score": config["x"]}, search_alg=Watched(), metric="score", mode="max", name="search",
+             storage_path=results, verbose=0)  # fmt: skip
+    browser.wait(f"{heads} === ',Trial,x,Status,Steps,Best ↓,Last,Curve,Updated'")
+
+
 def test_text_of_files_is_never_markup(browser, results, serve):
     evil = "<img src=x onerror=document.title='owned'>"
     RunOnDisk(results, "evil", env=evil, note=evil).path.rename(results / evil)
@@ -305,17 +344,23 @@ def test_every_view_fits_and_can_be_read(browser, results, runs, serve, size, da
     """With SCREENSHOTS=DIRECTORY the views are kept as pictures."""
     tune.run(lambda config: {"episode_reward_mean": -config["x"]}, config={"x": tune.grid_search([1, 2, 3])},
              metric="episode_reward_mean", mode="max", name="search", storage_path=results, verbose=0)  # fmt: skip
+    tune.run(lambda config: {"gain": config["x"], "cost": config["x"] ** 2}, config={"x": tune.grid_search([1, 2, 3])},
+             metric=["gain", "cost"], mode=["max", "min"], name="front", storage_path=results, verbose=0)  # fmt: skip
+    tune.run(lambda config: {"score": math.nan}, metric="score", mode="max", num_samples=2, name="nothing",
+             storage_path=results, verbose=0)  # fmt: skip
     url = serve(results).server.url
     both = [("id", "done"), ("id", "climbing")]
-    for route, pairs in (("runs", []), ("run", both[:1]), ("compare", both), ("tune", [("id", "search")])):
+    for route, pairs in (("runs", []), ("run", both[:1]), ("compare", both),
+                         *(("tune", [("id", name)]) for name in ("search", "front", "nothing"))):  # fmt: skip
         browser.open("about:blank")
         browser.open(url + _hash(route, *pairs), *SIZES[size], dark=dark)
         browser.wait(f"{READY} && document.querySelectorAll('tbody tr').length > 1")
-        if route != "runs":
+        if route in ("run", "compare") or ("id", "search") in pairs:
             browser.wait("document.querySelectorAll('.chart path.line').length")
         assert browser.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], route
         assert browser.evaluate(_LOW_CONTRAST) == [], route
-        if route == "tune":
+        assert browser.evaluate(_LEFT_OUT) == [], (route, pairs)
+        if ("id", "search") in pairs:
             assert browser.evaluate(_NAMES_OF_AXES) == ["x", "episode_reward_mean"]
         if directory := os.environ.get("SCREENSHOTS"):
             browser.screenshot(Path(directory) / f"{route}-{size}-{'dark' if dark else 'light'}.png")
@@ -331,6 +376,15 @@ _NAMES_OF_AXES = """(() => {
     const stands = left <= axis.x && axis.x <= right && whole.left <= left && right <= whole.right;
     return stands && name.textContent;
   });
+})()"""
+
+# Texts that a condition should have left out.
+_LEFT_OUT = """(() => {
+  const [found, walker] = [[], document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT)];
+  while (walker.nextNode()) if (/^(null|false|undefined|NaN)$/.test(walker.currentNode.data.trim())) {
+    if (!walker.currentNode.parentElement.closest("td")) found.push(walker.currentNode.parentElement.outerHTML);
+  }
+  return found;
 })()"""
 
 # Texts whose contrast with what is behind them is below 4.5 (WCAG 2, AA).
@@ -367,8 +421,8 @@ def test_the_page_of_a_server_that_learns(browser, results, serve):
     assert shown.pop(1).startswith("served since")
     assert shown == [
         "served version 20", "its mean return 29.5", "canary version 40", "canary share 10 %",
-        "canary return 31.5 in 12 episodes", "served beside it 30.5 in 80 episodes", "steps waiting for the learner 7",
-        "steps held by the vetting 300", "updates behind the learner 25", "promoted 1", "dropped 2", "learning goes on",
+        "canary return 31.5 in 12 episodes", "served meanwhile 30.5 in 80 episodes", "steps waiting for the learner 7",
+        "steps held by the vetting 300", "updates behind the learner 25", "promoted 1", "dropped 2", "learning running",
     ]  # fmt: skip
     assert browser.evaluate("window.charts.has('episode_reward_mean')")
     files.add(learner_stats(paused=True), 0.1, has_event=True)

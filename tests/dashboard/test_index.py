@@ -130,6 +130,7 @@ def test_damage_is_shown_beside_what_can_be_read(results):
     assert "1 line of result.json cannot be read; line 2: " in row["damage"]
     assert "cut off after 13 bytes" in row["damage"]
     assert any(problem.startswith("params.json: ") for problem in row["problems"])
+    assert describe(index.run("first"))["config"] == []  # and not the defaults
     (run.path / "run.json").write_text("[]")
     row = _row(index, "first")
     assert row["status"] == "unknown" and any(problem.startswith("run.json: ") for problem in row["problems"])

@@ -2,7 +2,7 @@
 
 import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
-import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
+import { age, bytes, duration, exact, fill, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
 import { idsOf, seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
@@ -10,6 +10,7 @@ import { Table } from "./table.js";
 
 const main = document.getElementById("main");
 const MOST_COMPARED = 20;
+const MOST_SEARCHED = 8; // settings of trials that are columns
 const MOST_IN_COLUMN = 36; // letters of a name
 // What was chosen, sorted and typed in each table, while the page is open.
 const memory = new Map();
@@ -93,7 +94,7 @@ function viewRuns() {
   const heading = h("h2", {}, "Experiments");
   const table = new RunTable("runs", COLUMNS, () => [...runs.values()], "updated");
   const heading2 = h("h2", {}, "Runs and trials");
-  main.replaceChildren(h("h1", {}, "Runs"), empty, heading, cards, heading2, table.element);
+  fill(main, h("h1", {}, "Runs"), empty, heading, cards, heading2, table.element);
   const show = () => {
     const found = [...experiments.values()].sort((a, b) => (b.created || 0) - (a.created || 0));
     cards.replaceChildren(...found.map((each) => h("div", { class: "panel card" }, h("a", { href: link("tune", each.id) }, each.name), " ", status(each.status),
@@ -131,10 +132,10 @@ function serving(newest) {
   const pairs = [["served version", exact(of("version"))], ["served since", h("span", { dataset: { age: of("served_since") }, title: new Date(of("served_since") * 1000).toLocaleString() }, age(of("served_since")))],
     ["its mean return", mean("return_mean")]];
   if (typeof of("candidate_version") === "number") pairs.push(["canary version", exact(of("candidate_version"))], ["canary share", `${short(100 * of("candidate_share"))} %`],
-    ["canary return", mean("candidate_return_mean", "candidate_episodes")], ["served beside it", mean("beside_return_mean", "beside_episodes")]);
+    ["canary return", mean("candidate_return_mean", "candidate_episodes")], ["served meanwhile", mean("beside_return_mean", "beside_episodes")]);
   else pairs.push(["canary", "none on trial"]);
   pairs.push(["steps waiting for the learner", exact(of("rows_waiting"))], ["steps held by the vetting", exact(of("rows_held"))], ["updates behind the learner", exact(of("lag_updates"))],
-    ["promoted", exact(of("promoted"))], ["dropped", exact(of("dropped"))], ["learning", of("paused") ? "paused" : "goes on"]);
+    ["promoted", exact(of("promoted"))], ["dropped", exact(of("dropped"))], ["learning", of("paused") ? "paused" : "running"]);
   return [h("h2", {}, "Serving"), listed(pairs, "serving")];
 }
 
@@ -155,22 +156,25 @@ async function viewRun(query, isCurrent) {
   const parts = { traffic: h("div", {}), config: h("div", {}), checkpoints: h("div", {}), newest: h("div", {}), logs: h("div", {}) };
   const logsPart = [h("h2", {}, "Logs"), parts.logs];
   const isFailed = details.row.status === "failed"; // then why is what people look for
-  main.replaceChildren(crumb(), head, ...(isFailed ? logsPart : []), parts.traffic, h("h2", {}, "Curves"), curves.element,
+  fill(main, crumb(), head, ...(isFailed ? logsPart : []), parts.traffic, h("h2", {}, "Curves"), curves.element,
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Settings"), parts.config), h("section", {}, h("h2", {}, "Checkpoints"), parts.checkpoints, h("h2", {}, "Newest result"), parts.newest)),
     ...(isFailed ? [] : logsPart));
   const showHead = () => {
     const now = row();
-    head.replaceChildren(h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` · ${now.reason}`),
+    fill(head, h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` · ${now.reason}`),
       now.experiment && [" · trial of ", h("a", { href: link("tune", now.experiment) }, now.experiment === "." ? "the experiment" : now.experiment)]),
       ...[...now.problems, now.damage].filter(Boolean).map(problem), facts(now));
   };
   showHead();
-  parts.config.replaceChildren(settingsTable(details));
+  let configShown = null;
   const logs = logsView(id, isFailed);
   parts.logs.replaceChildren(logs.element);
   const newest = pairsTable("Newest result", "No result yet.");
   parts.newest.replaceChildren(newest.element);
   const showRest = (fresh) => {
+    const config = JSON.stringify(fresh.config); // the box of the table keeps its state while the settings do
+    if (config !== configShown) parts.config.replaceChildren(settingsTable(fresh));
+    configShown = config;
     parts.checkpoints.replaceChildren(checkpointTable(fresh));
     newest.show(fresh.newest);
     parts.traffic.replaceChildren(...serving(fresh.newest), ...traffic(fresh.newest));
@@ -183,7 +187,7 @@ async function viewRun(query, isCurrent) {
   let timer = null;
   const end = onChange((changed) => {
     if (!changed.has(id)) return;
-    if (!runs.has(id)) return head.replaceChildren(h("h1", {}, details.row.name), problem("The directory of this run is gone."));
+    if (!runs.has(id)) return fill(head, h("h1", {}, details.row.name), problem("The directory of this run is gone."));
     showHead();
     timer ??= setTimeout(async () => {
       timer = null;
@@ -268,18 +272,25 @@ function logsView(id, isFailed) {
 }
 
 async function viewCompare(query, isCurrent) {
-  const given = [...new Set(query.getAll("id"))];
-  const ids = given.slice(0, MOST_COMPARED);
-  if (!ids.length) return main.replaceChildren(crumb(), h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the table of all runs."));
-  const [names, ...all] = await Promise.all([getJson(`/api/names?${new URLSearchParams(ids.map((id) => ["id", id]))}`), ...ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`))]);
+  const asked = [...new Set(query.getAll("id"))];
+  const first = asked.slice(0, MOST_COMPARED);
+  if (!first.length) return fill(main, crumb(), h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the table of all runs."));
+  const answers = await Promise.allSettled(first.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`)));
+  const isThere = (_, index) => answers[index].status === "fulfilled";
+  const missing = answers.filter((each) => each.status === "rejected").map((each) => each.reason);
+  const [ids, all] = [first.filter(isThere), answers.filter(isThere).map((each) => each.value)];
+  if (!ids.length) throw missing[0];
+  const names = await getJson(`/api/names?${new URLSearchParams(ids.map((id) => ["id", id]))}`);
   if (!isCurrent()) return null;
+  const given = [...ids, ...asked.slice(first.length)];
   const metrics = [...new Set(all.flatMap((details) => details.metrics))];
   const wanted = query.getAll("key").filter((key) => choices(metrics).includes(key));
   const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
   const curves = new Curves(ids, { keys, metrics, names, height: 300, large: true, onKeys: (drawn) => { history.replaceState(null, "", compareLink(given, drawn)); show(); } });
   const body = h("tbody", {});
-  main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`),
-    ...(given.length > ids.length ? [problem(`These are the first ${ids.length} of ${given.length} runs: more are not compared.`)] : []), h("h2", {}, "Curves"), curves.element,
+  fill(main, crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`),
+    missing.map((error) => problem(error.message)),
+    given.length > ids.length && problem(`These are the first ${ids.length} of ${given.length} runs: more are not compared.`), h("h2", {}, "Curves"), curves.element,
     h("h2", {}, "Where they are"), h("div", { class: "panel scroll" }, h("table", { "aria-label": "Compared runs" },
       h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Mean steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
     h("h2", {}, "Settings that differ"), differences(all, ids.map((id) => names.runs[id])));
@@ -290,7 +301,7 @@ async function viewCompare(query, isCurrent) {
       h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${names.runs[id]} out` }, "take out")));
   }));
   show();
-  const end = onChange(show);
+  const end = onChange((changed) => (first.some((id) => changed.has(id) && ids.includes(id) !== runs.has(id)) ? route() : show()));
   return () => { end(); curves.remove(); };
 }
 
@@ -315,8 +326,9 @@ async function viewTune(query, isCurrent) {
   if (!experiments.has(id)) throw new Error(`there is no experiment ${id}`);
   const trials = () => [...runs.values()].filter((row) => row.experiment === id);
   const head = h("div", {});
-  const params = [...new Set(trials().flatMap((row) => Object.keys(row.params)))];
-  const own = params.slice(0, 8).map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
+  const searched = () => [...new Set(trials().flatMap((row) => Object.keys(row.params)))].slice(0, MOST_SEARCHED);
+  const params = searched();
+  const own = params.map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
   const prefix = (row) => row.name.startsWith(`${id}/`) ? row.name.slice(id.length + 1) : row.name;
   const name = { ...COLUMNS[0], title: "Trial", cell: (row) => [h("a", { href: link("run", row.id) }, prefix(row)), flags(row)] };
   const keep = new Set(["status", "steps", "best", "last", "spark", "updated"]);
@@ -326,7 +338,7 @@ async function viewTune(query, isCurrent) {
   const front = h("div", { class: "panel scroll", dataset: { testid: "front" } });
   const isSeveral = experiments.get(id).objectives.length > 1;
   const course = isSeveral ? [h("h2", {}, "Pareto front"), front] : [h("h2", {}, "Best so far, by trial"), best.element];
-  main.replaceChildren(crumb(), head, h("div", { class: "columns" }, h("section", {}, course), h("section", {}, h("h2", {}, "Settings and what they reached"), axes)), h("h2", {}, "Trials"), table.element);
+  fill(main, crumb(), head, h("div", { class: "columns" }, h("section", {}, course), h("section", {}, h("h2", {}, "Settings and what they reached"), axes)), h("h2", {}, "Trials"), table.element);
   let coordinates = { ids: [], axes: [], front: null };
   const drawAxes = () => {
     const width = Math.max(320, axes.clientWidth || 640);
@@ -339,12 +351,12 @@ async function viewTune(query, isCurrent) {
   };
   const show = () => {
     const experiment = experiments.get(id);
-    if (!experiment) return head.replaceChildren(problem("The directory of this experiment is gone."));
+    if (!experiment) return fill(head, problem("The directory of this experiment is gone."));
     const goals = experiment.objectives.map(({ metric, mode }) => `; ${metric}, ${mode === "min" ? "least" : "greatest"} is best`).join("");
     const sign = experiment.objectives[0]?.mode === "min" ? -1 : 1;
     const done = trials().filter((row) => row.best !== null);
     const top = done.reduce((winner, row) => (!winner || sign * row.best > sign * winner.best ? row : winner), null);
-    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${goals}`)),
+    fill(head, h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${goals}`)),
       experiment.problem && problem(experiment.problem), top && !isSeveral && h("p", {}, "Best: ", h("a", { href: link("run", top.id) }, prefix(top)), ` with ${short(top.best)}`));
     const order = done.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
     let record = -Infinity;
@@ -353,13 +365,14 @@ async function viewTune(query, isCurrent) {
   };
   show();
   table.onShow = drawAxes;
-  await loadAxes();
   let timer = null;
   const end = onChange((changed) => {
+    if (searched().length > params.length) return route(); // the table gets another column
     show();
     if ([...changed].some((each) => runs.get(each)?.experiment === id)) timer ??= setTimeout(() => { timer = null; loadAxes(); }, 2000);
   });
   addEventListener("resize", drawAxes);
+  await loadAxes();
   return () => { end(); table.end(); best.remove(); clearTimeout(timer); removeEventListener("resize", drawAxes); };
 }
 
@@ -384,7 +397,9 @@ async function route() {
     if (isCurrent()) leave = end || null;
     else end?.();
   } catch (error) {
-    if (isCurrent()) main.replaceChildren(crumb(), h("p", { class: "problem", role: "alert", dataset: { testid: "error" } }, error.message));
+    if (!isCurrent()) return;
+    fill(main, crumb(), h("p", { class: "problem", role: "alert", dataset: { testid: "error" } }, error.message));
+    leave = onChange((changed) => parameters.getAll("id").some((id) => changed.has(id)) && route()); // it has appeared
   }
 }
 

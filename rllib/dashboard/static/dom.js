@@ -13,9 +13,15 @@ export function h(tag, attributes, ...children) {
     else if (key === "checked" || key === "value" || key === "disabled") element[key] = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...given(children));
   return element;
 }
+
+/** Replaces what is in an element. */
+export const fill = (element, ...children) => element.replaceChildren(...given(children));
+
+// Without those that a condition has left out: null and false would become text.
+const given = (children) => children.flat(9).filter((child) => child !== null && child !== undefined && child !== false);
 
 const HUGE = 1e15; // from here on numbers have an exponent
 const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];

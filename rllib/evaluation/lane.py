@@ -24,6 +24,9 @@ from rllib.exploration.explorers import Explorer, Greedy, WorkerPosition
 from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 
+# Cause of an observation that is not finite.
+OF_ENVIRONMENT = "the environment gave it, or a number beyond float32's"
+
 
 class Lane:
     """One policy with its explorer, its observation filter, and the columns of its slots.
@@ -406,16 +409,29 @@ class Lane:
 
     def _check_finite(self, fragment: Fragment) -> None:
         """Raises an error for a NaN or an infinity here, near its cause."""
-        for name in (sb.OBS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS):
-            if name not in fragment.columns or (name == sb.VF_PREDS and not fragment.has_values):
-                continue
-            column = fragment[name]
+        names = [sb.OBS, sb.ACTION_DIST_INPUTS, *([sb.VF_PREDS] if fragment.has_values else [])]
+        if problem := self._not_finite(fragment, names):
+            raise ValueError(problem)
+        for t, i, final in fragment.final_observations:  # they are bootstrapped from, or stored
+            if not math.isfinite(float(np.sum(final, dtype=np.float64))):
+                raise ValueError(self._named("the final observation", i, t, final, OF_ENVIRONMENT))
+
+    def note_not_finite(self, error: BaseException, fragment: Fragment, t: int) -> None:
+        """Adds to an error of the environments in step t which number of the policy was not finite, if one was."""
+        if problem := self._not_finite(fragment, [sb.OBS, sb.ACTION_DIST_INPUTS], t + 1):
+            error.add_note(problem)
+
+    def _not_finite(self, fragment: Fragment, names: Sequence[str], rows: int | None = None) -> str | None:
+        """Names the first number of these columns, or of their first rows, that is not finite; None: all are."""
+        for name in names:
+            column = fragment.columns[name][:rows] if name in fragment.columns else np.empty(0)
             if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
                 continue
-            name_of_network = self.policy.spec.architecture.network_name
-            network = f"{name_of_network} overflowed: scale the observations, or lower the learning rate"
-            cause = "the environment gave it, or a number beyond float32's" if name == sb.OBS else network
+            network = self.policy.spec.architecture.network_name
+            overflow = f"{network} overflowed: scale the observations, or lower the learning rate"
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
-            raise ValueError(
-                f"{name} of {self._describe(i)} is not finite at step {t} of the fragment: {column[t, i]}; {cause}"
-            )
+            return self._named(name, i, t, column[t, i], OF_ENVIRONMENT if name == sb.OBS else overflow)
+        return None
+
+    def _named(self, name: str, i: int, t: int, value: np.ndarray, cause: str) -> str:
+        return f"{name} of {self._describe(i)} is not finite at step {t} of the fragment: {value}; {cause}"

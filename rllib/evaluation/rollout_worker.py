@@ -246,7 +246,11 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
                     buffers[0][:] = stored[t]
                 elif unfiltered is not None:
                     buffers[0][:] = unfiltered[t]
-            ended = step(to_env(actions), buffers, active)
+            try:
+                ended = step(to_env(actions), buffers, active)
+            except Exception as error:
+                lane.note_not_finite(error, fragment, t)
+                raise
             inference_time += acted - begun
             env_time += clock() - acted
             if filtering:

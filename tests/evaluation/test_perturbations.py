@@ -164,6 +164,19 @@ def test_the_filter_stands_still_and_observed_trials_bring_moments():
         np.testing.assert_array_equal(array, state[name])
 
 
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+def test_nan_is_named_where_it_appears(observation_filter):
+    class Nan(CountingEnv):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return (np.full_like(observation, np.nan) if observation[0] >= 2 else observation), *rest
+
+    made = worker(Nan, observation_filter=observation_filter)
+    filter_state = None if observation_filter == "NoFilter" else RunningMoments(1).get_state()
+    with pytest.raises(ValueError, match="obs of environment 0 of rollout worker 0 is not finite after 2 steps"):
+        made.play(trials(4), snapshots(weights_of(made), filter_state=filter_state))
+
+
 def test_environments_that_only_reset_together_are_refused():
     made = settings()
 

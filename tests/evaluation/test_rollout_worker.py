@@ -227,6 +227,46 @@ def test_nan_is_named_where_it_appears():
         worker(Nan).sample()
 
 
+def test_nan_after_the_last_step_of_a_fragment_is_named():
+    class NanAtLast(InfiniteHorizon):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            observation, *rest = super().step(action)
+            return np.full_like(observation, np.nan if self.steps == 8 else 0), *rest
+
+    with pytest.raises(ValueError, match="obs of environment 0 of rollout worker 0 is not finite at step 8"):
+        worker(NanAtLast, num_envs=1, fragment_length=8).sample()
+
+
+def test_an_error_of_an_environment_that_gets_nan_has_its_cause_in_a_note():
+    class RefusesNan(InfiniteHorizon):
+        action_space = BoundedAction.action_space
+
+        def step(self, action):
+            assert np.isfinite(action).all()
+            observation, *rest = super().step(action)
+            self.steps = getattr(self, "steps", 0) + 1
+            return np.full_like(observation, np.nan if self.steps > 3 else 0), *rest
+
+    sampler = worker(RefusesNan, num_envs=1, fragment_length=8)
+    with pytest.raises(AssertionError) as caught:
+        sampler.sample()
+    assert "obs of environment 0 of rollout worker 0 is not finite at step" in "".join(caught.value.__notes__)
+
+
+def test_nan_in_the_final_observation_of_a_truncated_episode_is_named():
+    class NanAtTheEnd(InfiniteHorizon):
+        def step(self, action):
+            observation, reward, terminated, truncated, info = super().step(action)
+            return np.full_like(observation, np.nan if truncated else 0.5), reward, terminated, truncated, info
+
+    sampler = worker(NanAtTheEnd, env_config={"length": 5}, num_envs=1, fragment_length=8)
+    with pytest.raises(ValueError, match="the final observation of environment 0 of rollout worker 0 is not finite"):
+        sampler.sample()
+
+
 def test_without_a_critic_nothing_is_bootstrapped():
     made = with_policy(
         settings(InfiniteHorizon, num_envs=1, fragment_length=4),

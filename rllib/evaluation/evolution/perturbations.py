@@ -7,6 +7,7 @@ with any number of workers and environments, and after a worker has died.
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.evolution.noise_table import NoiseTable
+from rllib.evaluation.lane import OF_ENVIRONMENT
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.models.distributions.standard import DiagGaussian
@@ -138,6 +140,8 @@ class PerturbationWorker(Worker):
             for slot, running in enumerate(slots):
                 if running is not None and running.observed is not None:
                     running.observed.append(raw[slot].copy())
+            if not math.isfinite(float(raw.sum(dtype=np.float64))):
+                self._refuse_not_finite(playing, step)
             seen = raw if filtered is None else policy.filter(raw, out=filtered, update=False)
             actions = policy.distribution.mode(self._network.forward(policy.encode(seen)))
             actions = self._action_noise.added_to(actions, step, slots)
@@ -179,6 +183,15 @@ class PerturbationWorker(Worker):
         moments = RunningMoments(rows[0].size)
         moments.add(rows.reshape(len(rows), -1))
         return Outcome(running.trial, episode, moments.get_state())
+
+    def _refuse_not_finite(self, playing: Sequence[bool], step: int) -> None:
+        """Raises an error for an observation that a policy would act on: its actions, and the filter, became NaN."""
+        for slot in np.flatnonzero(playing):
+            if not np.isfinite(self._raw[slot]).all():
+                raise ValueError(
+                    f"obs of environment {slot} of rollout worker {self.worker_index} is not finite after "
+                    f"{step - self._slots[slot].start} steps of an episode: {self._raw[slot]}; {OF_ENVIRONMENT}"
+                )
 
     def _warn_of_endless(self, step: int) -> None:
         longest = max(step - running.start for running in self._slots if running is not None)

@@ -1,7 +1,7 @@
 """Values that change over the run: functions of the number of sampled environment steps."""
 
 import itertools
-import sys
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Container, Mapping, Sequence
 from numbers import Real
@@ -218,4 +218,7 @@ def values_of(value: float | OverTime) -> list[float]:
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int beyond the largest float
+        return False

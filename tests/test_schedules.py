@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,6 +42,18 @@ def test_a_function_of_the_timestep():
     assert Schedule(lambda timestep: 1 / (1 + timestep))(3) == 0.25
     with pytest.raises(ValueError, match="must return a number, but gave None at 7"):
         Schedule(lambda timestep: None if timestep else 1.0)(7)
+
+
+@pytest.mark.parametrize("number", [math.inf, np.float32("inf"), np.float64("nan"), np.float16("inf"), 10**400])
+def test_numbers_that_are_not_finite_are_refused(number):
+    for value in (number, [[0, number]], lambda timestep: number):
+        with pytest.raises(ValueError, match="a schedule must "):
+            Schedule(value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numpy_numbers_are_numbers():
+    assert Schedule(lambda timestep: np.float32(0.5))(3) == Schedule(np.float16(0.5))(3) == Schedule(np.int8(1))(0) / 2
 
 
 def test_a_function_keeps_to_what_is_allowed():

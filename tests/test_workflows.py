@@ -47,5 +47,5 @@ def test_each_python_that_the_metadata_names_is_tested():
 
 def test_the_oldest_dependencies_are_the_bounds():
     found = dict(line.split("==") for line in bounds.oldest())
-    assert found["numpy"] == "1.26" and found["rich"] == "13.0" and "torch" in found
+    assert found["numpy"] == "2.0" and found["rich"] == "13.0" and "torch" in found
     assert len(found) == len(bounds.tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])

@@ -1,6 +1,6 @@
 """Prints the dependencies of the library at one end of their ranges, as constraints for pip.
 
-    python tools/bounds.py oldest     numpy==1.26, for each lower bound of pyproject.toml
+    python tools/bounds.py oldest     numpy==2.0, for each lower bound of pyproject.toml
     python tools/bounds.py newest     nothing: pip takes the newest that a range admits
 
 `make oldest` and `make newest` run the quick tests with them.

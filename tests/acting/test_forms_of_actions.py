@@ -16,8 +16,10 @@ from tests.serving.serving_support import AppClient
 
 SEEN = Box(-1, 1, (2,))
 OBSERVATION = np.array([0.5, -1], np.float32)
+NARROW = Discrete(3, start=-1)
+NARROW.dtype = np.dtype(np.int32)  # as Discrete(3, start=-1, dtype=np.int32) of gymnasium 1.3
 SPACES = {
-    "int32": Discrete(3, start=-1, dtype=np.int32),
+    "int32": NARROW,
     "choices": MultiDiscrete([2, 3], dtype=np.int32, start=[1, 0]),
     "bytes": MultiDiscrete([2, 3], dtype=np.uint8),
     "bits": MultiBinary(3),

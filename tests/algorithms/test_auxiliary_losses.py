@@ -61,7 +61,7 @@ def test_its_gradient_is_added_with_its_weight():
     observations = torch.from_numpy(make_batch(policy, 64)["obs"])
     loss, reported = prediction_error({"obs": observations}, None, module.module.module)
     gradients = torch.autograd.grad(loss, module.leaves, materialize_grads=True)
-    alone = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
+    alone = torch.cat([gradient.detach().reshape(-1) for gradient in gradients]).numpy()
     assert abs(alone).max() > 1e-3
     np.testing.assert_allclose(whole - plain, 2 * alone, atol=1e-6)
     assert stats["prediction_loss"] == pytest.approx(loss.item(), abs=1e-6)

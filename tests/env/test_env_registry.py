@@ -155,6 +155,8 @@ def test_register_env_is_on_the_front_door():
 def test_unknown_names_get_the_nearest(name, message):
     for known in ("corridor", "mine/corridor-v0"):
         register_env(known, SimpleCorridor)
+    if "Taxi-v4" in message and "Taxi-v4" not in gymnasium.registry:
+        pytest.skip("this gymnasium has an earlier Taxi")
     with pytest.raises(ValueError, match=re.escape(message)):
         resolve(name)
 
@@ -162,6 +164,8 @@ def test_unknown_names_get_the_nearest(name, message):
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("name", ["HalfCheetah", "Hopper", "Walker2d", "Reacher"])
 def test_environments_of_mujocos_first_bindings_are_refused_with_the_id_of_today(name, version):
+    if f"{name}-v{version}" in gymnasium.registry:
+        pytest.skip("this gymnasium still has them")
     with pytest.raises(ValueError, match=f'{name}-v{version}.*Use "{name}-v5"'):
         resolve(f"{name}-v{version}")
 

@@ -21,11 +21,7 @@ from rllib.models.arithmetic.crew import Crew, crew
 
 logger = logging.getLogger(__name__)
 
-# Of numpy 2 and of numpy 1.26, with integers of 64 bits and of 32.
-SYMBOLS = (
-    "scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads",
-    "openblas_set_num_threads64_", "openblas_set_num_threads",
-)  # fmt: skip
+SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads")
 # Arrays instead of Python numbers: numpy computes faster with them.
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 

@@ -224,7 +224,9 @@ def same_space(one, other) -> bool:
         return False
     if isinstance(one, spaces.Box):  # Box.__eq__ compares its bounds only approximately
         names = ("low", "high", "bounded_below", "bounded_above")
-        return one.dtype == other.dtype and all(identical(getattr(one, n), getattr(other, n)) for n in names)
+        return one.dtype == other.dtype and all(
+            identical(np.asarray(getattr(one, n)), np.asarray(getattr(other, n))) for n in names
+        )
     if isinstance(one, spaces.Dict):
         return list(one.spaces) == list(other.spaces) and all(
             map(same_space, one.spaces.values(), other.spaces.values())

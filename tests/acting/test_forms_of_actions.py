@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from typing import ClassVar
 
@@ -16,10 +17,10 @@ from tests.serving.serving_support import AppClient
 
 SEEN = Box(-1, 1, (2,))
 OBSERVATION = np.array([0.5, -1], np.float32)
-NARROW = Discrete(3, start=-1)
-NARROW.dtype = np.dtype(np.int32)  # as Discrete(3, start=-1, dtype=np.int32) of gymnasium 1.3
+# gymnasium 1.1 and 1.2 have no dtype of Discrete.
+NARROW = {"dtype": np.int32} if "dtype" in inspect.signature(Discrete).parameters else {}
 SPACES = {
-    "int32": NARROW,
+    "int32": Discrete(3, start=-1, **NARROW),
     "choices": MultiDiscrete([2, 3], dtype=np.int32, start=[1, 0]),
     "bytes": MultiDiscrete([2, 3], dtype=np.uint8),
     "bits": MultiBinary(3),

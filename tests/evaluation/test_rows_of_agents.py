@@ -226,8 +226,8 @@ def test_a_group_is_one_agent_with_the_choices_and_the_rewards_of_its_members():
         assert is_over == (state > 0)
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")  # what numpy before 2.4 says of them
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(
     "reward", [2, np.int8(2), np.float16(2), np.bool_(True), np.array(2.0), np.array([2.0]), np.array([[2]]), [2.0]]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -120,6 +121,22 @@ def test_logs(fresh):
     runtime.shutdown()
     assert follower.wait(10) == 0
     follower.stdout.close()
+
+
+def test_ctrl_c_ends_a_command_that_waits(fresh):
+    session = fresh()
+    actor = Named.remote()
+    runtime.get(actor.speak.remote("a first line"))
+    follower = subprocess.Popen(
+        [sys.executable, "-u", "-m", "runtime.engines.zeromq.cli", "logs", "-f", "--address", session.session_dir],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    with follower:
+        assert follower.stdout.readline().endswith(") a first line\n")
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(10) == 0
 
 
 def test_timeline(fresh, monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ import click
 from ...errors import RuntimeFailure
 from ...session import engine, init, shutdown
 from .session.joining import RunningSession
+from .system.interrupts import interruptible
 from .system.stack_files import read_stacks
 from .system.trace_files import read_events
 
@@ -148,8 +149,13 @@ def logs(address: str, follow: bool) -> None:
                 click.echo(f"({process['name']} pid={process['pid']}) {line}")
         while follow:
             sys.stdout.flush()
-            time.sleep(0.2)
+            _pause()
             session.context()  # raises when the session has ended
+
+
+@interruptible
+def _pause():
+    time.sleep(0.2)
 
 
 def _amount(name, quantity) -> str:

@@ -849,17 +849,17 @@ def test_a_worker_ends_after_max_calls(fresh):
 
 @pytest.mark.parametrize("options", [{"max_calls": 1}, {"num_gpus": 1}])
 def test_a_worker_ends_after_what_it_has_started(fresh, options):
-    """Tasks, actors whose handles it has returned, and calls of an actor that does not live yet."""
+    """Tasks, also those whose arguments wait, actors whose handles it has returned, calls of one that starts."""
     fresh(num_cpus=2, num_gpus=1)
 
     @runtime.remote(num_cpus=0)
-    def late():
+    def late(*args):
         time.sleep(0.5)
-        return os.getppid()
+        return 1
 
     @runtime.remote(num_cpus=0)
     class Counter:
-        def __init__(self):
+        def __init__(self, count):
             time.sleep(0.5)
             self.count = 0
 
@@ -871,11 +871,12 @@ def test_a_worker_ends_after_what_it_has_started(fresh, options):
     def start(counter):
         for _ in range(3):
             counter.add.remote()
-        return late.remote(), Counter.remote(), os.getpid()
+        tasks = [late.remote(), late.remote(late.remote()), late.remote(counter.add.remote())]
+        return tasks, Counter.remote(late.remote()), os.getpid()
 
-    counter = Counter.remote()
-    task, its, pid = runtime.get(start.remote(counter), timeout=20)
-    assert runtime.get([task, its.add.remote()], timeout=20)[1] == 1
+    counter = Counter.remote(0)
+    tasks, its, pid = runtime.get(start.remote(counter), timeout=20)
+    assert runtime.get([*tasks, its.add.remote()], timeout=20) == [1, 1, 1, 1]
     wait_until(lambda: runtime.get(counter.add.remote()) > 3)
     del its
     wait_until(lambda: not process_alive(pid))

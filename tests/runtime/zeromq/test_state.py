@@ -997,6 +997,80 @@ def test_a_worker_that_is_to_end_waits_for_what_it_has_started():
     assert not d.state.needs_ticks
 
 
+def retiring(d, source=1):
+    """A worker whose task is done, which is to end, and a task that it has started."""
+    serial = d.submit(request=(("GPU", 10_000),), source=source)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    child = d.submit(source=spawn.process)
+    [its] = d.take(Spawn)
+    d.state.ready(its.process)
+    d.state.done(spawn.process, serial, source)
+    return spawn.process, its.process, child
+
+
+def stops(d, process):
+    """The flags of the messages that ask a worker to end."""
+    heads = [wire.header(i.frame) for i in d.take(Send) if i.process == process]
+    return [head[2] for head in heads if head[1] == wire.STOP]
+
+
+def test_a_worker_that_is_to_end_is_asked_again_as_only_it_knows_of_calls_that_wait():
+    d = Driven(gpu_ids=("0",), CPU=2, GPU=1)
+    process, its, child = retiring(d)
+    d.state.done(its, child, process)
+    for _ in range(2):
+        d.state.tick()
+        assert stops(d, process) == [0]
+    later = d.submit(source=process)
+    d.take()
+    d.state.tick()
+    assert not stops(d, process), "it has refused, and sent a task since then"
+    d.state.done(its, later, process)
+    d.state.tick()
+    assert stops(d, process) == [0]
+
+
+def test_a_worker_that_is_to_end_ends_with_its_driver():
+    d = Driven(gpu_ids=("0",), CPU=2, GPU=1)
+    d.state.driver_joined(GUEST)
+    process, its, _ = retiring(d, GUEST)
+    d.state.exited(GUEST, "end of its process")
+    d.state.exited(its, "signal SIGKILL")
+    d.state.tick()
+    assert stops(d, process) == [wire.FORCE], "what waits for the ended tasks will never be done"
+    d.state.exited(process, "exit code 0")
+    assert not d.state.needs_ticks
+
+
+def test_a_worker_that_is_to_end_makes_room_only_if_no_task_does():
+    d = Driven(gpu_ids=("0",), CPU=2, GPU=1, files=2 * PROCESS_FILES)
+    process, its, _ = retiring(d)
+    d.submit(source=its, request=())
+    assert not stops(d, process), "the running task will make room"
+    d.state.blocked(its)
+    assert stops(d, process) == [wire.FORCE]
+
+
+def test_nothing_starts_for_a_driver_that_has_ended():
+    """A thread that a task of it has left in an idle worker may still call."""
+    d = Driven()
+    d.state.driver_joined(GUEST)
+    serial = d.submit(source=GUEST)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, serial, GUEST)
+    d.state.exited(GUEST, "end of its process")
+    d.take()
+    d.submit(source=spawn.process)
+    [frame] = frames(d.take(), spawn.process)
+    assert wire.header(frame)[1] == wire.FAILED and b"driver" in frame
+    d.create(source=spawn.process)
+    assert not d.take(Spawn) and not d.state.waiting_for_resources()
+    key, _ = d.start_actor(source=spawn.process, detached=True)
+    assert key in d.state.actors
+
+
 def test_a_group_of_a_task_ends_with_the_driver_of_the_task():
     d = Driven(CPU=3)
     d.state.driver_joined(GUEST)

@@ -61,6 +61,8 @@ class ActorTable:
         refusal = create.placement and self._groups.refusal(create.placement, create.request)
         if refusal:
             actor.ending = f"cannot start: {refusal[1]}"
+        if actor.driver not in self._processes:  # of a thread that a task of it has left behind
+            actor.ending = "cannot start: the driver for which it was created has ended"
         if actor.ending:
             self.kill(actor.key, actor.ending)
 

@@ -138,16 +138,20 @@ class ProcessTable:
     def retire(self, worker: Process) -> None:
         """A worker is to end by itself, as soon as no task or actor that it has started would end with it."""
         self._retiring.append(worker)
-        self._stop_retiring()
+        self._ask_to_stop(worker)
 
-    def _stop_retiring(self):
-        for worker in list(self._retiring):
-            if not self._owns_something(worker.number):
-                self._stop(worker)
+    def _ask_to_stop(self, worker):
+        """Has a retiring worker end, unless something would end with it, as far as the node knows; of calls that wait
+        for their arguments only the worker knows, which refuses then. With its driver it ends in any case.
+        """
+        if worker.driver not in self.by_number:
+            self._stop(worker)
+        elif not self._owns_something(worker.number):
+            self.instruct(Send(worker.number, wire.message(wire.STOP, wire.NODE)))
 
     def _stop(self, worker):
         self._retiring.remove(worker)
-        self.instruct(Send(worker.number, wire.message(wire.STOP, wire.NODE)))
+        self.instruct(Send(worker.number, wire.message(wire.STOP, wire.NODE, flags=wire.FORCE)))
 
     def _move(self, worker, environment):
         """A worker serves a driver that has joined, from now on."""
@@ -174,8 +178,8 @@ class ProcessTable:
             if worker.environment != environment and not self._owns_something(worker.number):
                 self.instruct(Kill(self._leave_idle(worker).number))
                 return
-        if self._retiring:
-            self._stop(self._retiring[0])
+        if self._retiring and not any(w.task is not None and not w.blocked for w in self.by_number.values()):
+            self._stop(self._retiring[0])  # no task that runs would make room
 
     def all_busy(self) -> bool:
         """Whether there are as many workers for tasks as there may be, and none is idle."""
@@ -188,7 +192,8 @@ class ProcessTable:
 
     def tick(self) -> None:
         """A second has passed."""
-        self._stop_retiring()
+        for worker in list(self._retiring):
+            self._ask_to_stop(worker)
         idle = self._all_idle()
         for worker in idle:
             worker.idle += 1

@@ -68,7 +68,10 @@ class Scheduler:
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth), submitter.driver)
         for key in task.items:
             self._shared.refcounts.add(key, entry.holder, 1)
-        self._enter(entry)
+        if entry.driver in self._processes:
+            self._enter(entry)
+        else:  # of a thread that its task has left behind
+            self._fail(entry, "OwnerDiedError", f"task {task.name}(): the driver for which it was called has ended")
 
     def _enter(self, task):
         """A task waits for resources from now on, unless its placement group has gone."""

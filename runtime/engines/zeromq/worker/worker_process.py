@@ -48,7 +48,6 @@ from .task_runner import TaskRunner
 logger = logging.getLogger("runtime")
 
 REPORT_WAIT_S = 5.0
-LOOK_AGAIN_S = 0.1  # of a worker that ends when its calls are answered
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
 CONNECTS_WITHIN_S = 0.5  # a process that is stopped does not answer
 REAP_S = 10.0  # least time between two looks for daemons that have ended
@@ -150,8 +149,7 @@ class Worker(Client):
         while True:
             try:
                 if not queue:
-                    stopping = self._actor.stopping and self._actor.idle
-                    if stopping and not self._task_calls_wait():
+                    if self._actor.stopping and self._actor.idle:
                         raise Leave(0, "ended")
                     if self._dropped or self._dropped_handles:
                         with self.mailbox.lock:
@@ -163,8 +161,7 @@ class Worker(Client):
                         reap_adopted()
                         reap_at = monotonic() + REAP_S
                     inbox.frame = None
-                    limit_s = LOOK_AGAIN_S if stopping else IDLE_SEGMENT_S if self.store.idle_segments else None
-                    if not queue and not wait(inbox, limit_s):
+                    if not queue and not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
                 frame = queue.popleft()
@@ -172,7 +169,8 @@ class Worker(Client):
                 if kind == wire.STOP:
                     if self._actor.exit is not None:
                         raise self._actor.exit
-                    self._actor.stopping = True
+                    forced = wire.HEADER.unpack_from(frame)[2] & wire.FORCE
+                    self._actor.stopping = bool(forced) or not self._task_calls_wait()
                 else:
                     run[kind](frame)
             except (wire.Malformed, struct.error, UnicodeDecodeError):
@@ -184,10 +182,12 @@ class Worker(Client):
             frame = None
 
     def _task_calls_wait(self):
-        """Whether calls of actors that tasks have made here are not answered yet; some may not even have been sent."""
+        """Whether what tasks have called here is not done yet; some may not even have been sent."""
+        if self._running.actor is not None:
+            return False
         with self.mailbox.lock:
-            waits = any(not channel.idle for channel in self.actor_channels.by_key.values())
-        return waits and self._running.actor is None
+            channels = self.actor_channels.by_key.values()
+            return bool(self.tasks.pending) or any(not channel.idle for channel in channels)
 
     def _name_of(self, frame):
         """The category and the name of what a frame runs, for the trace."""

@@ -98,12 +98,12 @@ class StandIn(RolloutWorker):
 
 
 def without_update(learner: Learner, batch: SampleBatch, **settings) -> dict:
-    """In the place of Learner.update."""
+    """Replaces Learner.update."""
     return {"kl": 0.01, "td_error": np.ones(len(batch), np.float32)}
 
 
 def without_targets(trainee: QTrainee, batch: SampleBatch) -> None:
-    """In the place of QTrainee.add_targets: other algorithms compute their targets within the update."""
+    """Replaces QTrainee.add_targets, since the other algorithms compute their targets within the update."""
 
 
 def config_of(algorithm: str, workers: int, options):

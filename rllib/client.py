@@ -78,7 +78,7 @@ class PolicyClient:
     samples actions, but for episodes with training_enabled=False, and learns from the rewards; steps are not learned
     from while its learner is replaced.
 
-    A call waits while the algorithm learns, and goes on trying while the server cannot be reached; nothing is counted
+    A call waits while the algorithm learns, and keeps trying while the server cannot be reached; nothing is counted
     twice. Use a client in one thread; several clients may ask one server.
 
     Args:
@@ -90,7 +90,7 @@ class PolicyClient:
         session: accepted for programs written for RLlib; it has no effect, which a warning says.
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
-        retry_s: goes on trying for so long (seconds).
+        retry_s: keeps trying for this long (seconds).
         fragment_length: with local inference, most steps that are kept before they are sent. The client acts on while
             they are under way, so that errors which concern them are raised by a later call.
         seed: with local inference, of the actions that are sampled.

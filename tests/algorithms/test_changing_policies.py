@@ -444,7 +444,7 @@ def test_a_frozen_policy_acts_and_learns_after_a_restore(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["DQN", "R2D2", "TD3", "Ape-X"])
 def test_ratios_are_of_the_steps_in_which_a_policy_learned(name, tmp_path):
-    """Of policies that are added, frozen and thawed, and of a run that goes on with an empty replay."""
+    """Of policies that are added, frozen and thawed, and of a run that is restored with an empty replay."""
     config_class, training, others = {**KINDS, "Ape-X": ON_THE_WAY["Ape-X"]}[name]
     training = {**training, "training_intensity": 4, "store_buffer_in_checkpoints": False}
     if name == "Ape-X":

@@ -264,7 +264,7 @@ class Pausing(Loops):
 
 
 def test_whole_episodes_wait_once_for_one_that_is_silent(caplog):
-    """It is cut, and its further rows are in one batch when it goes on; all others are whole."""
+    """It is cut. Its further rows are in one batch after its next step; all other episodes are whole."""
     config = whole(PPOConfig()).environment(Pausing, env_config={"play": in_turn, "count": 2})
     caplog.set_level("INFO", "rllib.evaluation.external.worker")
     with config.rollouts(sample_timeout_s=2).build() as algorithm:

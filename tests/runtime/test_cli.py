@@ -106,16 +106,23 @@ def test_a_stack_shows_processes_that_hang_even_the_node(fresh):
         os.kill(node, 18)
 
 
-def test_logs(fresh):
-    session = fresh()
-    actor = Named.remote()
-    runtime.get(actor.speak.remote("a first line"))
+def following(session, **options) -> subprocess.Popen:
+    """`runtime logs -f`, which has shown the first line; options as for Popen."""
     follower = subprocess.Popen(
         [sys.executable, "-u", "-m", "runtime.engines.zeromq.cli", "logs", "-f", "--address", session.session_dir],
         stdout=subprocess.PIPE,
         text=True,
+        **options,
     )
     assert follower.stdout.readline().endswith(") a first line\n")
+    return follower
+
+
+def test_logs(fresh):
+    session = fresh()
+    actor = Named.remote()
+    runtime.get(actor.speak.remote("a first line"))
+    follower = following(session)
     runtime.get(actor.speak.remote("a second line"))
     assert follower.stdout.readline().endswith(") a second line\n")
     runtime.shutdown()
@@ -127,14 +134,7 @@ def test_ctrl_c_ends_a_command_that_waits(fresh):
     session = fresh()
     actor = Named.remote()
     runtime.get(actor.speak.remote("a first line"))
-    follower = subprocess.Popen(
-        [sys.executable, "-u", "-m", "runtime.engines.zeromq.cli", "logs", "-f", "--address", session.session_dir],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    with follower:
-        assert follower.stdout.readline().endswith(") a first line\n")
+    with following(session, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as follower:
         follower.send_signal(signal.SIGINT)
         assert follower.wait(10) == 0
 

@@ -81,7 +81,7 @@ def parameters(cases, axis, every=1):
 
     A case with processes, of workers or of environments, takes some twenty times as much CPU as another: such cases are
     slow, but for the first one with each value of an axis, and the first with environments in processes and each end.
-    Of the others each of so many (`every`) is quick, and the first one with each value of each axis.
+    Of the others one in `every` is quick, and the first one with each value of each axis; the rest are slow.
     """
     made, seen, in_quick, alone = [], set(), set(), 0
     for case in cases:

@@ -510,7 +510,7 @@ class ExternalWorker(MultiAgentWorker):
         if not request.claim():
             return None
         episode = self._episodes[index]
-        if index in self._silent:  # it goes on
+        if index in self._silent:  # its loop has made another step
             self._silent.remove(index)
             if not self._is_closing:
                 self._awaited.add(index)

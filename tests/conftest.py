@@ -12,6 +12,7 @@ import pytest
 
 import runtime
 from rllib import processes
+from rllib.compat.names import foreign_program
 
 
 def pytest_addoption(parser):
@@ -93,6 +94,15 @@ def workers_know_the_module(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "PRELOAD", (*processes.PRELOAD, request.module.__name__))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_hook_is_left():
+    """A test that imports `rllib.as_ray` or `rllib.as_sb3` changes what the later tests of its process see."""
+    yield
+    if foreign_program.is_running():
+        foreign_program._is_running = False  # one test fails, not all that follow
+        pytest.fail("the test has left an import hook in its process: run the program in a process of its own")
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ actor-critics, and rows of lost episodes stayed at a restore.
 import ast
 import importlib
 import inspect
-import pkgutil
 import textwrap
+from pathlib import Path
 
 import rllib
 import runtime
@@ -35,10 +35,12 @@ APART = ("as_ray", "as_sb3", "isaaclab", "mjlab", "__main__", "program_hook")
 
 def modules():
     for package in (rllib, runtime):
-        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not any(part in found.name for part in APART):
+        top = Path(package.__file__).parent
+        for path in sorted(top.rglob("*.py")):
+            name = ".".join(path.relative_to(top.parent).with_suffix("").parts).removesuffix(".__init__")
+            if not any(part in name for part in APART):
                 try:
-                    yield importlib.import_module(found.name)
+                    yield importlib.import_module(name)
                 except ImportError:  # of an extra
                     continue
 

@@ -13,7 +13,8 @@
 #                   killed while it is restarted and their connections are cut (SEED=n repeats both), and eight hours of
 #                   runs on a clock that is set forward
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
-#   make learning   the tests that train for minutes, and the longer tests
+#   make learning   the tests that train for minutes, and the longer tests (MINUTES=60: those that docs/project/long_tests.csv
+#                   does not list, for so long; it gets a line for each)
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
 #   make chaos      ten minutes of training on a Ray cluster of four nodes here, while workers and nodes are killed (SEED=n
 #                   repeats it)
@@ -119,7 +120,8 @@ soak: $(VENV)/installed
 	@$(BIN)/python tests/runs/long_run.py
 
 learning: $(VENV)/installed
-	@$(BIN)/python -m pytest -m "(learning or slow) and not ray and not peers" --timeout 3600
+	@$(BIN)/python -m pytest -m "(learning or slow) and not ray and not peers" --timeout 3600 \
+		$(if $(MINUTES),-p tests.sittings --list docs/project/long_tests.csv --minutes $(MINUTES))
 
 RAYS := 2.40.0 2.60.0
 RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)

@@ -1,0 +1,52 @@
+"""Sittings of long tests: nothing runs twice, nothing is left out, and the list says what happened."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import sittings
+
+TESTS = """
+import time
+import pytest
+
+@pytest.mark.parametrize("x", [1, 2, 3])
+def test_some(x):
+    time.sleep(0.1)
+    assert x != 2
+
+@pytest.mark.learning
+@pytest.mark.parametrize("x", [1, 2])
+def test_each(x):
+    pass
+
+def test_not_here():
+    pytest.skip("no such device")
+"""
+ROOT = Path(__file__).parents[1]
+
+
+def sit(directory, minutes):
+    """What a sitting prints, and the list after it."""
+    options = ["-p", "tests.sittings", "-p", "no:cacheprovider", "-o", "markers=learning", "--list", "list.csv"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--minutes", str(minutes), "--rootdir", ".", "test_long.py"],
+        cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    lines = sittings.read(directory / "list.csv")
+    return done.stdout, [(line["test"], line["result"], line["variants"]) for line in lines]
+
+
+def test_sittings_together_run_all_tests_once(tmp_path):
+    (tmp_path / "test_long.py").write_text(TESTS)
+    for command in (["init"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *command, "-q"], cwd=tmp_path, check=True)
+    said, lines = sit(tmp_path, 0.002)  # 0.12 s: a test is not cut in its middle
+    some = ("test_long.py::test_some", "failed", "3")
+    assert lines == [some] and "the sitting is over; tests that are left: 3" in said
+    said, lines = sit(tmp_path, 1)
+    each = [(f"test_long.py::test_each[{x}]", "passed", "1") for x in (1, 2)]
+    assert "3 deselected" in said and lines == [*each, ("test_long.py::test_not_here", "skipped", "1"), some]
+    said, again = sit(tmp_path, 1)
+    assert again == lines and "6 deselected" in said

@@ -1,7 +1,7 @@
 """A policy that learns from its users' rewards over HTTP beside the same training in one process, at equal steps.
 
     python benchmarks/served_learning.py bandit
-    python benchmarks/served_learning.py cartpole --steps 60000
+    python benchmarks/served_learning.py cartpole
 
 Users are environments of this process: a round asks `rllib serve --learn` for the actions of all of them, and gives
 the rewards. They wait while the learner is behind, as people do who come at their own pace. Both policies are then
@@ -199,7 +199,7 @@ OPTIONS = {
         *("--margin", "0.5"),
     ),
 }
-STEPS = {"bandit": 12_000, "cartpole": 60_000}
+STEPS = {"bandit": 12_000, "cartpole": 120_000}
 
 
 def main() -> None:

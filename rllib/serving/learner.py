@@ -115,9 +115,10 @@ class Learner:
             self._files.promote()
             with self._dispatcher.lock:
                 self.training_loop.promoted()
-        elif verdict is Verdict.DROP:
+        elif verdict is not None:
             self._files.drop_candidate()
-            self._trainer.go_back(self._files.served)
+            if verdict is Verdict.WORSE:
+                self._trainer.go_back(self._files.served)
             with self._dispatcher.lock:
                 self.training_loop.dropped()
         elif self.training_loop.wants_candidate and self._trainer.version > self.training_loop.served:

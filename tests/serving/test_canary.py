@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rllib.serving.learning.arms import is_canary
-from rllib.serving.learning.betting import Pairs, p_not_above, width_of
+from rllib.serving.learning.betting import bounds_of, p_not_above
 from rllib.serving.learning.canary import LEVEL, Trial, Verdict
 from rllib.serving.learning.welch import Sample, p_greater, t_tail
 
@@ -45,37 +45,52 @@ def test_one_value_is_not_enough():
         p_greater(Sample.of([1]), Sample.of([1, 2]))
 
 
-def test_pairs_are_means_of_what_has_come_since_the_last():
-    pairs = Pairs()
-    for value, is_first in [(1, False), (3, False), (5, True), (7, True), (9, True), (4, False)]:
-        pairs.add(value, is_first)
-    assert pairs.differences().tolist() == [5 - 2, (7 + 9) / 2 - 4] and len(Pairs().differences()) == 0
-
-
 def test_a_capital_by_hand():
-    stakes = [0.9 / 2**k / 4 for k in range(8)]
-    capital = sum((1 + stake * 3) * (1 - stake * 1) for stake in stakes) / 8
-    assert p_not_above([2.0, -2.0], 4.0, shift=1.0) == pytest.approx(min(1, 1 / capital))
-    assert p_not_above([], 1.0) == 1 and p_not_above([5.0] * 99, 0.0) == 1 and p_not_above([1.0] * 99, 1.0) < 1e-9
-    assert width_of([1, 2], [5], []) == 4 and width_of() == 0
+    """Stakes of 0.9 * 0.4**k, as shares of the largest; the level is taken in 256 parts of the range from 2 to 5."""
+    shares = [0.9 * 0.4**k for k in range(6)]
+
+    def capital(values, level):
+        return sum(math.prod(1 + share * (value - level) / level for value in values) for share in shares) / 6
+
+    first, second, low, high, shift = [4.0, 5.0, 3.0], [2.0, 1.0], 1.0, 5.0, 1.0
+    levels = [(high - low - shift) * part / 256 for part in range(257)]
+    least = min(
+        capital([each - low for each in first], upper) * capital([high - each for each in second], 3 - lower)
+        for lower, upper in itertools.pairwise(levels)
+    )
+    assert p_not_above(first, second, (low, high), shift) == pytest.approx(min(1, 1 / least)) and least > 1
+
+
+def test_little_shows_nothing_and_much_shows_all():
+    assert p_not_above([], [1.0], (0, 1)) == p_not_above([1.0], [], (0, 1)) == 1
+    assert p_not_above([5.0] * 99, [5.0] * 99, (5, 5)) == 1
+    assert p_not_above([1.0] * 99, [0.0] * 99, (0, 1)) < 1e-9 and p_not_above([0.0] * 99, [1.0] * 99, (0, 1)) == 1
+    assert p_not_above([0.0], [1.0], (0, 1), shift=1.0) == 0  # no two returns are so far apart
+    assert bounds_of([1, 2], [5], []) == (1, 5) and bounds_of() == (0, 0)
+
+
+def test_many_returns_are_taken_in_blocks(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = rng.random(1000), rng.random(1500), (0.0, 1.0), 0.04
+    at_once = p_not_above(*given)
+    monkeypatch.setattr("rllib.serving.learning.betting._BLOCK", 64)
+    assert p_not_above(*given) == pytest.approx(at_once) and 1e-6 < at_once < 1
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("margin", [0.0, 0.25])
-def test_the_bound_holds_exactly_for_two_to_eight_pairs(rate, margin):
-    """All outcomes of successes with their probabilities: a candidate that is worse by just the margin."""
+@pytest.mark.parametrize("counts", [(8, 8), (6, 40), (40, 6)])
+def test_the_bound_holds_exactly_for_successes(rate, margin, counts):
+    """All numbers of successes with their probabilities: a candidate that is worse by just the margin."""
     shift = margin * math.sqrt(rate * (1 - rate))
-    worse = max(rate - shift, 0.0)
-    of_difference = {1: worse * (1 - rate), -1: (1 - worse) * rate}
-    of_difference[0] = 1 - sum(of_difference.values())
-    wrong = 0.0
-    for counts in itertools.product(range(9), repeat=2):  # of pairs with 1 and with -1
-        if sum(counts) > 8:
-            continue
-        numbers = [*counts, 8 - sum(counts)]
-        ways = math.factorial(8) / math.prod(map(math.factorial, numbers))
-        chance = ways * math.prod(of_difference[d] ** n for d, n in zip((1, -1, 0), numbers))
-        if p_not_above(np.repeat([1.0, -1.0, 0.0], numbers), 1.0, shift) <= LEVEL:
+    rates, wrong = (max(rate - shift, 0.0), rate), 0.0
+    for outcome in itertools.product(*(range(count + 1) for count in counts)):
+        chance = math.prod(
+            math.comb(count, successes) * rate**successes * (1 - rate) ** (count - successes)
+            for count, successes, rate in zip(counts, outcome, rates)
+        )
+        returns = [[1.0] * each + [0.0] * (count - each) for each, count in zip(outcome, counts)]
+        if chance > 1e-9 and p_not_above(*returns, (0, 1), shift) <= LEVEL:
             wrong += chance
     assert wrong <= LEVEL
 
@@ -155,8 +170,8 @@ def test_a_better_candidate_is_promoted_at_the_first_look():
     assert verdict_of([each + 5 for each in SPREAD], SPREAD) == (Verdict.PROMOTE, 10)
 
 
-def test_a_worse_candidate_is_dropped_at_the_first_look():
-    assert verdict_of([each - 5 for each in SPREAD], SPREAD) == (Verdict.DROP, 10)
+def test_a_worse_candidate_is_dropped_as_worse_at_the_first_look():
+    assert verdict_of([each - 5 for each in SPREAD], SPREAD) == (Verdict.WORSE, 10)
 
 
 MIXED = [9, 9, 11, 11] * 20  # the same returns, in another order

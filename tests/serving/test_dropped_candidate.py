@@ -1,4 +1,4 @@
-"""A candidate that is worse: the learner goes back to the served policy, and learns on from there."""
+"""Candidates that are dropped: the learner goes back to the served policy from one that was shown to be worse."""
 
 import itertools
 import socket
@@ -36,54 +36,81 @@ def learner(tmp_path):
     supervisor.close()
 
 
-def test_the_learner_goes_back_and_learns_on(learner, monkeypatch):
-    world, numbers, training_loop, trainer = (
-        gymnasium.make("CartPole-v1"),
-        itertools.count(),
-        learner.training_loop,
-        learner._trainer,
-    )
-    first, go_back, gone_back = trainer.algorithm.get_weights(), trainer.go_back, []
+class Game:
+    """A learner, and a world in which its policies act with given rewards."""
+
+    def __init__(self, learner):
+        self.learner, self.training_loop, self.trainer = learner, learner.training_loop, learner._trainer
+        self._world, self._numbers = gymnasium.make("CartPole-v1"), itertools.count()
+
+    @property
+    def weights(self):
+        return self.trainer.algorithm.get_weights()
+
+    def play(self, version, rewards):
+        """One episode of that policy, through all that the learner does with it."""
+        name, observation = f"episode {next(self._numbers)}", self._world.reset(seed=0)[0]
+        for at, reward in enumerate(rewards):
+            action_id, seen = f"{name}, {at}", array_bytes(self._world.observation_space, observation)
+            now, action = time.monotonic(), array_bytes(self._world.action_space, ACTION)
+            self.training_loop.decide(Decision(action_id, name, now, version, seen, action))
+            is_last = at == len(rewards) - 1
+            assert self.training_loop.reward(Reward(0, action_id, reward, terminated=is_last), now) == (200, "")
+        while (episode := self.training_loop.next_episode()) is not None:
+            self.trainer.learn(episode)
+            self.learner._follow()
+        self.learner._follow()
+
+    def offered(self):
+        """Plays until there is a candidate; returns its version."""
+        for number in range(100):
+            if self.training_loop.trial is not None:
+                return self.training_loop.trial.version
+            self.play(self.training_loop.served, [1.0] * (6 + number % 2))
+        raise AssertionError("no candidate was offered")
+
+    def drop(self, rewards_of):
+        """Gives both policies rewards until the candidate is dropped."""
+        for number in range(100):
+            if self.training_loop.num_dropped:
+                return
+            self.play(self.training_loop.trial.version, rewards_of(number))
+            if not self.training_loop.num_dropped:
+                self.play(self.training_loop.served, [1.0] * (6 + number % 2))
+        raise AssertionError("the candidate was not dropped")
+
+
+@pytest.fixture
+def game(learner):
+    return Game(learner)
+
+
+def test_the_learner_goes_back_from_what_is_worse_and_learns_on(game, monkeypatch):
+    first, go_back, gone_back = game.weights, game.trainer.go_back, []
 
     def noted(path):
         go_back(path)
-        gone_back.append((trainer.algorithm.get_weights(), trainer._env.exchange.num_waiting()))
+        gone_back.append((game.weights, game.trainer._env.exchange.num_waiting()))
 
-    monkeypatch.setattr(trainer, "go_back", noted)
-
-    def play(version, rewards):
-        """One episode of that policy, through all that the learner does with it."""
-        name, observation = f"episode {next(numbers)}", world.reset(seed=0)[0]
-        for at, reward in enumerate(rewards):
-            action_id, seen = f"{name}, {at}", array_bytes(world.observation_space, observation)
-            now, action = time.monotonic(), array_bytes(world.action_space, ACTION)
-            training_loop.decide(Decision(action_id, name, now, version, seen, action))
-            is_last = at == len(rewards) - 1
-            assert training_loop.reward(Reward(0, action_id, reward, terminated=is_last), now) == (200, "")
-        while (episode := training_loop.next_episode()) is not None:
-            trainer.learn(episode)
-            learner._follow()
-        learner._follow()
-
-    def offered():
-        for number in range(100):
-            if training_loop.trial is not None:
-                return training_loop.trial.version
-            play(training_loop.served, [1.0] * (6 + number % 2))
-        raise AssertionError("no candidate was offered")
-
-    candidate = offered()
-    assert not _same(trainer.algorithm.get_weights(), first)
-    for number in range(100):
-        if training_loop.num_dropped:
-            break
-        play(candidate, [0.1] * (2 + number % 2))
-        play(training_loop.served, [1.0] * (6 + number % 2))
-    assert training_loop.num_dropped == 1 and training_loop.served == 0 and training_loop.newest[2] == "dropped"
+    monkeypatch.setattr(game.trainer, "go_back", noted)
+    candidate = game.offered()
+    assert not _same(game.weights, first)
+    game.drop(lambda number: [0.1] * (2 + number % 2))
+    loop = game.training_loop
+    assert loop.num_dropped == 1 and loop.served == 0 and loop.newest[2] == "dropped as worse"
     ((weights, num_waiting),) = gone_back
-    assert _same(weights, first) and num_waiting == 0 and not learner._settings.candidate.exists()
-    again = offered()
-    assert again > candidate and training_loop.num_learned > 0
+    assert _same(weights, first) and num_waiting == 0 and not game.learner._settings.candidate.exists()
+    assert game.offered() > candidate and loop.num_learned > 0
+
+
+def test_the_learner_keeps_what_it_has_learned_where_nothing_was_shown(game, monkeypatch):
+    first = game.weights
+    monkeypatch.setattr(game.trainer, "go_back", lambda path: pytest.fail("the learner has gone back"))
+    candidate = game.offered()
+    game.drop(lambda number: [1.0] * (7 - number % 2))
+    loop = game.training_loop
+    assert loop.served == 0 and loop.newest[2] == "dropped" and not game.learner._settings.candidate.exists()
+    assert not _same(game.weights, first) and game.offered() > candidate
 
 
 def _same(first, second) -> bool:

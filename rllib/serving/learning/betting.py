@@ -1,10 +1,12 @@
 """A test of two means that holds for any returns within a range, however they are distributed, and at any time.
 
 It bets against the hypothesis (Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting,
-Journal of the Royal Statistical Society B 86, 2024). Each pair of returns multiplies a capital by 1 + b d, where d is
-the first return minus the second and b a stake. If d is not positive on average, no stake makes the capital grow on
-average, so with probability 1 - p it never reaches 1 / p (Ville): neither the number of looks nor the shape of the
-distribution matters. A t-test needs variances that the samples show; where failures are rare, a few returns show none.
+Journal of the Royal Statistical Society B 86, 2024). If the first mean is not above the second, some level m lies
+between them. One capital bets that the first returns are above m: each return x multiplies it by 1 + b (x - m). Another
+bets that the second ones are below. If both are not, no stake makes their product grow on average, so with probability
+1 - p it never reaches 1 / p (Ville): neither the number of looks nor the shape of the distribution matters. The least
+product of all levels counts. A t-test needs variances that the samples show; where failures are rare, a few returns
+show none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,50 +14,49 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 # Shares of the largest stake with which no capital can be lost altogether; the capital is their mean.
-_STAKES = 0.9 * 0.5 ** np.arange(8)
+_STAKES = 0.9 * 0.4 ** np.arange(6)
+# Parts of the range between whose bounds the level is taken.
+_CELLS = 256
+# Returns that are bet on at once, for the memory's sake.
+_BLOCK = 4096
 
 
-class Pairs:
-    """Returns of two policies, paired in the order in which they come: independent differences of their means.
-
-    Where one policy plays more episodes, the mean of those since the last pair counts.
-    """
-
-    def __init__(self):
-        self._waiting: tuple[list[float], list[float]] = [], []
-        self._pairs: list[tuple[float, float]] = []
-
-    def add(self, value: float, is_first: bool) -> None:
-        """Adds a return of the first policy, or of the second."""
-        self._waiting[0 if is_first else 1].append(value)
-        if all(self._waiting):
-            self._pairs.append(tuple(sum(each) / len(each) for each in self._waiting))
-            self._waiting = [], []
-
-    def differences(self) -> np.ndarray:
-        """float64 [pairs], the first minus the second."""
-        pairs = np.array(self._pairs, np.float64).reshape(-1, 2)
-        return pairs[:, 0] - pairs[:, 1]
-
-
-def p_not_above(differences: Sequence[float] | np.ndarray, width: float, shift: float = 0.0) -> float:
-    """Bounds the probability of such differences if their mean plus the shift were not above 0, at most 1.
+def p_not_above(
+    first: Sequence[float], second: Sequence[float], bounds: tuple[float, float], shift: float = 0.0
+) -> float:
+    """Bounds the probability of such returns if the first mean plus the shift were not above the second; at most 1.
 
     Args:
-        differences: of independent pairs, one after the other.
-        width: of the range in which both values lie; 0: nothing is known, and the answer is 1.
-        shift: added to each difference.
+        first, second: independent returns, in any order.
+        bounds: of all returns; where they are equal, nothing is known, and the answer is 1.
+        shift: added to the first, at least 0.
     """
-    if not width > 0:
+    low, high = bounds
+    if not high > low or not (len(first) and len(second)):
         return 1.0
-    shifted = np.asarray(differences, np.float64) + shift
-    with np.errstate(over="ignore"):
-        factors = 1 + np.multiply.outer(_STAKES / width, shifted)
-        capital = np.prod(np.maximum(factors, 0.0), axis=1).mean()
-    return min(1.0, 1.0 / capital) if capital > 0 else 1.0
+    lowest = low + shift
+    if lowest >= high:
+        return 0.0
+    part = np.linspace(0, 1, _CELLS + 1)
+    # In units of the part of the range in which the level can lie: between 0 and 1, or above.
+    above = (np.asarray(first, np.float64) + shift - lowest) / (high - lowest)
+    below = (high - np.asarray(second, np.float64)) / (high - lowest)
+    # The first capital falls as the level rises, the second one falls with it: in a cell, none is less than at its end.
+    product = _log_capital(above, part[1:]) + _log_capital(below, 1 - part[:-1])
+    return float(np.exp(-max(product.min(), 0.0)))
 
 
-def width_of(*values: Iterable[float]) -> float:
-    """Width of the range of all these values; 0 without any."""
+def _log_capital(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Logarithm of what bets that values of at least 0 are above levels make of 1: float64 [levels]."""
+    capital = np.zeros((len(_STAKES), len(levels)))
+    for start in range(0, len(values), _BLOCK):
+        ratios = np.divide.outer(values[start : start + _BLOCK], levels)
+        for row, share in zip(capital, _STAKES):
+            row += np.log1p(share * (ratios - 1)).sum(axis=0)
+    return np.logaddexp.reduce(capital) - np.log(len(_STAKES))
+
+
+def bounds_of(*values: Iterable[float]) -> tuple[float, float]:
+    """The least and the greatest of all these values; (0, 0) without any."""
     together = [value for each in values for value in each]
-    return max(together) - min(together) if together else 0.0
+    return (min(together), max(together)) if together else (0.0, 0.0)

@@ -3,14 +3,15 @@
 Promoted is what is shown not to be worse, with a margin; what is merely not shown to be worse is not. The test
 (betting.py) holds for all returns within the range of those that are known, whatever their distribution and however few
 they are, and at all looks together. With few or scattered returns nothing is shown, and the candidate is dropped at the
-last look. So is one whose returns are all the same as those of the served policy: failures that are too rare to be seen
-would make it worse, and a policy that is as good need not replace another.
+last look; the learner keeps what it has learned, since only the returns were too few. A candidate is dropped as well if
+all returns are the same: failures that are too rare to be seen would make it worse, and a policy that is as good need
+not replace another.
 """
 
 from collections.abc import Iterable
 from enum import Enum
 
-from rllib.serving.learning.betting import Pairs, p_not_above, width_of
+from rllib.serving.learning.betting import bounds_of, p_not_above
 from rllib.serving.learning.welch import Sample
 
 # Probability with which a candidate that is worse by the margin is promoted, and a better one dropped early; at most.
@@ -19,10 +20,11 @@ LOOKS = 4
 
 
 class Verdict(Enum):
-    """Outcome of a trial."""
+    """Outcome of a trial: the candidate is promoted, dropped, or dropped because it was shown to be worse."""
 
     PROMOTE = "promote"
     DROP = "drop"
+    WORSE = "worse"
 
 
 class Trial:
@@ -41,7 +43,7 @@ class Trial:
     Attributes:
         version, begun_at: the same.
         served, candidate: samples of returns.
-        candidate_returns: the candidate's.
+        served_returns, candidate_returns: the returns themselves.
     """
 
     def __init__(
@@ -50,28 +52,28 @@ class Trial:
         self.version, self.begun_at = version, begun_at
         self._episodes, self._margin = episodes, margin
         self.served, self.candidate = Sample(), Sample()
+        self.served_returns: list[float] = []
         self.candidate_returns: list[float] = []
-        self._pairs, self._known = Pairs(), list(history)
+        self._history = list(history)
         self._looks = 0
 
     def add(self, total: float, is_candidate: bool) -> Verdict | None:
         """Adds the return of an episode; the verdict once there is one."""
-        self._pairs.add(total, is_candidate)
-        self._known.append(total)
-        if is_candidate:
-            self.candidate.add(total)
-            self.candidate_returns.append(total)
-        else:
-            self.served.add(total)
+        sample, returns = (
+            (self.candidate, self.candidate_returns) if is_candidate else (self.served, self.served_returns)
+        )
+        sample.add(total)
+        returns.append(total)
         if min(self.candidate.count, self.served.count) < (self._looks + 1) * self._episodes:
             return None
         self._looks += 1
         return self._look()
 
     def _look(self) -> Verdict | None:
-        differences, width = self._pairs.differences(), width_of(self._known)
-        if p_not_above(differences, width, self._margin * self.served.deviation) <= LEVEL:
+        candidate, served = self.candidate_returns, self.served_returns
+        bounds = bounds_of(candidate, served, self._history)
+        if p_not_above(candidate, served, bounds, self._margin * self.served.deviation) <= LEVEL:
             return Verdict.PROMOTE
-        if self._looks >= LOOKS or p_not_above(-differences, width) <= LEVEL:
-            return Verdict.DROP
-        return None
+        if p_not_above(served, candidate, bounds) <= LEVEL:
+            return Verdict.WORSE
+        return Verdict.DROP if self._looks >= LOOKS else None

@@ -145,7 +145,7 @@ class TrainingLoop:
 
     def dropped(self) -> None:
         """Ends the trial; the served policy stays."""
-        self._end_trial("dropped")
+        self._end_trial("dropped as worse" if self.verdict is Verdict.WORSE else "dropped")
         self.num_dropped += 1
         self.trial = self.verdict = None
 
@@ -156,7 +156,7 @@ class TrainingLoop:
         self._events.append(
             f"Candidate version {trial.version} is {outcome}: its mean return is {trial.candidate.mean:.4g} in "
             f"{trial.candidate.count} episodes, that of the served version {self.served} {trial.served.mean:.4g} in "
-            f"{trial.served.count}"
+            f"{trial.served.count}" + ("; the learner returns to it" if self.verdict is Verdict.WORSE else "")
         )
 
     # ------------------------------------------------------------------ reports

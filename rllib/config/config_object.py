@@ -96,7 +96,8 @@ class ConfigObject(Settings):
         """Raises ONE SettingsError with a line for every mistake; each says what to do.
 
         Args:
-            undecided: settings whose values a search draws; neither they nor their relations are looked at.
+            undecided: settings whose values a search draws; neither they nor their relations are looked at, nor rules
+                that read them by way of a property.
         """
         if mistakes := list(self.mistakes(undecided)):
             raise self.error(*mistakes)
@@ -138,6 +139,7 @@ class ConfigObject(Settings):
     def mistakes(self, undecided: Collection[str] = ()) -> Iterator[Mistake]:
         """All mistakes in the settings: first of single settings, then of their relations."""
         wrong, any_key_is_wrong = set(undecided), False
+        checked = self._without(undecided) if undecided else self
         for name, setting in self.settings.items():
             mistake = None if name in wrong else setting.mistake(self._values[name])
             if mistake and setting.keys and isinstance(self._values[name], Mapping):
@@ -149,7 +151,7 @@ class ConfigObject(Settings):
         for names, check in rules_of(type(self)).values():
             if all(name not in wrong and self._has(name) for name in names):
                 try:
-                    mistake = check(self)
+                    mistake = check(checked)
                 except Exception:
                     if not (wrong or any_key_is_wrong):
                         raise
@@ -160,6 +162,12 @@ class ConfigObject(Settings):
                     source = f"{type(self).__name__}.{getattr(check, '__name__', check)}"
                     raise TypeError(f"{source} is a relation, which returns a Mistake or None, not {mistake!r:.80}")
                 yield mistake
+
+    def _without(self, undecided: Collection[str]) -> Self:
+        """A copy in which these settings cannot be read: a rule that reads one is undecided, too."""
+        decided = self.copy(copy_frozen=False)
+        decided.__dict__["_values"] = _PartlyDecided(decided._values, undecided)
+        return decided
 
     @classmethod
     def _has(cls, name: str) -> bool:
@@ -676,3 +684,20 @@ def _is_same(value, other) -> bool:
     """Equality of plain values; of anything else (arrays, spaces, classes), identity."""
     plain = (bool, int, float, str, dict, list, type(None))
     return value is other or (isinstance(value, plain) and isinstance(other, plain) and value == other)
+
+
+class _UndecidedError(Exception):
+    """A rule has read a setting that a search draws."""
+
+
+class _PartlyDecided(dict):
+    """Values of settings, some of which cannot be read by name."""
+
+    def __init__(self, values: Mapping[str, Any], undecided: Collection[str]):
+        super().__init__(values)
+        self._undecided = frozenset(undecided)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._undecided:
+            raise _UndecidedError(name)
+        return super().__getitem__(name)

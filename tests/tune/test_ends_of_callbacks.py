@@ -1,15 +1,17 @@
-"""Callbacks at the end of an experiment, whatever has ended it."""
+"""Callbacks at the end of an experiment, whatever has ended it, and in one that is resumed."""
 
 import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rllib import tune
 from rllib.tune.experiment import loggers
 from rllib.tune.experiment.callbacks import Callbacks
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.search import BasicVariantGenerator, ConcurrencyLimiter
 from rllib.tune.states import TERMINATED
 from tests.tune.climber import Climber
 
@@ -155,3 +157,63 @@ def test_an_experiment_whose_callback_cannot_begin_ends_in_order(two_cpus, run, 
     assert CannotBegin.ends == 1 and Path(tmp_path, "x").is_dir()
     (trial,) = run(Climber, resume=True, **settings).trials
     assert trial.status == TERMINATED
+
+
+class Counts(tune.Callback):
+    """Counts results over all processes of an experiment, and notes what it is told of it."""
+
+    def __init__(self):
+        self.results, self.told = 0, []
+
+    def setup(self, stop=None, num_samples=None, total_num_samples=None, **info):
+        self.told.append((str(stop), num_samples, total_num_samples, info["time_budget_s"], self.results))
+
+    def on_trial_result(self, **info):
+        self.results += 1
+
+    def on_trial_recover(self, trial, **info):
+        self.told.append((trial.num_failures, trial.error.splitlines()[-1]))
+
+    def get_state(self):
+        return {"results": self.results, "highest": np.array([np.inf])}
+
+    def set_state(self, state):
+        assert state["highest"] == np.inf
+        self.results = state["results"]
+
+
+@pytest.mark.parametrize(
+    "searcher", [None, lambda: ConcurrencyLimiter(BasicVariantGenerator(), max_concurrent=1)], ids=["grid", "wrapped"]
+)
+def test_callbacks_know_the_experiment_and_their_state(tmp_path, searcher):
+    def fails_once(config):
+        tune.report({"score": 1})
+        if config["a"] == 2 and not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise RuntimeError("not yet")
+        tune.report({"score": 2})
+
+    def run(num_samples, callbacks):
+        space = {"a": tune.grid_search([1, 2, 3]), "b": tune.uniform(0, 1)}
+        tune.run(
+            fails_once, config=space, num_samples=num_samples, callbacks=callbacks, max_failures=1, verbose=0,
+            stop={"score": 2}, time_budget_s=99, name="x", local_dir=tmp_path, resume="AUTO",
+            search_alg=searcher and searcher(), max_concurrent_trials=1,
+        )  # fmt: skip
+
+    first, second, third, other = Counts(), Counts(), Counts(), tune.Callback()
+    run(1, [other, first, third])
+    recovered = (1, "RuntimeError: not yet")
+    assert first.told == third.told == [("score >= 2", 1, 3, 99, 0), recovered] and first.results == 7
+    run(2, [second, other])
+    assert second.told == [("score >= 2", 2, 6, 99, 7)] and second.results == 13
+
+
+def test_a_state_of_a_callback_that_cannot_be_saved_is_an_error_at_the_start(tmp_path):
+    class Unsaved(tune.Callback):
+        def get_state(self):
+            return {"function": lambda: None}
+
+    with pytest.raises(TypeError, match="plain data") as error:
+        tune.run(lambda config: {"loss": 1}, callbacks=[Unsaved()], verbose=0, local_dir=tmp_path)
+    assert "Unsaved.get_state" in error.value.__notes__[0]

@@ -1,9 +1,11 @@
 """Hooks of an experiment, which run in the driver, and the object that calls them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import NoneType
 from typing import Any
 
+from rllib.storage.encoding import decode, encode
 from rllib.tune.experiment.trial import Trial
 
 
@@ -14,7 +16,14 @@ class Callback:
     """
 
     def setup(self, stop=None, num_samples=None, total_num_samples=None, **info) -> None:
-        """Called once, before the first trial."""
+        """Called once, before the first trial.
+
+        Args:
+            stop: the experiment's stop criteria, a Stopper.
+            num_samples: number of samples, each with the whole grid; -1: without end.
+            total_num_samples: number of trials, as far as the searcher knows it.
+            info: `time_budget_s`, and more in later versions.
+        """
 
     def on_step_begin(self, iteration: int, trials: list, **info) -> None:
         """The runner is about to wait for answers of trials."""
@@ -37,6 +46,9 @@ class Callback:
     def on_trial_complete(self, iteration: int, trials: list, trial, **info) -> None:
         """A trial has ended well."""
 
+    def on_trial_recover(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial has failed and starts again."""
+
     def on_trial_error(self, iteration: int, trials: list, trial, **info) -> None:
         """A trial has failed and does not start again."""
 
@@ -45,6 +57,12 @@ class Callback:
 
     def on_experiment_end(self, trials: list, **info) -> None:
         """The experiment has ended: no trial runs any more."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """State that is saved with the experiment now and then, and at its end: plain data and arrays. None: none."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restores the state that `get_state` returned last, in an experiment that is resumed; before `setup`."""
 
 
 _HOOKS = [name for name in vars(Callback) if not name.startswith("_")]
@@ -115,9 +133,29 @@ class Callbacks:
         self.round = 0
         self._callbacks, self._reporter, self._trials = list(callbacks), reporter, trials
 
-    def setup(self, num_samples: int) -> None:
-        """Calls the hook before the first trial."""
-        self._call("setup", num_samples=num_samples, total_num_samples=num_samples)
+    def setup(self, **properties) -> None:
+        """Calls the hook before the first trial with these properties of the experiment."""
+        self._call("setup", **properties)
+
+    def get_state(self) -> list[list]:
+        """[class, state] of each callback that has a state, in a form for JSON; for `set_state`."""
+        states = []
+        for callback in self._callbacks:
+            with _naming(callback, "get_state"):
+                if (state := callback.get_state()) is None:
+                    continue
+                states.append([type(callback).__name__, encode(state)])
+        return states
+
+    def set_state(self, states: Sequence[Sequence] | None) -> None:
+        """Restores the states of `get_state` in the callbacks of the same classes, in their order."""
+        left = list(states or ())
+        for callback in self._callbacks:
+            own = next((each for each in left if each[0] == type(callback).__name__), None)
+            if own is not None:
+                left.remove(own)
+                with _naming(callback, "set_state"):
+                    callback.set_state(decode(own[1]))
 
     def call(self, hook: str, **more) -> None:
         """Calls this hook of all callbacks with the round, all trials and `more`.
@@ -131,9 +169,9 @@ class Callbacks:
         errors = []
         for callback in self._callbacks:
             try:
-                getattr(callback, hook)(**arguments)
+                with _naming(callback, hook):
+                    getattr(callback, hook)(**arguments)
             except Exception as error:
-                error.add_note(f"raised in {type(callback).__name__}.{hook}, a callback of the experiment")
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -142,3 +180,13 @@ class Callbacks:
         """Shows the trials, if a report is due."""
         if self._reporter is not None and self._reporter.should_report(self._trials, done=done):
             self._reporter.report(self._trials, done, status())
+
+
+@contextmanager
+def _naming(callback: Callback, hook: str) -> Iterator[None]:
+    """Adds to an error which callback raised it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised in {type(callback).__name__}.{hook}, a callback of the experiment")
+        raise

@@ -105,9 +105,11 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
         make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
         decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
-        take_up(decided, directory, spec.resume, resolved.is_function, reader)
+        states = take_up(decided, directory, spec.resume, resolved.is_function, reader)
         pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
-        runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials, reporter), spec)
+        callbacks = _callbacks(spec, directory, decided.trials, reporter)
+        callbacks.set_state(states)
+        runner = TrialRunner(directory, pool, decided, callbacks, spec)
         belong_to(given, runner)
     except BaseException:
         directory.close()

@@ -27,15 +27,20 @@ from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
-def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader) -> None:
+def take_up(
+    trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader
+) -> list | None:
     """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
+
+    Returns:
+        The saved states of callbacks; None if there are none.
 
     Raises:
         ValueError: if files are damaged, or hold code that is not to be loaded; nothing has been changed then.
         UnschedulableError: if an unfinished trial can never fit into this session; nothing has been changed either.
     """
     if not directory.past:
-        return
+        return None
     snapshot = directory.read_snapshot()
     try:
         if snapshot:
@@ -92,6 +97,7 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
     for trial_id, (source_id, config) in replay.exploits.items():
         if trial_id in trials.waiting:
             trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
+    return snapshot.get("callbacks")
 
 
 def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, list[TrialCheckpoint]]]) -> bool:

@@ -93,9 +93,14 @@ class TrialRunner:
         """
         self.is_running = True
         try:
-            self._callbacks.setup(self._spec.num_samples)
+            self._callbacks.setup(
+                stop=self._spec.stop,
+                num_samples=self._spec.num_samples,
+                total_num_samples=self._decided.verdicts.total_samples(self._spec.num_samples),
+                time_budget_s=self._spec.time_budget_s,
+            )
             self._happened()  # instructions of a resumed experiment
-            self.directory.snapshot(self._decided.get_state, now=True)
+            self.directory.snapshot(self._state, now=True)
             with interrupts or Interrupts() as interrupts:
                 self._happened(self._decided.begin)
                 while not self._decided.is_over:
@@ -105,7 +110,7 @@ class TrialRunner:
                     self._step()
                 self.interrupted = interrupts.seen is not None
             # Not after an error, which may have come between a record of the journal and its consequences.
-            self.directory.snapshot(self._decided.get_state, now=True)
+            self.directory.snapshot(self._state, now=True)
         except OSError as error:
             self._pool.close()
             if not _is_of_files(error, self.directory.path):
@@ -141,7 +146,7 @@ class TrialRunner:
             else:
                 self._happened(self._failed, trial, failure)
         self.directory.journal.sync()
-        self.directory.snapshot(decided.get_state)
+        self.directory.snapshot(self._state)
         self._callbacks.call("on_step_end")
         self._callbacks.report(self.status)
 
@@ -187,6 +192,10 @@ class TrialRunner:
         with ExitStack() as stack:
             while self._files:
                 stack.callback(self._files.popitem()[1].close)
+
+    def _state(self) -> dict[str, Any]:
+        """What is restored in an experiment that is resumed, in addition to the trials."""
+        return {**self._decided.get_state(), "callbacks": self._callbacks.get_state()}
 
     def status(self) -> dict[str, Any]:
         """State of the experiment for reporters, in addition to the trials."""

@@ -639,6 +639,7 @@ class Trials:
                            trial.num_failures, allowed if allowed >= 0 else "any number of",
                            trial.checkpoint.name if trial.checkpoint else "the beginning",
                            why_raised(text))  # fmt: skip
+            self._do(instructions.CallHook("on_trial_recover", trial))
             self._do(instructions.RollBack(trial))
             return
         self._fail(trial, exception, text)

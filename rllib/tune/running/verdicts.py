@@ -165,6 +165,13 @@ class Verdicts:
             raise ValueError(f"{message}. Trials cannot be compared by it")
         self._warn_once("metric", message)
 
+    def total_samples(self, num_samples: int) -> int:
+        """Number of trials that the searcher is going to suggest; `num_samples` if it does not know."""
+        searcher: Any = self.searcher
+        while searcher is not None and getattr(searcher, "total_samples", None) is None:
+            searcher = getattr(searcher, "searcher", None)
+        return num_samples if searcher is None else searcher.total_samples
+
     def get_state(self) -> dict[str, Any]:
         """State of searcher and scheduler, and their verdicts."""
         return {

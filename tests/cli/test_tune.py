@@ -149,11 +149,17 @@ def test_an_experiment_is_continued_by_its_name(tmp_path, monkeypatch):
     assert found.returncode == 0, found.stderr
     found = rllib_tune(tmp_path, "--name", "x", "--resume", "-q")
     assert found.returncode == 0, found.stderr
+    found = rllib_tune(tmp_path, "PPO", "CartPole-v1", *QUICK, "--search", "lr=log:1e-5:1e-2", "--trials", "3",
+                       "--name", "x", "--resume", "-q")  # fmt: skip
+    assert found.returncode == 0, found.stderr  # with the saved stop criterion and searcher
     trials = ExperimentAnalysis(tmp_path / "results" / "x").trials
-    assert [(trial.config["seed"], trial.last_result["training_iteration"]) for trial in trials] == [(1, 1), (2, 1)]
+    reached = [(trial.config["seed"], trial.last_result["training_iteration"]) for trial in trials]
+    assert reached == [(1, 1), (2, 1), (3, 1)]
     monkeypatch.chdir(tmp_path)
     for words, named in (
         (("--name", "x", "gamma=0.9"), "leave out gamma=0.9"),
+        (("--name", "x", QUICK[0], "model.fcnet_hiddens=[3]"), "leave out 'model={fcnet_hiddens: [3]}'"),
+        (("--name", "x", "--search", QUICK[0]), f"leave out --search {QUICK[0]}"),
         (("--name", "x", "--seed", "4", "--scheduler", "asha"), "leave out --seed 4 --scheduler asha"),
         (("--name", "nowhere"), "no experiment 'nowhere'"),
         (("results/nowhere",), "no experiment 'nowhere'"),
@@ -162,6 +168,20 @@ def test_an_experiment_is_continued_by_its_name(tmp_path, monkeypatch):
     ):
         result = CliRunner().invoke(rllib_command, ["tune", "--resume", *words])
         assert result.exit_code == 2 and named in result.output
+
+
+def test_a_place_outside_is_written_to_again_once_it_is_typed_again(tmp_path, monkeypatch):
+    """As the refusal says: give output again."""
+    output = f"output={tmp_path / 'elsewhere'}"
+    found = rllib_tune(tmp_path, "PPO", "CartPole-v1", *QUICK, output, "--stop", "iterations=1", "--name", "x", "-q")
+    assert found.returncode == 0, found.stderr
+    monkeypatch.chdir(tmp_path)
+    for words, refusal in (((), "give output again"), (("output=/nowhere",), "leave out output=/nowhere")):
+        result = CliRunner().invoke(rllib_command, ["tune", "--resume", "results/x", *words])
+        assert result.exit_code == 2 and refusal in result.output
+    found = rllib_tune(tmp_path, "--resume", "results/x", output, QUICK[0], "--trials", "2", "-q")
+    assert found.returncode == 0, found.stderr
+    assert len(ExperimentAnalysis(tmp_path / "results" / "x").trials) == 2
 
 
 def test_an_experiment_of_a_function_is_not_continued_by_a_command(tmp_path, monkeypatch):

@@ -321,8 +321,9 @@ def test_a_resumed_experiment_with_another_searcher_says_so(run):
     settings = {"name": "x", "config": {"rate": tune.uniform(0, 1)}, "stop": {"training_iteration": 1},
                 "metric": "height", "mode": "max"}  # fmt: skip
     run(Climber, search_alg="optuna", **settings)
+    run(Climber, resume=True, **settings)  # the saved one
     with pytest.raises(ValueError, match="search_alg of kind OptunaSearch, and cannot continue with BasicVariant"):
-        run(Climber, resume=True, **settings)
+        run(Climber, resume=True, search_alg="random", **settings)
     with pytest.raises(ValueError, match="scheduler of kind FIFOScheduler, and cannot continue with AsyncHyperBand"):
         run(Climber, resume=True, search_alg="optuna", scheduler="asha", **settings)
 

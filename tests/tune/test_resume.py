@@ -433,3 +433,29 @@ def test_an_experiment_with_nothing_left_to_do_says_so(tmp_path, monkeypatch, ca
     (trial,) = tune.run(Climber, stop={"training_iteration": 9}, resume=True, **settings).trials
     assert trial.status == "TERMINATED" and trial.last_result["height"] == before.last_result["height"]
     assert "nothing was left to resume: the experiment's 1 trial had ended" in caplog.text
+
+
+class EndsTheProgram(tune.Callback):
+    def on_trial_result(self, result, **info):
+        if result["training_iteration"] == 2:
+            raise RuntimeError("the program ends")
+
+
+@pytest.mark.parametrize("given", [{}, {"config": {"rate": tune.grid_search([1.0, 2.0])}}], ids=["nothing", "config"])
+def test_settings_that_are_left_out_when_it_is_resumed_are_the_saved_ones(tmp_path, given):
+    """Without its stop criterion a trial would never end."""
+    where = {"name": "x", "local_dir": tmp_path, "verbose": 0}
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(
+            Climber, config={"rate": tune.grid_search([1.0, 2.0])}, num_samples=2, stop={"training_iteration": 4},
+            checkpoint_freq=1, keep_checkpoints_num=2, metric="height", mode="min", callbacks=[EndsTheProgram()],
+            max_concurrent_trials=1, **where,
+        )  # fmt: skip
+    # With nothing given, code of its own is asked for, such as the class of its callbacks.
+    given = given or {"callbacks": [tune.Callback()]}
+    analysis = tune.run(Climber, resume=True, **given, **where)
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [4] * 4
+    assert [len(trial.checkpoints) for trial in analysis.trials] == [2] * 4
+    assert analysis.best_config == {"rate": 1.0}
+    analysis = tune.run(Climber, resume=True, num_samples=3, stop={"training_iteration": 5}, **given, **where)
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [4] * 4 + [5] * 2

@@ -23,6 +23,7 @@ from rllib.cli.values import (
     Number,
     hint_at_stop,
     is_assignment,
+    merged,
     nested,
     parse_assignments,
     parse_stop,
@@ -34,12 +35,14 @@ from rllib.config.conflicts import surrounded
 from rllib.progress import counted
 from rllib.storage.local_path import expanded
 from rllib.tune.checks import check_number
+from rllib.tune.experiment.directory import described
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
-from rllib.tune.objectives import described, is_several, names
+from rllib.tune.objectives import described as described_objectives
+from rllib.tune.objectives import is_several, names
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import prepare
-from rllib.tune.running.tuner import raise_for_failures, saved_experiment
+from rllib.tune.running.tuner import continued, raise_for_failures, saved_experiment
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher, domains
 from rllib.tune.search.space import is_grid
@@ -114,7 +117,7 @@ def command(
             typed(chosen)
             if resume and not (chosen or file):
                 _refuse_fixed(words, is_search, options)
-                experiments = [_given(options)]
+                experiments = [{**_given(options), "config": parse_assignments(words, "train_batch_size=2000")}]
             else:
                 experiments = [
                     _settings(words, below, is_search, options, load_user_code)
@@ -147,10 +150,11 @@ def search(
         if resume and "algorithm" not in settings:
             spec = _saved_spec(settings, folders, quiet, load_user_code)
         else:
-            spec = _spec(settings, folders, resume, quiet)
+            spec = replace(_spec(settings, folders, resume, quiet), load_user_code=load_user_code)
+            spec = _with_objective(continued(spec))
         names = spec.config.get("env"), spec.trainable
         flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
-        runner, spec = prepare(replace(spec, load_user_code=load_user_code))
+        runner, spec = prepare(spec)
     try:
         runner.run()
     finally:
@@ -217,8 +221,14 @@ def _refuse_fixed(words: tuple[str, ...], is_search: bool, options: dict) -> Non
         raise Mistake("say which experiment to continue: rllib tune --name NAME --resume")
     flags = {"seed": "--seed", "num_seeds": "--num-seeds", "scheduler": "--scheduler", "search_alg": "--searcher"}
     given = [f"{flag} {options[name]}" for name, flag in flags.items() if options[name] is not None]
-    if fixed := [*given, *(["--search"] if is_search else []), *map(shlex.quote, words)]:
-        raise Mistake(f"--resume continues with the settings that the experiment has; leave out {' '.join(fixed)}")
+    if is_search:
+        given += ["--search", *map(shlex.quote, words)]
+    if given:
+        raise Mistake(_not_to_be_changed(" ".join(given)))
+
+
+def _not_to_be_changed(given: str) -> str:
+    return f"--resume continues with the settings that the experiment has; leave out {given}"
 
 
 def _chosen(words: tuple[str, ...]) -> dict[str, str]:
@@ -248,7 +258,7 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     seed = settings.pop("seed", None)
     if seed is not None:
         check_number("seed", seed, ">= 0", least=0, whole=True)
-    settings["stop"] = stop_keys(settings.get("stop") or {}, config)
+    settings["stop"] = stop_keys(settings.get("stop") or {}, config) or None
     searcher = _made(create_searcher, "search_alg", settings.pop("search_alg", None), seed)
     if seed is not None and "seed" not in config:
         if settings.get("num_seeds", 1) != 1:
@@ -259,27 +269,42 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     settings["num_samples"] = settings.pop("trials", 1)
     if (experiment := settings.pop("experiment", None)) and "name" not in settings:
         settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    if not is_several(settings.get("metric")):  # several need a mode each
-        settings = {"metric": "episode_reward_mean", "mode": "max", **settings}
-    return ExperimentSpec(
+    spec = ExperimentSpec(
         trainable=algorithm,
         **{"checkpoint_at_end": True, **settings},
         config=config, search_alg=searcher, scheduler=scheduler, storage_path=folders.storage,
         local_dir=folders.results, resume=resume, verbose=0 if quiet else 1,
     )  # fmt: skip
+    return spec if resume else _with_objective(spec)  # the one that is resumed may have another
+
+
+def _with_objective(spec: ExperimentSpec) -> ExperimentSpec:
+    """The spec with the default metric and mode, where it has none; several metrics need a mode each."""
+    if is_several(spec.metric):
+        return spec
+    return replace(spec, metric=spec.metric or "episode_reward_mean", mode=spec.mode or "max")
 
 
 def _saved_spec(settings: dict[str, Any], folders: Folders, quiet: bool, load_user_code: bool) -> ExperimentSpec:
     """The experiment that `--name NAME --resume` continues, with its own settings where the options give no others."""
-    own = {"num_samples" if key == "trials" else key: value for key, value in settings.items() if key != "stop"}
+    again = settings["config"]
+    own = {"num_samples" if key == "trials" else key: value for key, value in settings.items()}
+    del own["stop"], own["config"]
     given = ExperimentSpec(
         **own, stop=stop_keys(settings["stop"], {}) or None, storage_path=folders.storage, local_dir=folders.results,
         resume=True, verbose=0 if quiet else 1, load_user_code=load_user_code,
     )  # fmt: skip
-    spec = saved_experiment(given)
+    spec = saved_experiment(given, again)
+    if others := {name: value for name, value in again.items() if not _has(spec.config, name, value)}:
+        raise Mistake(_not_to_be_changed(typed_settings(others)))
     if load_user_code:
         typed(spec.config)
     return spec
+
+
+def _has(config: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether an experiment has this setting, or all these parts of it."""
+    return name in config and described(merged(config, {name: value})) == described(config)
 
 
 def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None, **more: Any) -> Any:
@@ -357,7 +382,7 @@ def _show_front(analysis: ExperimentAnalysis, flag: str) -> None:
     except ValueError as error:
         click.echo(f"front       none: {error}")
         return
-    objectives = described(analysis.default_metric, analysis.default_mode)
+    objectives = described_objectives(analysis.default_metric, analysis.default_mode)
     click.echo(f"front       {len(front)} of {counted(len(analysis.trials), 'trial')}, by {objectives}:")
     for trial in front[:_MOST_ON_FRONT]:
         values = ((name, trial.metric_analysis[name]["last"]) for name in names(analysis.default_metric))

@@ -1,7 +1,7 @@
 """Experiments as users run them: `tune.run`, `tune.run_experiments` and `Tuner(...).fit()`."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,9 @@ from rllib.tune.trainables.resolve import merged_config, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
+
+# Settings that watch an experiment, and decide nothing in it.
+_WATCHING = ("callbacks", "loggers", "progress_reporter")
 
 
 class Tuner:
@@ -144,8 +147,16 @@ class Tuner:
         return ResultGrid(ExperimentAnalysis(self._spec.results_dir / self._spec.name))
 
 
-def with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
+def with_saved_settings(
+    given: ExperimentSpec, path: Path, again: Collection[str] = (), optional: Collection[str] = ()
+) -> ExperimentSpec:
     """The spec with the settings of the experiment in a directory, unless it has others; a config of None is none.
+
+    Args:
+        given: settings that replace the experiment's own.
+        path: of the experiment's directory.
+        again: names of settings in the experiment's config that the user has confirmed; they may name places elsewhere.
+        optional: names of settings without which it continues, if they hold code that is not loaded.
 
     Raises:
         ValueError: if the experiment is damaged, its search space could not be saved, or holds code that is not loaded.
@@ -158,9 +169,9 @@ def with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
                 raise ValueError(f"the search space of {path} could not be saved; give it again (param_space, config)")
             given = replace(given, config=read(header["space"]))
             if not given.load_user_code:
-                refuse_places(given.config, path, (), f"the search space of {path}")
+                refuse_places(given.config, path, again, f"the search space of {path}")
         own = saved_settings(replace(given, resources_per_trial=given.resources_per_trial or resources))
-        settings = {**_settings_of(header, own, read), **own}
+        settings = {**_settings_of(header, own, read, optional), **own}
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
     if resources is not None:
@@ -169,11 +180,12 @@ def with_saved_settings(given: ExperimentSpec, path: Path) -> ExperimentSpec:
     return replace(make_spec(settings, "Tuner", given), num_samples=num_samples)
 
 
-def saved_experiment(given: ExperimentSpec) -> ExperimentSpec:
+def saved_experiment(given: ExperimentSpec, again: Collection[str] = ()) -> ExperimentSpec:
     """The spec of the experiment that `name` and `resume` continue, by the name of its trainable and its own settings.
 
     Args:
         given: without trainable and config; other settings than the defaults replace the experiment's own.
+        again: as in `with_saved_settings`.
 
     Raises:
         ValueError: if there is no such experiment, or its trainable is known by no name; as `Tuner.restore`.
@@ -192,7 +204,28 @@ def saved_experiment(given: ExperimentSpec) -> ExperimentSpec:
             f"the experiment in {path} runs {name!r}, which no name stands for here. Repeat its command or its program "
             "with resume, which says what that is."
         ) from error
-    return with_saved_settings(replace(given, trainable=name), path)
+    return with_saved_settings(replace(given, trainable=name), path, again)
+
+
+def continued(spec: ExperimentSpec, at: Path | None = None) -> ExperimentSpec:
+    """The spec with the settings of the experiment that it continues, if it does, where it has no others.
+
+    Without its stop criteria a trial would never end. With a config, functions and classes that watch the experiment
+    may be left out.
+
+    Raises:
+        ValueError: as `with_saved_settings`.
+    """
+    if not spec.resume:
+        return spec
+    resolved = resolve_trainable(spec.trainable)
+    found = at or path_to_resume(spec, resolved.name)
+    if not found:
+        return spec
+    if spec.config is None and not _has_saved(merged_config(resolved, None), found):
+        return with_saved_settings(spec, found)
+    saved = with_saved_settings(replace(spec, config=spec.config or {}), found, optional=_WATCHING)
+    return replace(saved, config=spec.config)
 
 
 def _has_saved(space: Mapping[str, Any], path: Path) -> bool:
@@ -201,7 +234,9 @@ def _has_saved(space: Mapping[str, Any], path: Path) -> bool:
     return header.get("described", described(space)) == described(space)
 
 
-def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader) -> dict[str, Any]:
+def _settings_of(
+    header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader, optional: Collection[str]
+) -> dict[str, Any]:
     """Settings that an experiment has saved and that are not given again; warns of settings that it could not save."""
     if "settings" not in header:  # of an earlier version
         return {"metric": header["metric"], "mode": header["mode"]}
@@ -217,7 +252,8 @@ def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: Valu
         try:
             settings[name] = read(value)
         except ValueError as error:
-            raise type(error)(f"{name}: {error}") from error
+            if name not in optional:
+                raise type(error)(f"{name}: {error}") from error
     return settings
 
 
@@ -280,18 +316,13 @@ def run_experiments(experiments, **settings) -> list[Trial]:
 
 
 def run_spec(spec: ExperimentSpec, at: Path | None = None) -> ExperimentAnalysis:
-    """Runs an experiment, or continues it; one that had a config, and gets none, has its saved settings again.
+    """Runs an experiment, or continues it (`continued`).
 
     Args:
         spec: its settings.
         at: directory of the experiment to continue; None: the spec says which.
     """
-    if spec.resume and spec.config is None:
-        resolved = resolve_trainable(spec.trainable)
-        found = at or path_to_resume(spec, resolved.name)
-        if found and not _has_saved(merged_config(resolved, None), found):
-            spec = with_saved_settings(spec, found)
-    runner, spec = prepare(spec, at)
+    runner, spec = prepare(continued(spec, at), at)
     try:
         runner.run()
     except KeyboardInterrupt:

@@ -184,6 +184,16 @@ def test_a_place_outside_is_written_to_again_once_it_is_typed_again(tmp_path, mo
     assert len(ExperimentAnalysis(tmp_path / "results" / "x").trials) == 2
 
 
+def test_recorded_steps_are_tuned_on_without_an_environment(tmp_path):
+    for name in ("a", "b"):
+        rows = [f"{step / 10},{step % 2},1.0,{step == 9}" for step in range(10)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["obs,actions,rewards,terminateds", *rows]))
+    found = rllib_tune(tmp_path, "BC", "dataset_num_iters_per_learner=1", "--search", "input=a.csv,b.csv", "--stop",
+                       "iterations=1", "--name", "x", "-q")  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert [trial.status for trial in ExperimentAnalysis(tmp_path / "results" / "x").trials] == ["TERMINATED"] * 2
+
+
 def test_an_experiment_of_a_function_is_not_continued_by_a_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tune.run(lambda config: {"loss": 1.0}, name="f", verbose=0)
@@ -269,9 +279,12 @@ def test_a_file(tmp_path):
     [
         (["PPO", "CartPole-v1", "--search", "lrr=1,2"], "no setting 'lrr'"),
         (["PPO", "CartPole-v1", "--search", "lr=lag:1:2"], "ranges are uniform, log, int"),
+        (["PPO", "CartPole-v1", "--search", "lr=log:1e-3"], "a range has two ends, as in log:LOW:HIGH"),
+        (["PPO", "CartPole-v1", "--search", "lr=log:1:2:3"], "a range has two ends, as in log:LOW:HIGH"),
         (["PPO", "CartPole-v1", "seed=1,2,3"], "To search, write --search before seed=1,2,3"),
         (["PPO", "CartPole-v1", "lr=log:1e-5:1e-2"], "To search, write --search before lr=log:1e-5:1e-2"),
         (["PPO"], "rllib tune ALGO ENV"),
+        (["BC", "--search", "lr=1,2"], "rllib tune ALGO input=FILE"),
         (["-f", "missing.yaml"], "there is no file missing.yaml"),
         (["PPO", "CartPole-v1", "--search", "lr=1,2", "--stop", "retrun=1"], "no result has 'retrun'. Did you mean re"),
         (["PPO", "CartPole-v1", "--scheduler", "asa", "--search", "lr=1,2"], "Did you mean asha"),

@@ -15,7 +15,7 @@ import click
 
 from rllib.cli.failures import EXIT_FAILURE, Mistake, TakesSettings, reported, typed_settings, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
-from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
+from rllib.cli.spec import find_file, load_specs, merged_keys, names_data, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import (
     SEED,
@@ -62,7 +62,7 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 
 
 @click.command("tune", cls=TakesSettings, short_help="Search for the settings of an algorithm.")
-@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[ALGO [ENV]] [KEY=VALUE]...")
 @click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
 @click.option("--search", "is_search", is_flag=True, help="The KEY=... that follow are searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
@@ -192,16 +192,18 @@ def _settings(
 ) -> dict[str, Any]:
     """Keys of an experiment, from its file, if there is one, and the command line, which takes precedence."""
     names = [word for word in words if not is_assignment(word)]
-    if len(names) not in (0, 2) or not (names or below is not None):
-        raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
     fixed, searched = _split_at_search([word for word in words if is_assignment(word)]) if is_search else (words, ())
-    given = _given(options)
-    if names:
-        given.update(algorithm=names[0], env=names[1])
+    given = {**_given(options), **_chosen(words), "search": {}}
     given["config"] = parse_assignments([word for word in fixed if is_assignment(word)], "train_batch_size=2000")
-    given["search"] = {}
     for word in searched:
         put_once(given["search"], *word.split("=", 1))
+    is_recorded = names_data({**given["config"], **given["search"]})
+    accepted = (2,) if below is None else (0, 2)
+    if len(names) not in (*accepted, *([1] if below is None and is_recorded else [])):
+        raise Mistake(
+            "say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, rllib tune ALGO input=FILE on recorded "
+            "steps, or rllib tune -f FILE.yaml"
+        )
     below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
@@ -340,6 +342,8 @@ def parse_range(text) -> Any:
         if kind not in _RANGES:
             raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
         return _RANGES[kind](parse_value(low), parse_value(high))
+    if (kind := text.partition(":")[0]) in _RANGES:
+        raise ValueError(f"{text}: a range has two ends, as in {kind}:LOW:HIGH")
     values = parse_value(f"[{text}]")
     if not values:
         raise ValueError("a setting behind --search has no value; give values, as in lr=1e-3,1e-4, or a range")

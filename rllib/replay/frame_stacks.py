@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Frames more than there are rows, as a share of the rows: an episode of T rows takes T + 1 frames.
+# Frames more than there are rows, as a share of the rows: an episode of T rows takes T + 1 frames at least.
 SPARE = 1 / 8
 
 
@@ -27,6 +27,7 @@ class FrameStacks:
         num_rows: rows, of two stacks each, that there is to be room for.
         zeros: `zeros(shape, dtype)` makes the ring. Where that is no array in this process's memory but a GpuArray,
             frames are distinguished by a digest alone (BLAKE2, 128 bits: no two frames have the same one).
+        spare: frames more than rows, as a share of the rows.
 
     Attributes:
         length: k, frames of a stack.
@@ -40,11 +41,12 @@ class FrameStacks:
         axis: int,
         num_rows: int,
         zeros: Callable[..., np.ndarray] = np.zeros,
+        spare: float = SPARE,
     ):
         self._axis = axis
         self.length = shape[axis]
         frame = tuple(np.delete(shape, axis).tolist())
-        self._frames = zeros((_frames_for(num_rows, self.length), *frame), dtype)
+        self._frames = zeros((_frames_for(num_rows, self.length, spare), *frame), dtype)
         self.written = 0
         # How far back a frame is looked for: half of the spare room, so that it stays as long as the row.
         self._reach = (len(self._frames) - num_rows) // 2
@@ -53,9 +55,9 @@ class FrameStacks:
         self._positions: dict[int | bytes, int] = {}  # key -> the newest position of a frame that has it
 
     @staticmethod
-    def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int) -> int:
+    def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int, spare: float = SPARE) -> int:
         """Size of the ring."""
-        return _frames_for(num_rows, shape[axis]) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
+        return _frames_for(num_rows, shape[axis], spare) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
 
     @property
     def oldest(self) -> int:
@@ -117,6 +119,6 @@ class FrameStacks:
             self._remember(self._key_of(self._bytes_at(position)), position)
 
 
-def _frames_for(num_rows: int, length: int) -> int:
+def _frames_for(num_rows: int, length: int, spare: float) -> int:
     """Number of frames to keep for `num_rows` rows with stacks of `length` frames."""
-    return num_rows + int(num_rows * SPARE) + 8 * length
+    return num_rows + int(num_rows * spare) + 8 * length

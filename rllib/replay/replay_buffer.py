@@ -14,7 +14,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.config.conflicts import Unfit
 from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
-from rllib.replay.frame_stacks import FrameStacks
+from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
 from rllib.replay.priorities import Priorities
@@ -40,6 +40,7 @@ class ReplayBuffer:
             then the columns of sampled batches are tensors there (gpu.py). What finds the rows, such as the priorities,
             is in memory in any case. Sampled rows are the same bits.
         epsilon: added to every |TD error|, so that every row can be drawn.
+        spare_frames: room for frames of stacks beyond one a row, as a share of the rows.
         stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
             alpha 0 gives the very rows of uniform sampling.
 
@@ -62,19 +63,22 @@ class ReplayBuffer:
         *,
         epsilon: float = 1e-6,
         stratified: bool = True,
+        spare_frames: float = SPARE,
     ):
         if capacity < 1:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
         self.new_rows: Callable[..., np.ndarray] = np.empty
         self._shapes = [(column.name, column.shape) for column in columns]
-        self.size_bytes = self.check_room(columns, capacity, frame_axis, alpha, storage)
+        self.size_bytes = self.check_room(columns, capacity, frame_axis, alpha, storage, spare_frames=spare_frames)
         # Zeros take no memory until they are written to.
         zeros = GpuArray if storage == GPU else zeros_in(directory_of(storage))
         self._columns = {
             column.name: zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
         }
-        self._stacks = None if frame_axis is None else FrameStacks(*_observation(columns), frame_axis, capacity, zeros)
+        self._stacks = None
+        if frame_axis is not None:
+            self._stacks = FrameStacks(*_observation(columns), frame_axis, capacity, zeros, spare_frames)
         self._priorities = None if alpha is None else Priorities(capacity, alpha, epsilon, stratified)
         # With stacks: for each row the least position that its frames can have.
         self._least = np.zeros(0 if self._stacks is None else capacity, np.int64)
@@ -101,11 +105,12 @@ class ReplayBuffer:
         alpha: float | None = None,
         storage: str = MEMORY,
         copies: int = 1,
+        spare_frames: float = SPARE,
     ) -> int:
         """The `size_bytes` of such buffers, after a check that there is room for them; nothing is allocated.
 
         Args:
-            columns, capacity, frame_axis, alpha, storage: as for the constructor.
+            columns, capacity, frame_axis, alpha, storage, spare_frames: as for the constructor.
             copies: number of these buffers.
 
         Raises:
@@ -116,7 +121,7 @@ class ReplayBuffer:
         )
         finding = 0 if alpha is None else SumTree.bytes_for(capacity)
         if frame_axis is not None:
-            rows += FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
+            rows += FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity, spare_frames)
             finding += 8 * capacity
         rows, finding = copies * rows, copies * finding
         if storage == GPU:

@@ -203,6 +203,43 @@ def test_the_replay_has_the_recorded_steps_and_learns_from_them(name):
         assert not algorithm.workers.foreach_worker(lambda worker: worker)
 
 
+def stacks_of_frames(length, overlap):
+    """Episodes of so many steps, whose rewards are their numbers; without overlap no two stacks share a frame."""
+    rng, count = np.random.default_rng(0), 240
+    frames = rng.random((count // length, length + 4, 5), np.float32)
+    obs = np.stack([frames[:, t : t + 3] for t in range(length + 1)], 1)
+    if not overlap:
+        obs = rng.random(obs.shape, np.float32)
+    return {
+        "obs": obs[:, :-1].reshape(count, 3, 5),
+        "new_obs": obs[:, 1:].reshape(count, 3, 5),
+        "actions": rng.integers(2, size=count),
+        "rewards": np.arange(count, dtype=np.float32),
+        "terminateds": np.arange(count) % length == length - 1,
+    }
+
+
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("length", "overlap"), [(1, True), (3, True), (60, True), (60, False)])
+def test_all_recorded_stacks_of_frames_are_in_the_replay(length, overlap, mixed, storage):
+    """Each frame is stored once, and short episodes have more frames for each row than long ones."""
+    data = stacks_of_frames(length, overlap)
+    replay = {"frame_stack_axis": 0, "storage": storage}
+    made = config("DQN", Dataset.from_columns(data), env=None, conservative_weight=1.0, replay_buffer_config=replay)
+    if mixed:
+        half = Dataset.from_columns(data)
+        made.offline_data(input_={half: 0.5, Dataset.from_columns(data): 0.5})
+    with made.build() as algorithm:
+        for part in algorithm.trainee.recorded_parts():
+            assert len(part) == 240
+            rows = part.sample(2000, np.random.default_rng(0))
+            numbers = rows[sb.REWARDS].astype(int)
+            assert len(np.unique(numbers)) > 230
+            for name in (sb.OBS, sb.NEXT_OBS):
+                np.testing.assert_array_equal(rows[name], data[name][numbers])
+
+
 @pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ", "TD3BC", "ReBRAC", "IQL", "AWAC", "CQL"])
 def test_continuous_actions_are_learned_from(name):
     rng = np.random.default_rng(0)

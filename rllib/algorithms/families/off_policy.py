@@ -52,6 +52,7 @@ from rllib.offline.stream import Unread
 from rllib.policies import of_only_policy
 from rllib.policy import Policy
 from rllib.replay.disk import MEMORY
+from rllib.replay.frame_stacks import SPARE
 from rllib.replay.gpu import GPU
 from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
@@ -327,9 +328,7 @@ class OffPolicyTrainee(Trainee):
             return self.ring(config.rows_of_capacity)()
         parts = []
         for dataset, share in recorded.datasets:
-            buffer = self.ring(len(dataset))()
-            for part in dataset.parts(_ROWS_AT_ONCE):
-                buffer.add(self.recorded_columns(part))
+            buffer = self._filled(dataset)
             if not len(buffer):
                 raise Unfit(
                     f"{dataset.source} has {len(dataset):,} steps, but of none of them it is known what followed, so "
@@ -343,13 +342,25 @@ class OffPolicyTrainee(Trainee):
             return parts[0][0]
         return MixedReplay(parts, takes_new_rows=recorded.sampled > 0)
 
-    def ring(self, capacity: int) -> functools.partial:
-        """A factory, which can be pickled, of a buffer of `capacity` rows."""
+    def _filled(self, dataset: Dataset) -> ReplayBuffer:
+        """A buffer with all recorded steps."""
+        spare, buffer = SPARE, None
+        while buffer is None or buffer.is_full:  # of short episodes, or stacks that share no frames
+            buffer = None  # two of them may not fit into the memory
+            buffer = self.ring(len(dataset), spare)()
+            for part in dataset.parts(_ROWS_AT_ONCE):
+                buffer.add(self.recorded_columns(part))
+            spare *= 4
+        return buffer
+
+    def ring(self, capacity: int, spare_frames: float = SPARE) -> functools.partial:
+        """A factory, which can be pickled, of a buffer of `capacity` rows; spare_frames as for ReplayBuffer."""
         settings = self.config.replay_settings()
         alpha = settings.prioritized_replay_alpha if settings.has_priorities else None
         place = self.replay_columns(), capacity, settings.frame_stack_axis, alpha, settings.storage
         epsilon = settings.prioritized_replay_eps
-        return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
+        more = {"epsilon": epsilon, "stratified": self.stratified, "spare_frames": spare_frames}
+        return functools.partial(ReplayBuffer, *place, **more)
 
     def replay_columns(self) -> tuple[Column, ...]:
         """Columns of a row in the replay."""

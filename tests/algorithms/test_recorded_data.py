@@ -476,6 +476,30 @@ def test_data_without_the_step_before_is_refused_where_the_policy_reads_it(setti
         made.build()
 
 
+OPTIONS_OF_READING = {
+    "input_config": {"dones": "terminated"},
+    "input_read_schema": {"rewards": "points"},
+    "actions_in_input_normalized": True,
+    "offline_memory": 1 << 30,
+}
+
+
+@pytest.mark.parametrize("name", ["BC", "SAC", "SQIL", "GAIL"])
+@pytest.mark.parametrize("setting", OPTIONS_OF_READING)
+def test_options_of_reading_have_no_effect_on_a_dataset_which_is_said(name, setting):
+    """It was read before. They act as soon as something else is read."""
+    dataset, path = Dataset.from_path(CARTPOLE), CARTPOLE
+    for data, is_read in ((dataset, False), (path, True)):
+        made = get_algorithm_config(name).offline_data(**{setting: OPTIONS_OF_READING[setting]})
+        made.offline_data(**{"demonstrations" if name == "GAIL" else "input_": data})
+        assert (setting not in " ".join(made.without_effect())) == is_read
+    if name in ("SAC", "SQIL"):
+        made.offline_data(input_={"sampler": 0.5, dataset: 0.5})
+        assert setting in " ".join(made.without_effect())
+        made.offline_data(input_={dataset: 0.5, path: 0.5})
+        assert setting not in " ".join(made.without_effect())
+
+
 @pytest.mark.parametrize("setting", [{"rollout_fragment_length": 7}, {"batch_mode": "complete_episodes"}])
 def test_settings_of_sampling_have_no_effect_which_is_said(setting, caplog):
     with config("BC").rollouts(**setting).build():

@@ -184,7 +184,7 @@ class DemonstratedConfig(AlgorithmConfig):
 
     @property
     def _reads_data(self) -> bool:
-        return True  # demonstrations
+        return not isinstance(self.demonstrations, Dataset)
 
     @property
     def is_shaped(self) -> bool:

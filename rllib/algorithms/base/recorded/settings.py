@@ -31,6 +31,7 @@ _OF_OUTPUT = ("format", "path", "max_num_samples_per_file")
 UPDATES_PER_ITERATION = 1000
 _EMPTY: dict = {}
 _NO_DATA = "input_='sampler' is no recorded data"
+_NOT_READ = "no data is read by it: input_ is 'sampler', or a Dataset, which was read before"
 # Keys of input_config that are not options of reading: RLlib's, for input_="dataset".
 _OF_RLLIB = ("format", "paths")
 
@@ -71,18 +72,18 @@ class OfflineDataConfig(ConfigObject):
             dict,
             "options of reading: dones, actions, densities, check, on_error, policy, max_episode_steps, ends",
             Merged,
-            only_with("_reads_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NOT_READ),
         ] = _EMPTY,
         input_read_schema: Annotated[
             dict,
             "our column names -> those of the files: {'obs': 'o_t'}, or {'obs': ['x', 'y']} of single numbers",
             Merged,
-            only_with("_reads_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NOT_READ),
         ] = _EMPTY,
         actions_in_input_normalized: Annotated[
             bool | None,
             "recorded actions are in [-1, 1], which spans the bounds; None: as the data tells",
-            only_with("_reads_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NOT_READ),
         ] = None,
         input_fraction_of_best: Annotated[
             float | None,
@@ -107,7 +108,7 @@ class OfflineDataConfig(ConfigObject):
             int | str,
             'bytes that recorded data may take in memory; more is kept in files of a temporary directory. "auto": half '
             "of what is free",
-            only_with("_reads_data", otherwise=_NO_DATA),
+            only_with("_reads_data", otherwise=_NOT_READ),
         ] = "auto",
         reward_scale: Annotated[
             float,
@@ -228,8 +229,12 @@ class OfflineDataConfig(ConfigObject):
     @property
     def has_user_reader(self) -> bool:
         """Whether a function of the user's makes a source, which may read its own keys in input_config."""
-        sources = list(self.shares()) or [self.input_]
-        return any(callable(each) or (isinstance(each, str) and each in INPUTS) for each in sources)
+        return any(callable(each) or (isinstance(each, str) and each in INPUTS) for each in self.sources())
+
+    def sources(self) -> list[Any]:
+        """What `input_` names, without "sampler"."""
+        given = list(self.shares()) or [self.input_]
+        return [each for each in given if not (isinstance(each, str) and each == SAMPLER)]
 
     def read_options(self) -> dict[str, Any]:
         """Options of reading, by the fields of ReadOptions."""

@@ -9,6 +9,7 @@ from rllib.algorithms.base.settings.exploration import exploration_mistake
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.conflicts import DEFAULT, Mistake, conflict, needs
 from rllib.config.sections import Translated, at_least, only_with, section
+from rllib.offline.dataset import Dataset
 from rllib.policies import overrides_of
 
 # Default of settings that are dicts; every config gets a copy.
@@ -201,8 +202,9 @@ class EvaluationConfig(ConfigObject):
 
     @property
     def _reads_data(self) -> bool:
-        """Whether the options of reading are those of some data."""
-        return self._evaluates_on_data
+        """Whether the options of reading are those of some data: a Dataset was read before."""
+        sources = self.sources() if self.evaluation_data is None else [*self.sources(), self.evaluation_data]
+        return not all(isinstance(each, Dataset) for each in sources)
 
     @property
     def _estimates_from_chosen(self) -> bool:

@@ -269,6 +269,29 @@ def test_spaces_with_peculiarities_come_back_exactly(space):
     assert same_space(through_json({"space": space})["space"], space)
 
 
+@pytest.mark.parametrize(
+    "name", ["float16", "float32", "float64", "int8", "int64", "uint8", "uint64", "bool", ">f4", ">i8"]
+)
+@pytest.mark.parametrize("shape", [(257,), (1000, 3), (20, 30, 2)])
+def test_arrays_of_many_numbers_come_back_and_take_little_room(name, shape):
+    rng = np.random.default_rng(0)
+    array = (rng.normal(size=shape) * 50).astype(np.dtype(name))
+    if array.dtype.kind == "f":
+        array.flat[:4] = np.nan, np.inf, -np.inf, -0.0
+    for each in (array, array.T, array[::-1], np.asfortranarray(array)):
+        native = each.astype(each.dtype.newbyteorder("="))
+        back = through_json({"a": each})["a"]
+        assert identical(back, native) and back.flags.writeable
+        assert back.tobytes() == native.tobytes()
+        assert len(json.dumps(encode(each))) < 1.4 * each.nbytes + 100
+
+
+@pytest.mark.parametrize("data", ["", "AAAA", "x", "A" * 1024, "é" * 1024])
+def test_numbers_that_are_none_of_an_array_are_refused(data):
+    with pytest.raises(WRONG_FORM):
+        decode({"$array": {"dtype": "float32", "shape": [100, 3], "data": data}})
+
+
 def test_the_bounds_of_a_uniform_box_take_no_room():
     assert len(json.dumps(space_to_json(spaces.Box(0, 255, (84, 84, 4), np.uint8)))) < 120
 

@@ -35,7 +35,7 @@ from rllib.storage.foreign_files import WRONG_FORM
 COPIES = 3
 
 
-@dataclasses.dataclass(eq=False)  # one is itself alone, so that it can be a key of a mixture
+@dataclasses.dataclass(eq=False, repr=False)  # one is itself alone, so that it can be a key of a mixture
 class Dataset:
     """Recorded steps, episode after episode.
 
@@ -224,6 +224,9 @@ class Dataset:
         return dataclasses.replace(self, columns=columns, metadata=self.metadata | {"densities": units})
 
     # ------------------------------------------------------------------ what is in it
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.source}: {len(self):,} rows, {self.num_episodes:,} episodes)"
 
     def __len__(self) -> int:
         """Number of steps."""

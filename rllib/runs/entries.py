@@ -1,5 +1,6 @@
 """Entries of results and settings: as JSON, by "a/b" path, and as the numbers worth a chart."""
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -10,6 +11,8 @@ import msgspec
 
 from rllib.result import AGENT_RESULT_KEYS, stored_names
 
+# Of an array, in files for people.
+_MOST_NUMBERS = 256
 # Left out of each result: the settings are in params.json, and would be most of every line.
 LEFT_OUT = ("config",)
 # Key of the numbers of each seed.
@@ -26,6 +29,25 @@ def plain(value):
         return float(value)
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}:{name}" if name else repr(value)
+
+
+def for_people(value):
+    """The same value for a file that is read by people: arrays of many numbers are described."""
+    if isinstance(value, Mapping):
+        return {key: for_people(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return [for_people(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: for_people(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    text = text_of_array(value)
+    return value if text is None else text
+
+
+def text_of_array(value) -> str | None:
+    """Dtype and shape of an array of many numbers; None for anything else."""
+    shape = getattr(value, "shape", None)
+    is_large = hasattr(value, "tolist") and isinstance(shape, tuple) and math.prod(shape) > _MOST_NUMBERS
+    return f"array of {value.dtype} {list(shape)}" if is_large else None
 
 
 def encode(value) -> bytes:

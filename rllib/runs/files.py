@@ -24,7 +24,7 @@ import msgspec
 
 from rllib.errors import DamagedFileError, NotFiniteError
 from rllib.notices import log_once
-from rllib.runs.entries import LEFT_OUT, encode, flatten, is_number, settings_by_path
+from rllib.runs.entries import LEFT_OUT, encode, flatten, for_people, is_number, settings_by_path
 from rllib.runs.safe_files import AppendedFile, write_whole
 from rllib.storage.checkpoint import newest_checkpoint
 from rllib.storage.foreign_files import read_inside
@@ -83,7 +83,7 @@ def keep_failing_batch(directory: Path, error: NotFiniteError) -> None:
 
 def write_params(directory: Path, params: Mapping) -> None:
     """Writes params.json."""
-    text = msgspec.json.format(encode(params), indent=2)
+    text = msgspec.json.format(encode(for_people(params)), indent=2)
     write_whole(directory / "params.json", text + b"\n", is_synced=False)
 
 

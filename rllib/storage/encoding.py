@@ -8,6 +8,7 @@ Values that JSON supports are written unchanged. Any other value is a dict with 
 | tuple                                | {"$tuple": [...]}                                                           |
 | dict with other keys than strings    | {"$dict": [[key, value], ...]}; dicts with keys that start with "$" as well |
 | numpy array or scalar (shape null)   | {"$array": {"dtype": "float32", "shape": [2], "data": [0.5, 1.5]}}          |
+| array of more than 256 numbers       | the same, with "data": the little-endian numbers in base64                  |
 | gymnasium space                      | {"$space": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}      |
 | bytes                                | {"$bytes": "base64"}                                                        |
 | set, frozenset                       | {"$set": [...]}, {"$frozenset": [...]}                                      |
@@ -41,6 +42,8 @@ from rllib.storage.tensor_file import DTYPES
 # Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
 MOST_NUMBERS = 2**24
 _COLLECTIONS = (list, tuple, set, frozenset)
+# Numbers of the largest array that is written to be read by people.
+_READABLE = 256
 # Devices that a file can name.
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
@@ -162,7 +165,11 @@ def _within(place: str, key) -> str:
 
 def _encode_array(value) -> dict:
     array = np.asarray(value)
-    data = [encode(number) for number in array.reshape(-1).tolist()]
+    data: str | list
+    if array.size > _READABLE and array.dtype.name in DTYPES:
+        data = base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+    else:
+        data = [encode(number) for number in array.reshape(-1).tolist()]
     return {
         "dtype": array.dtype.name,
         "shape": None if isinstance(value, np.generic) else list(array.shape),
@@ -261,8 +268,12 @@ class _Decoder:
         exists = (torch.device(device).index or 0) < torch.cuda.device_count()
         return torch.from_numpy(array).to(device if exists else "cpu")
 
-    def _array(self, dtype: str, shape: list[int] | None, data: list):
-        flat = np.array([self.value(number) for number in data], _dtype(dtype))
+    def _array(self, dtype: str, shape: list[int] | None, data: list | str):
+        if isinstance(data, str):
+            stored = np.frombuffer(base64.b64decode(data, validate=True), _dtype(dtype).newbyteorder("<"))
+            flat = stored.astype(_dtype(dtype))
+        else:
+            flat = np.array([self.value(number) for number in data], _dtype(dtype))
         return flat.dtype.type(flat[0]) if shape is None else flat.reshape(shape)
 
 

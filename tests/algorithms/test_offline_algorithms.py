@@ -1,8 +1,10 @@
 """The algorithms for recorded data: what they ask of critics, several learners, masks, and going on by sampling."""
 
 import re
+from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from gymnasium import spaces
 
@@ -13,6 +15,7 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.sac import SACTrainee
 from rllib.config.conflicts import SettingsError
 from rllib.losses.offline.imitation import LARGEST_RECORDED
+from rllib.offline.dataset import Dataset
 from tests.algorithms.test_recorded_data import CARTPOLE, DATA, config, learner_stats
 
 BOX = spaces.Box(-1, 1, (2,))
@@ -302,6 +305,30 @@ def test_tune_runs_an_algorithm_on_data(tmp_path):
     assert sorted(losses) == [1e-3, 1e-2]
     assert all(result["training_iteration"] == 2 for result in losses.values())
     assert analysis.best_config["lr"] in losses
+
+
+@pytest.mark.parametrize("kind", ["arrays", "table", "Dataset"])
+def test_data_among_the_settings_is_written_once_and_not_as_text(kind, tmp_path):
+    """Into files for people goes what it is; a checkpoint has the numbers, and a run continues from it."""
+    data = numbers(20_000)
+    size = sum(column.nbytes for column in data.values())
+    if kind == "table":
+        parts = {f"{name}_{i}": data[name][:, i] for name, count in (("obs", 3), ("actions", 2)) for i in range(count)}
+        data = pandas.DataFrame({**parts, "rewards": data["rewards"], "terminateds": data["terminateds"]})
+    elif kind == "Dataset":
+        data = Dataset.from_columns(data, action_space=BOX)
+        size = sum(column.nbytes for column in data.columns.values())
+    made = of_numbers("BC", data, lr=tune.grid_search([1e-3, 1e-2]))
+    run = {"stop": {"training_iteration": 1}, "verbose": 0, "storage_path": str(tmp_path), "name": "x"}
+    analysis = tune.run("BC", config=made, checkpoint_at_end=True, load_user_code=True, **run)
+    files = {path: path.stat().st_size for path in (tmp_path / "x").rglob("*") if path.is_file()}
+    for path, written in files.items():
+        copies = 3 if path.name.startswith("experiment_state") else 1  # for the space and each of the trials
+        assert written < copies * 1.5 * size + 100_000, path
+    for trial in analysis.trials:
+        assert (Path(trial.logdir) / "params.json").stat().st_size < 5_000
+        with Algorithm.from_checkpoint(trial.checkpoint_path(trial.checkpoint), load_user_code=True) as algorithm:
+            assert algorithm.train()["info"]["dataset"]["rows"] == 20_000
 
 
 # ---------------------------------------------------------------------- settings of RLlib's own files

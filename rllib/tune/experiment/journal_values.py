@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from rllib.errors import DamagedFileError
-from rllib.runs.entries import plain
+from rllib.runs.entries import for_people, plain, text_of_array
 from rllib.storage.encoding import decode, encode, import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM, printable
 from rllib.storage.plain_values import enum_path, written_plain
@@ -65,7 +65,7 @@ def written(value) -> dict[str, Any]:
         place: {"name": _name(each), "data": base64.b64encode(cloudpickle.dumps(each)).decode()}
         for place, each in code.items()
     }
-    return {"config": value, "exact": exact, **({"pickle": entries} if entries else {})}
+    return {"config": for_people(value), "exact": exact, **({"pickle": entries} if entries else {})}
 
 
 def code_in(record: Mapping[str, Any] | None) -> list[str]:
@@ -177,7 +177,7 @@ def _name(value) -> str:
     """Name of an object, by which one of another process is found: its class's, if its repr has its address."""
     if type(value).__repr__ is object.__repr__ and not hasattr(value, "__qualname__"):
         return importable_path(type(value)) or type(value).__qualname__
-    return importable_path(value) or str(plain(value))
+    return importable_path(value) or text_of_array(value) or str(plain(value))
 
 
 def _as_data(value):

@@ -223,6 +223,14 @@ class Dataset:
         columns = values.densities_in(units, self.columns, self.action_space)
         return dataclasses.replace(self, columns=columns, metadata=self.metadata | {"densities": units})
 
+    def with_bounds_of(self, observation_space: Space | None) -> Self:
+        """The dataset with another space of observations, if only bounds differ: arrays and files do not say them."""
+        own, other = self.observation_space, observation_space
+        are_boxes = isinstance(own, Box) and isinstance(other, Box)
+        if not are_boxes or (own.shape, own.dtype) != (other.shape, other.dtype):
+            return self
+        return dataclasses.replace(self, observation_space=other)
+
     # ------------------------------------------------------------------ what is in it
 
     def __repr__(self) -> str:

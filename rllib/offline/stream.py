@@ -94,6 +94,7 @@ class RecordedStream:
     def _dataset(self, batch: Any) -> Dataset:
         """A batch; the first one that is no Dataset decides what its rows do not say, such as the units of actions."""
         if isinstance(batch, Dataset):
+            batch = batch.with_bounds_of(self.observation_space)
             for name in ("observation_space", "action_space"):
                 expected, found = getattr(self, name), getattr(batch, name)
                 if expected is not None and found != expected:

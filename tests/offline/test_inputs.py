@@ -128,6 +128,44 @@ def test_data_in_memory(form):
     assert result["info"]["dataset"]["rows"] == 102
 
 
+class Handing(InputReader):
+    """Gives a Dataset again and again."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def next(self):
+        return self.dataset
+
+
+@pytest.mark.parametrize("form", ["alone", "function", "reader", "mixture", "demonstrations"])
+def test_a_dataset_without_bounds_is_of_the_environment(form):
+    """Arrays do not say the bounds of observations, and policies do not differ by them."""
+    columns = Dataset.from_path(CARTPOLE).columns
+    dataset = Dataset.from_columns({name: columns[name] for name in ("obs", "actions", "rewards", "terminateds")})
+    given = {
+        "alone": ("BC", {"input_": dataset}),
+        "function": ("BC", {"input_": lambda ioctx: dataset}),
+        "reader": ("BC", {"input_": lambda ioctx: Handing(dataset)}),
+        "mixture": ("DQN", {"input_": {"sampler": 0.5, dataset: 0.5}}),
+        "demonstrations": ("GAIL", {"demonstrations": dataset}),
+    }
+    name, data = given[form]
+    made = config(name, "sampler").offline_data(**data)
+    if form == "demonstrations":
+        made.training(sgd_minibatch_size=32)
+    result, algorithm = trained(made)
+    assert result["training_iteration"] == 1
+    assert algorithm.observation_space == gymnasium.make("CartPole-v1").observation_space != dataset.observation_space
+
+
+@pytest.mark.parametrize("action_space", [Discrete(3), Box(-1, 1, (1,))])
+def test_a_dataset_of_other_actions_is_refused_with_what_to_do(action_space):
+    steps = {"obs": np.zeros((8, 4), np.float32), "actions": np.zeros((8, *action_space.shape), action_space.dtype)}
+    with pytest.raises(SettingsError, match=r"has the action_space.*Dataset.from_path\(PATH, observation_space="):
+        config("BC", Dataset.from_columns(steps, action_space=action_space)).build()
+
+
 def test_what_a_function_may_return_is_said():
     with pytest.raises(TypeError, match=r"a reader with next\(\)"):
         config("BC", lambda ioctx: 3).build()

@@ -32,6 +32,11 @@ from rllib.sample_batch import OBS, REWARDS
 # Observations that are counted at once.
 _ROWS_AT_ONCE = 1 << 14
 
+# Advice where a Dataset has other spaces than the environment.
+_OF_DATASET = (
+    "A Dataset has the spaces that it was made with: Dataset.from_path(PATH, observation_space=..., action_space=...)."
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -293,12 +298,13 @@ def _dataset(
     if callable(source):
         return _from_reader(source, config, options, spaces, setting)
     if isinstance(source, Dataset):
+        source = source.with_bounds_of(spaces["observation_space"])
         own = {"observation_space": source.observation_space, "action_space": source.action_space}
         for name, space in spaces.items():
             is_read = name != "action_space" or options.get("reads_actions", True)
             if is_read and space is not None and own[name] != space:
                 problem = f"{source.source} has the {name} {own[name]}, but the environment's is {space}."
-                raise config.error(Mistake(problem, (setting, "env"), advice="Name the environment of the data."))
+                raise config.error(Mistake(problem, (setting, "env"), advice=_OF_DATASET))
         return source
     if isinstance(source, Mapping) or is_table(source):
         return Dataset.from_columns(source, source=f"the arrays of {setting}", **options, **spaces)

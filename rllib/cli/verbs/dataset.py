@@ -149,9 +149,10 @@ def convert(sources, target, columns, format_, top, take, split, normalized_acti
                 parts[target] = parts[target].first(take)
             if split is not None:
                 parts = dict(zip((target, _rest_of(target)), parts[target].split(split)))
-        for path, dataset in parts.items():
+        for path in parts:  # before one of two is written
             if not path.startswith(PREFIX) and Path(path).exists():
                 raise Mistake(f"{path} is there already; give another name")
+        for path, dataset in parts.items():
             with user_input(), writing(Path(path)):
                 dataset.save(path, format_, normalized_actions=normalized_actions == "yes")
             click.echo(f"{path}  {len(dataset):,} rows in {counted(dataset.num_episodes, 'episode')}")

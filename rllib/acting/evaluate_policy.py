@@ -10,6 +10,7 @@ from rllib.compat.names.stable_baselines3.rules import check_flags, count, numbe
 from rllib.env.factories.masks import METHOD, ActionMask
 from rllib.env.vec_env.given import as_vec_env
 from rllib.env.vec_env.monitor import Monitor
+from rllib.env.vec_env.wrappers import VecEnvWrapper, VecMonitor
 
 
 class _Actor(Protocol):
@@ -41,8 +42,8 @@ def evaluate_policy(
         n_eval_episodes: number of episodes.
         deterministic: take the most likely actions.
         render: draw each step.
-        callback: called with (locals, globals) for each step of each environment; locals has "i", "reward", "done" and
-            "info".
+        callback: called with (locals, globals) for each step of each environment; locals has "i", "reward", "done",
+            "info", and the other variables of Stable-Baselines3's function.
         reward_threshold: the mean return has to be higher.
         return_episode_rewards: return the episodes' returns and lengths instead.
         warn: without effect: returns are those of the environment as it was given, or of the Monitor around it.
@@ -57,7 +58,9 @@ def evaluate_policy(
         number().check("reward_threshold", reward_threshold)
     vector = as_vec_env(env)
     try:
-        returns, lengths = _played(model, vector, n_eval_episodes, deterministic, render, callback)
+        played = _Episodes(model, vector, n_eval_episodes, deterministic, render)
+        played.play(callback)
+        returns, lengths = played.returns, played.lengths
     finally:
         if isinstance(env, type) or not hasattr(env, "step"):  # made here
             vector.close()
@@ -67,40 +70,77 @@ def evaluate_policy(
     return (returns, lengths) if return_episode_rewards else (mean, float(np.std(returns)))
 
 
-def _played(
-    model: Any, vector: Any, num_episodes: int, deterministic: bool, render: bool, callback: Callable | None
-) -> tuple[list[float], list[int]]:
-    """Returns and lengths of the episodes, in the order in which they ended."""
-    actor: _Actor = (_OfPlayer if hasattr(model, "make_player") else _OfPredict)(model, vector, deterministic)
-    left = [(num_episodes + index) // vector.num_envs for index in range(vector.num_envs)]
-    is_counted = hasattr(vector, "env_is_wrapped") and any(vector.env_is_wrapped(Monitor))
-    returns: list[float] = []
-    lengths: list[int] = []
-    sums, steps = np.zeros(vector.num_envs), np.zeros(vector.num_envs, int)
-    observations, rewards = vector.reset(), None
-    infos = vector.reset_infos
-    while any(left):
-        observations, rewards, dones, infos = vector.step(actor.act(observations, rewards, infos))
-        sums += rewards
-        steps += 1
-        for i in range(vector.num_envs):
-            if callback is not None and left[i]:
-                callback({"i": i, "reward": rewards[i], "done": dones[i], "info": infos[i], "model": model}, {})
-            if not dones[i]:
-                continue
-            # Of an environment in a Monitor its numbers count: wrappers around it may scale rewards, or end an episode
-            # within a game.
-            counted = infos[i].get("episode") if is_counted else {"r": sums[i], "l": steps[i]}
-            if left[i] and counted is not None:
-                left[i] -= 1
-                returns.append(float(counted["r"]))
-                lengths.append(int(counted["l"]))
-            sums[i] = steps[i] = 0
-            infos[i] = vector.reset_infos[i]
-            actor.ended(i)
-        if render:
-            vector.render()
-    return returns, lengths
+class _Episodes:
+    """The episodes of an evaluation.
+
+    Attributes:
+        returns, lengths: of the episodes, in the order in which they ended.
+    """
+
+    def __init__(self, model: Any, vector: Any, num_episodes: int, deterministic: bool, render: bool):
+        self._actor: _Actor = (_OfPlayer if hasattr(model, "make_player") else _OfPredict)(model, vector, deterministic)
+        self._vector, self._render = vector, render
+        num_envs = vector.num_envs
+        self._targets = np.array([(num_episodes + index) // num_envs for index in range(num_envs)])
+        self._counts = np.zeros(num_envs, int)
+        self._sums, self._steps = np.zeros(num_envs), np.zeros(num_envs, int)
+        self._is_counted = _counts_episodes(vector)
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+        # Variables of Stable-Baselines3's function that stay the same, or the same objects
+        self._locals = {
+            "model": model, "env": vector, "n_eval_episodes": num_episodes, "deterministic": deterministic,
+            "render": render, "n_envs": num_envs, "is_monitor_wrapped": self._is_counted, "states": None,
+            "episode_count_targets": self._targets, "episode_counts": self._counts, "episode_rewards": self.returns,
+            "episode_lengths": self.lengths, "current_rewards": self._sums, "current_lengths": self._steps,
+            "episode_starts": np.ones(num_envs, bool),
+        }  # fmt: skip
+
+    def play(self, callback: Callable[[dict[str, Any], dict[str, Any]], None] | None) -> None:
+        """Plays them all; the callback is called for each step of each environment with episodes left."""
+        vector, starts = self._vector, self._locals["episode_starts"]
+        observations, rewards, infos = vector.reset(), None, vector.reset_infos
+        while any(self._counts < self._targets):
+            before, actions = observations, self._actor.act(observations, rewards, infos)
+            observations, rewards, dones, infos = vector.step(actions)
+            self._sums += rewards
+            self._steps += 1
+            step = {
+                "observations": before, "new_observations": observations, "actions": actions, "rewards": rewards,
+                "dones": dones, "infos": infos,
+            }  # fmt: skip
+            for i in range(vector.num_envs):
+                if callback is not None and self._counts[i] < self._targets[i]:
+                    starts[i] = dones[i]
+                    values = {"i": i, "reward": rewards[i], "done": dones[i], "info": infos[i]}
+                    callback({**self._locals, **step, **values}, {})
+                if dones[i]:
+                    self._close(i, infos[i])
+                    infos[i] = vector.reset_infos[i]
+            if self._render:
+                vector.render()
+
+    def _close(self, i: int, info: dict) -> None:
+        """Ends the episode of an environment, and counts it if one is left there."""
+        # Of an environment in a Monitor its numbers count: wrappers around it may scale rewards, or end an episode
+        # within a game.
+        counted = info.get("episode") if self._is_counted else {"r": self._sums[i], "l": self._steps[i]}
+        if self._counts[i] < self._targets[i] and counted is not None:
+            self._counts[i] += 1
+            self.returns.append(float(counted["r"]))
+            self.lengths.append(int(counted["l"]))
+        self._sums[i] = self._steps[i] = 0
+        self._actor.ended(i)
+
+
+def _counts_episodes(vector: Any) -> bool:
+    """Whether infos of last steps have the returns of the episodes: there is a Monitor or VecMonitor."""
+    inner = vector
+    while isinstance(inner, VecEnvWrapper):
+        if isinstance(inner, VecMonitor):
+            return True
+        inner = inner.venv
+    return hasattr(vector, "env_is_wrapped") and any(vector.env_is_wrapped(Monitor))
 
 
 class _OfPlayer:

@@ -1,11 +1,16 @@
 """`evaluate_policy`: returns and lengths of whole episodes, for all that acts, in all that it acts in."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import rllib
 from rllib import PPOConfig, evaluate_policy
 from rllib.env.vec_env import DummyVecEnv, make_vec_env
+from rllib.env.vec_env.monitor import Monitor
+from rllib.env.vec_env.vec_normalize import VecNormalize
+from rllib.env.vec_env.wrappers import VecFrameStack, VecMonitor
 from tests.envs import CountingEnv, MaskedProbe
 
 
@@ -135,3 +140,45 @@ def test_arguments_that_say_nothing_are_refused(algo):
             algo.evaluate(given)
     with pytest.raises(ValueError, match="1 actions and 2 observations"):
         algo.get_policy().compute_log_likelihoods(np.zeros(1, int), np.ones((2, 1), np.float32))
+
+
+class Constant:
+    """Plays 0."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.zeros(len(observation), int), state
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda env: VecNormalize(VecMonitor(env)),
+        lambda env: VecFrameStack(VecNormalize(VecMonitor(env)), 2),
+        lambda env: VecMonitor(VecFrameStack(env, 2)),
+        lambda env: VecNormalize(DummyVecEnv([lambda: Monitor(CountingEnv())])),
+    ],
+)
+def test_returns_are_those_of_the_monitor_below_other_wrappers(wrapped):
+    env = wrapped(DummyVecEnv([CountingEnv]))
+    assert evaluate_policy(Constant(), env, 3, return_episode_rewards=True) == (RETURNS, LENGTHS)
+
+
+def test_a_function_gets_the_variables_of_stable_baselines3():
+    env = DummyVecEnv([lambda: CountingEnv({"lengths": [2]}), lambda: CountingEnv({"lengths": [3]})])
+    arrays = (
+        "i", "observations", "new_observations", "actions", "rewards", "dones", "episode_starts", "episode_counts",
+        "episode_count_targets", "current_rewards", "current_lengths", "episode_rewards", "episode_lengths",
+    )  # fmt: skip
+    told = []
+    evaluate_policy(
+        Constant(), env, 3, callback=lambda values, _: told.append({key: np.array(values[key]) for key in arrays})
+    )
+    assert [int(values["i"]) for values in told] == [0, 1, 0, 1, 1, 1, 1, 1]
+    assert [int(values["current_lengths"][int(values["i"])]) for values in told] == [1, 1, 2, 2, 3, 1, 2, 3]
+    assert [values["episode_counts"].tolist() for values in told] == [[0, 0]] * 3 + [[1, 0]] * 2 + [[1, 1]] * 3
+    last = told[-1]
+    assert last["episode_count_targets"].tolist() == [1, 2] and last["current_rewards"][1] == 6
+    assert last["episode_rewards"].tolist() == [3, 6] and last["episode_lengths"].tolist() == [2, 3]
+    for before, after in itertools.pairwise(told):
+        if after["i"] == 0:
+            assert (before["new_observations"] == after["observations"]).all()

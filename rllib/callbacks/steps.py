@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import numpy as np
+
 from rllib.callbacks.base import BaseCallback, EventCallback
 from rllib.compat.names.stable_baselines3.rules import check_flags, count
 from rllib.storage.local_path import local_path
@@ -101,9 +103,16 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._before = self.model.metrics.episodes_total
+        self._offset = self.model.timesteps - self.model.num_timesteps
+        self.n_episodes = 0
 
     def _on_step(self) -> bool:
-        self.n_episodes = self.model.metrics.episodes_total - self._before
+        if "dones" in self.locals:
+            self.n_episodes += int(np.sum(self.locals["dones"]))
+        elif self.num_timesteps + self._offset + self.model.n_envs > self.model.timesteps:
+            # In which steps of the iteration episodes ended is not known. Its last step counts them, since the others
+            # still have calls of further callbacks: evaluations, checkpoints.
+            self.n_episodes = self.model.metrics.episodes_total - self._before
         goes_on = self.n_episodes < self.max_episodes * self.model.n_envs
         if self.verbose and not goes_on:
             print(f"Stopping training after {self.n_episodes} episodes and {self.num_timesteps} steps")

@@ -28,7 +28,8 @@ class EvalCallback(EventCallback):
         callback_after_eval: called after each evaluation.
         n_eval_episodes: episodes of an evaluation.
         eval_freq: calls from one evaluation to the next; with n environments a call counts n steps.
-        log_path: directory for evaluations.npz, with timesteps [K], results and ep_lengths [K, n_eval_episodes].
+        log_path: directory for evaluations.npz, with timesteps [K], results and ep_lengths [K, n_eval_episodes], and
+            successes, of the same shape, where infos have is_success.
         best_model_save_path: directory for the checkpoint best_model.
         deterministic: take the most likely actions.
         render: draw each step.
@@ -38,6 +39,7 @@ class EvalCallback(EventCallback):
     Attributes:
         best_mean_reward, last_mean_reward: mean returns; -inf before the first evaluation.
         evaluations_timesteps, evaluations_results, evaluations_length: of all evaluations.
+        evaluations_successes: of those with is_success in their infos.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class EvalCallback(EventCallback):
         self.evaluations_timesteps: list[int] = []
         self.evaluations_results: list[list[float]] = []
         self.evaluations_length: list[list[int]] = []
+        self.evaluations_successes: list[list[bool]] = []
+        self._is_success_buffer: list[bool] = []
         self._evaluated_version: int | None = None
 
     def _init_callback(self) -> None:
@@ -100,21 +104,25 @@ class EvalCallback(EventCallback):
     def _evaluate(self) -> None:
         if self.model.get_vec_normalize_env() is not None:
             sync_envs_normalization(self.training_env, self.eval_env)
-        successes: list[bool] = []
+        successes = self._is_success_buffer = []
         returns, lengths = evaluate_policy(
             self.model,
             self.eval_env,
             self.n_eval_episodes,
             self.deterministic,
             self.render,
-            callback=lambda variables, _: self._note_success(variables, successes),
+            callback=self._log_success_callback,
             return_episode_rewards=True,
         )
         self.evaluations_timesteps.append(self.num_timesteps)
         self.evaluations_results.append(returns)
         self.evaluations_length.append(lengths)
+        if successes:
+            self.evaluations_successes.append(successes)
         if self.log_path is not None:
             columns = {"results": self.evaluations_results, "ep_lengths": self.evaluations_length}
+            if successes:
+                columns["successes"] = self.evaluations_successes
             np.savez(self.log_path, timesteps=self.evaluations_timesteps, **columns)
         self.last_mean_reward = float(np.mean(returns))
         self.logger.record("eval/mean_reward", self.last_mean_reward)
@@ -125,10 +133,10 @@ class EvalCallback(EventCallback):
             print(f"Eval num_timesteps={self.num_timesteps}, episode_reward={self.last_mean_reward:.2f} "
                   f"+/- {np.std(returns):.2f}, length {np.mean(lengths):.2f} +/- {np.std(lengths):.2f}")  # fmt: skip
 
-    @staticmethod
-    def _note_success(variables: Mapping[str, Any], successes: list[bool]) -> None:
-        if variables["done"] and (success := variables["info"].get("is_success")) is not None:
-            successes.append(bool(success))
+    def _log_success_callback(self, locals_: Mapping[str, Any], globals_: Mapping[str, Any]) -> None:
+        """Called for each step of an evaluation; Stable-Baselines3's name, which subclasses there override."""
+        if locals_["done"] and (success := locals_["info"].get("is_success")) is not None:
+            self._is_success_buffer.append(bool(success))
 
     def _on_new_best(self) -> bool:
         self.best_mean_reward = self.last_mean_reward

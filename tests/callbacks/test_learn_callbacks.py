@@ -252,6 +252,28 @@ def test_an_evaluation_saves_the_best_and_ends_at_a_threshold(tmp_path, capsys):
     assert "New best mean reward!" in shown and "is above the threshold 0.5" in shown
 
 
+@pytest.mark.parametrize("have_success", [True, False])
+def test_successes_of_evaluations_are_written(tmp_path, have_success):
+    class Succeeds(ConstantReward):
+        """Succeeds in every second episode."""
+
+        episodes = 0
+
+        def step(self, action):
+            *others, info = super().step(action)
+            self.episodes += 1
+            return *others, {**info, "is_success": self.episodes % 2 == 1} if have_success else info
+
+    evaluated = EvalCallback(Succeeds(), eval_freq=100, n_eval_episodes=3, log_path=tmp_path, verbose=0)
+    results = []
+    with config().build() as algo:
+        algo.learn(200, callback=[evaluated, lambda locals_, _: results.append(locals_["result"]) or True])
+    expected = [[True, False, True], [False, True, False]] if have_success else []
+    assert evaluated.evaluations_successes == expected
+    with np.load(tmp_path / "evaluations.npz") as written:
+        assert (written["successes"].tolist() == expected) if have_success else ("successes" not in written)
+
+
 def test_weights_are_evaluated_once(capsys):
     after = Noted()
     evaluated = EvalCallback(ConstantReward(), callback_after_eval=after, eval_freq=10, n_eval_episodes=1, verbose=0)
@@ -295,6 +317,14 @@ def test_training_ends_after_a_number_of_episodes(capsys):
         # Episodes have 3, 5 and 4 steps in turn: 100 steps of two environments hold 24 whole ones, 300 hold 74.
         assert algo.timesteps == 300 and callback.n_episodes >= 60
     assert "Stopping training after" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_others_are_called_for_all_steps_of_the_iteration_that_reaches_the_number(is_first):
+    noted, enough = Noted(), StopTrainingOnMaxEpisodes(max_episodes=30)
+    with config(num_envs_per_worker=2).build() as algo:
+        algo.learn(10_000, callback=[enough, noted] if is_first else CallbackList([noted, enough]))
+        assert noted.n_calls == 150 and noted.num_timesteps == algo.timesteps == 300
 
 
 def test_a_list_may_hold_lists():

@@ -54,7 +54,7 @@ class DefaultCallbacks:
         """Before each evaluation."""
 
     def on_evaluate_end(self, *, algorithm, evaluation_metrics, **kwargs) -> None:
-        """After each evaluation; evaluation_metrics is {"evaluation": statistics}."""
+        """After each evaluation; evaluation_metrics has the statistics, and is {"evaluation": statistics} as well."""
 
     def on_workers_recreated(self, *, algorithm, worker_set, worker_ids, is_evaluation, **kwargs) -> None:
         """After failed workers were replaced.

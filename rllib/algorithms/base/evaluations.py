@@ -260,7 +260,7 @@ class Evaluations:
             result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
             if logged := [episode.logged for episode in episodes if episode.logged]:
                 result[LOGGED] = {ENV_RUNNERS: _reduced(logged)}
-            algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics=_of_all_eras(result))
+            _call_end_hook(algorithm, result)
             return result
 
         return finish
@@ -305,9 +305,17 @@ class Evaluations:
             self.workers.stop()
 
 
-def _of_all_eras(result: Result) -> Result:
-    """What on_evaluate_end gets: {"evaluation": result}, of Ray 2.6, and by the keys of the result, of later ones."""
-    return Result({**result, "evaluation": result})
+def _call_end_hook(algorithm: Any, result: Result) -> None:
+    """Calls on_evaluate_end; what it writes into its `evaluation_metrics` stands in the result.
+
+    They are {"evaluation": result}, of Ray 2.6, and have the keys of the result, of later versions.
+    """
+    before, missing = dict(result), object()
+    metrics = Result({**result, "evaluation": result})
+    algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics=metrics)
+    written = {key: value for key, value in metrics.items() if value is not before.get(key, missing)}
+    written.pop("evaluation", None)
+    result.update(written)
 
 
 def _reduced(logged: list[list]) -> dict[str, Any]:

@@ -267,3 +267,46 @@ def test_later_arguments_are_read_out_of_any_keywords(num_workers):
 
     with config(num_workers).callbacks(on_episode_end=of_function).build() as algo:
         assert algo.train()["env_runners"]["ends"] > 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda metrics: metrics.__setitem__("score", 5),
+        lambda metrics: metrics["evaluation"].__setitem__("score", 5),
+        lambda metrics: metrics.update(score=5, custom_metrics={}),
+        lambda metrics: metrics.setdefault("score", 5),
+    ],
+)
+def test_what_is_written_at_the_end_of_an_evaluation_is_in_its_result(write):
+    def at_the_end(*, evaluation_metrics, **kwargs):
+        write(evaluation_metrics)
+
+    with config(0).callbacks(on_evaluate_end=at_the_end).evaluation(evaluation_interval=1).build() as algo:
+        evaluation = algo.train()["evaluation"]
+    assert evaluation["score"] == 5 and "evaluation" not in evaluation
+    assert evaluation["episodes_this_iter"] > 0 and evaluation["custom_metrics"] == {}
+
+
+def test_what_is_written_into_a_section_of_an_evaluation_is_in_its_result():
+    def at_the_end(*, evaluation_metrics, **kwargs):
+        evaluation_metrics["env_runners"]["score"] = 5
+
+    with config(0).callbacks(on_evaluate_end=at_the_end).evaluation(evaluation_interval=1).build() as algo:
+        assert algo.train()["evaluation"]["env_runners"]["score"] == 5
+
+
+def test_a_function_that_a_hook_calls_has_arguments_of_its_own():
+    def made(score):
+        def on_evaluate_end(*, evaluation_metrics, **kwargs):
+            kwargs["metrics_logger"].log_value("score", score(evaluation_metrics["episode_len_mean"]), reduce="item")
+
+        return on_evaluate_end
+
+    def double(number):
+        return 2 * number
+
+    hooks = config(0).callbacks(on_evaluate_end=made(double)).evaluation(evaluation_interval=1)
+    with hooks.build() as algo:
+        result = algo.train()
+    assert result["score"] == 2 * result["evaluation"]["episode_len_mean"]

@@ -53,6 +53,20 @@ def test_which_values_count_in_the_next_result():
     assert metrics.reduce() == {"window": 5, "all": 5, "sum": 1, "mean": 1}
 
 
+@pytest.mark.parametrize(("reduce", "of_all"), [("sum", sum), ("min", min), ("max", max)])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_reductions_of_all_times(reduce, of_all, is_named):
+    how = {"reduce": f"lifetime_{reduce}"} if is_named else {"reduce": reduce, "clear_on_reduce": False}
+    worker, driver, values = MetricsLogger(records=True), MetricsLogger(), [4.0, 1.0, 7.0, 5.0, 6.0, 2.0]
+    for count, value in enumerate(values, start=1):
+        worker.log_value("x", value, **how)
+        driver.repeat(worker.pop_calls())
+        assert worker.peek("x") == of_all(values[:count])
+        assert driver.reduce() == {"x": of_all(values[:count])}
+        state, driver = driver.get_state(), MetricsLogger()
+        driver.set_state(state)
+
+
 def test_nested_keys():
     metrics = MetricsLogger()
     metrics.log_dict({"a": 1, "b": {"c": 2, "d": 3}}, key=("top",), reduce="sum")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rllib.core.metrics.stats import EMA_COEFF, KINDS, PERCENTILES, Reduction, Stats
+from rllib.core.metrics.stats import EMA_COEFF, KINDS, OF_ALL_TIMES, PERCENTILES, Reduction, Stats
 from rllib.did_you_mean import refuse_slips
 
 Key = str | tuple[str, ...]
@@ -64,12 +64,14 @@ class MetricsLogger:
             key: a name, or a tuple of names.
             value: a number, or a tensor or array of one; anything for "item" and "item_series".
             reduce: "mean", "sum", "min" or "max" of the values since the last result, or of the newest `window`;
-                "ema", their exponential mean (the default); "lifetime_sum" of all times; "item", the newest;
-                "item_series", a list; "percentiles", a dict. None with `clear_on_reduce` or `window`: a list.
+                "ema", their exponential mean (the default); "lifetime_sum", "lifetime_min" or "lifetime_max" of all
+                times; "item", the newest; "item_series", a list; "percentiles", a dict. None with `clear_on_reduce` or
+                `window`: a list.
             window: number of values, those of earlier results included.
             ema_coeff: weight of a new value in the exponential mean, 0.01 by default.
             percentiles: percentages for "percentiles".
-            clear_on_reduce: False makes a sum one of all times, and a mean without window an exponential one.
+            clear_on_reduce: False makes a sum, minimum or maximum one of all times, and a mean without window an
+                exponential one.
             with_throughput: also report the sum by second, as KEY_throughput.
             without_effect: arguments of other versions of RLlib.
 
@@ -209,8 +211,8 @@ def _reduction(reduce, window, ema_coeff, percentiles, clear_on_reduce, with_thr
         raise ValueError(f"reduce={reduce!r} must be one of {', '.join(KINDS)}")
     if kind == "mean" and (ema_coeff is not None or (window is None and clear_on_reduce is False)):
         kind = "ema"
-    if kind == "sum" and window is None and clear_on_reduce is False:
-        kind = "lifetime_sum"
+    if window is None and clear_on_reduce is False:
+        kind = OF_ALL_TIMES.get(kind, kind)
     bound = None if window is None or window == float("inf") else window
     given = PERCENTILES if percentiles in (None, True, False) else tuple(percentiles)
     return Reduction(kind, bound, EMA_COEFF if ema_coeff is None else ema_coeff, given, with_throughput)

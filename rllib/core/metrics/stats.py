@@ -1,6 +1,7 @@
 """Logged values of one key, and how they become one number of a result."""
 
 import math
+import operator
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ class Reduction:
     """Way in which the values of a key become one.
 
     Attributes:
-        kind: "ema", "mean", "min", "max", "sum", "lifetime_sum", "item", "item_series" or "percentiles".
+        kind: one of KINDS.
         window: number of newest values that count, those of earlier results included; None: all since the last result.
         ema_coeff: weight of a new value in an exponential mean.
         percentiles: percentages that "percentiles" reports.
@@ -34,10 +35,12 @@ class Reduction:
     @property
     def is_kept(self) -> bool:
         """Whether the value of a result counts in the next one as well."""
-        return self.window is not None or self.kind in ("ema", "lifetime_sum")
+        return self.window is not None or self.kind == "ema" or self.kind in OF_ALL_TIMES.values()
 
 
-KINDS = ("ema", "mean", "min", "max", "sum", "lifetime_sum", "item", "item_series", "percentiles")
+# Reduction of the values since the last result -> that of those of all times.
+OF_ALL_TIMES = {"sum": "lifetime_sum", "min": "lifetime_min", "max": "lifetime_max"}
+KINDS = ("ema", "mean", "min", "max", "sum", *OF_ALL_TIMES.values(), "item", "item_series", "percentiles")
 
 
 class Stats:
@@ -50,7 +53,7 @@ class Stats:
     def __init__(self, how: Reduction):
         self.how = how
         self._values: deque = deque(maxlen=how.window)
-        self._kept: float | None = None  # the exponential mean, or the sum of all times
+        self._kept: float | None = None  # the exponential mean; sum, minimum or maximum of all times
         self._newest: Any = math.nan  # what the last result had
         self._since_result = 0.0  # sum of the values since the last result
         self._result_at = time.perf_counter()
@@ -63,8 +66,9 @@ class Stats:
         if kind == "ema":
             before, weight = self._kept, self.how.ema_coeff
             self._kept = value if before is None else (1 - weight) * before + weight * value
-        elif kind == "lifetime_sum":
-            self._kept = (self._kept or 0) + value
+        elif kind in OF_ALL_TIMES.values():
+            combine = {"lifetime_sum": operator.add, "lifetime_min": min, "lifetime_max": max}[kind]
+            self._kept = value if self._kept is None else combine(self._kept, value)
         elif kind == "item":
             self._values = deque([value], maxlen=1)
         else:
@@ -88,7 +92,7 @@ class Stats:
         return self._since_result / seconds if seconds > 0 else math.nan
 
     def close(self) -> None:
-        """Ends the period of a result; only values in a window, exponential means and lifetime sums stay."""
+        """Ends the period of a result; only values in a window, exponential means and those of all times stay."""
         self._newest = self.peek()
         self._since_result, self._result_at = 0.0, time.perf_counter()
         if not self.how.is_kept:

@@ -108,9 +108,13 @@ FOUND: dict[str, dict[str, str]] = {
         _EXTRACTORS: "BaseFeaturesExtractor CombinedExtractor FlattenExtractor MlpExtractor NatureCNN create_mlp "
         "get_actor_critic_arch"
     },
-    "stable_baselines3.common.type_aliases": {_BUFFERS: "ReplayBufferSamples DictReplayBufferSamples"},
+    "stable_baselines3.common.type_aliases": {
+        _BUFFERS: "ReplayBufferSamples DictReplayBufferSamples",
+        _TOOLS: "TrainFreq TrainFrequencyUnit",
+    },
     "stable_baselines3.common.utils": {
-        _TOOLS: f"{_SCHEDULES} {_VECTORIZED} explained_variance safe_mean zip_strict polyak_update get_device "
+        _TOOLS: f"{_SCHEDULES} {_VECTORIZED} TrainFreq TrainFrequencyUnit "
+        "explained_variance safe_mean zip_strict polyak_update get_device "
         "get_parameters_by_name get_latest_run_id configure_logger check_for_correct_spaces check_shape_equal "
         "should_collect_more_steps",
         _MODELS: "set_random_seed get_system_info",

@@ -16,6 +16,7 @@ from rllib.compat.programs.sb3.environments import check_env, make_vec_env
 from rllib.compat.programs.sb3.environments_of_examples import FakeImageEnv, InvalidActionEnvDiscrete
 from rllib.compat.programs.sb3.extractors import BaseFeaturesExtractor
 from rllib.compat.programs.sb3.logger import Figure, HParam, Logger, TensorBoardOutputFormat, configure
+from rllib.compat.programs.sb3.tools import TrainFreq, TrainFrequencyUnit
 
 SMALL = {"learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
 MODELS = {
@@ -369,3 +370,28 @@ def test_a_learn_after_the_end_of_its_schedule_is_warned_of(caplog):
     for _ in range(2):
         model.learn(32, log_interval=None)
     assert "learning_rate" not in caplog.text
+
+
+@pytest.mark.parametrize(("seed", "start_index"), [(3, 0), (3, 2), (0, 5)])
+def test_first_resets_have_the_seeds_of_stable_baselines3(seed, start_index):
+    seeds = []
+
+    class Noting(gym.Wrapper):
+        def reset(self, *, seed=None, options=None):
+            seeds.append(seed)
+            return super().reset(seed=seed, options=options)
+
+    make_vec_env("CartPole-v1", 2, seed=seed, start_index=start_index, wrapper_class=Noting).reset()
+    assert seeds == [seed, seed + 1], "start_index is a part of the names of files, and of the spaces' seeds"
+
+
+@pytest.mark.parametrize("unit", TrainFrequencyUnit)
+def test_a_frequency_is_the_pair_that_it_holds(unit):
+    words = {"learning_starts": 8, "batch_size": 4, "buffer_size": 100, "gradient_steps": -1}
+    given, pair = TrainFreq(2, unit), (2, unit.value)
+    configs = []
+    for frequency in (given, pair):
+        with models.DQN("MlpPolicy", "CartPole-v1", train_freq=frequency, **words) as model:
+            configs.append({name: value for name, value in model.config.to_dict().items() if name != "env"})
+            model.learn(20)
+    assert configs[0] == configs[1]

@@ -63,7 +63,7 @@ def make_vec_env(
     Args:
         env_id: a registered id, or a class or function that makes an environment.
         n_envs: how many.
-        seed: environment i gets seed + start_index + i, at its first reset and for its spaces.
+        seed: environment i gets seed + i at its first reset; its spaces get seed + start_index + i.
         start_index: see `seed`, and of the files.
         monitor_dir: directory of i.monitor.csv; None: no files.
         wrapper_class: a wrapper around each Monitor, with `wrapper_kwargs`.
@@ -90,7 +90,7 @@ def make_vec_env(
         [maker(start_index + index) for index in range(n_envs)], **(vec_env_kwargs or {})
     )
     if seed is not None:
-        made.seed(seed + start_index)
+        made.seed(seed)
     return made
 
 

@@ -1,9 +1,10 @@
 """Helpers of Stable-Baselines3 that its programs import: schedules, shapes, plots of results."""
 
+import enum
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +15,20 @@ from rllib.env.spaces.batches import rows_of
 from rllib.env.vec_env.monitor import load_results
 
 Schedule = Callable[[float], float]
+
+
+class TrainFrequencyUnit(enum.StrEnum):
+    """Units of `train_freq`; the strings themselves are taken as well."""
+
+    STEP = "step"
+    EPISODE = "episode"
+
+
+class TrainFreq(NamedTuple):
+    """A `train_freq`."""
+
+    frequency: int
+    unit: TrainFrequencyUnit
 
 
 class ConstantSchedule:

@@ -53,6 +53,7 @@ _LEARNERS = {
     "curr_entropy_coeff": "entropy_coeff",
     "default_optimizer_learning_rate": "cur_lr",
     "gradients_default_optimizer_global_norm": "grad_gnorm",
+    "policy_loss": "actor_loss",
     "gradients_policy_global_norm": "actor_grad_gnorm",
     "gradients_qf_global_norm": "critics_grad_gnorm",
     "entropy": "policy_entropy",
@@ -297,6 +298,11 @@ class _Section(dict[str, Any]):
         if isinstance(value, dict) and self._path[0] == LEARNERS:
             return _Section(self._result, (*self._path, key), value)
         return value
+
+    def __missing__(self, key):
+        # Later versions have more keys than are here, and other ones for each algorithm.
+        section, known = "][".join(map(repr, self._path)), ", ".join(map(str, self))
+        raise KeyError(f"{key!r} is not in result[{section}]. There are {known}.")
 
     def __setitem__(self, key, value):
         super().__setitem__(key, value)

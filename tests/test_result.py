@@ -106,3 +106,20 @@ def test_what_is_written_into_a_section_stays(result, path, name):
     assert "/".join((*path, name)) in there
     assert pickle.loads(pickle.dumps(section())) == expected
     assert lookup(json.loads(encode(dict(result))), "/".join((*path, f"{name}_2"))) == 7
+
+
+@pytest.mark.parametrize("path", [("env_runners",), ("learners",), ("learners", "default_policy")])
+def test_the_error_of_a_section_lists_what_it_has(result, path):
+    section = result
+    for key in path:
+        section = section[key]
+    with pytest.raises(KeyError, match="'nothing' is not in result") as raised:
+        section["nothing"]
+    assert all(name in str(raised.value) for name in (*path, *section))
+    assert section.get("nothing", 3) == 3 and "nothing" not in section
+
+
+def test_losses_of_actors_have_their_later_name():
+    metrics = Metrics()
+    result = metrics.result({"default_policy": {"actor_loss": 2.0}})
+    assert result["learners"]["default_policy"]["policy_loss"] == 2.0 == result["learners/default_policy/policy_loss"]

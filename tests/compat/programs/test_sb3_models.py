@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rllib.callbacks import BaseCallback
+from rllib.callbacks import BaseCallback, StopTrainingOnMaxEpisodes
 from rllib.compat.programs.sb3 import models, tokens
 from rllib.compat.programs.sb3.environments import check_env, make_vec_env
 from rllib.compat.programs.sb3.environments_of_examples import FakeImageEnv, InvalidActionEnvDiscrete
@@ -395,3 +395,12 @@ def test_a_frequency_is_the_pair_that_it_holds(unit):
             configs.append({name: value for name, value in model.config.to_dict().items() if name != "env"})
             model.learn(20)
     assert configs[0] == configs[1]
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_callbacks_end_at_the_step_that_ends_the_last_episode(name):
+    steps, enough = Steps(), StopTrainingOnMaxEpisodes(2)
+    with made(name) as model:
+        model.learn(200, callback=[enough, steps])
+        lengths = [episode["l"] for episode in model.ep_info_buffer]
+    assert steps.n_calls == sum(lengths[:2]) and enough.n_episodes == 2

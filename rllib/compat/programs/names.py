@@ -14,6 +14,7 @@ _ARRAYS = "rllib.compat.programs.arrays"
 _ANNOTATIONS = "rllib.compat.programs.annotations"
 _FRAMEWORKS = "rllib.compat.programs.frameworks"
 _CONSTANTS = "rllib.compat.programs.constants"
+_COMPLETED = "rllib.compat.programs.completed"
 _EXAMPLES = "rllib.compat.programs.example_scripts"
 _POLICY = "rllib.compat.programs.policy"
 _METRICS = """
@@ -102,7 +103,7 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.cloudpickle": {"cloudpickle": "dump dumps load loads Pickler CloudPickler register_pickle_by_value"},
     "ray.exceptions": {"runtime.exceptions": "*"},
     "ray.runtime_context": {"runtime": "get_runtime_context", "runtime.runtime_context": "RuntimeContext"},
-    "ray.util": {"runtime.util": "*", "runtime": "as_completed", _ANNOTATIONS: "log_once"},
+    "ray.util": {"runtime.util": "*", _COMPLETED: "as_completed map_unordered", _ANNOTATIONS: "log_once"},
     "ray.util.actor_pool": {"runtime.util.actor_pool": "ActorPool"},
     "ray.util.annotations": {_ANNOTATIONS: "PublicAPI DeveloperAPI Deprecated"},
     "ray.util.debug": {_ANNOTATIONS: "log_once"},

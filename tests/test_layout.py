@@ -69,6 +69,7 @@ KNOW_THE_RUNTIME = [
     "rllib.learners.group.learner_actor",
     "rllib.learners.group.learner_group",
     "rllib.tune",
+    "rllib.compat.programs.completed",
     "rllib.compat.programs.example_scripts",
     "rllib.as_ray",
     "rllib.as_sb3",

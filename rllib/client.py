@@ -153,6 +153,7 @@ class PolicyClient:
         self._several = False
         self._agents = None  # that have spaces, where each has its own
         self._forms = None  # of actions, by agent; None: before they are known
+        self._lost_any = False  # an episode, since the spec was read: the server may be that of another run
         self._local = None  # acts, with local inference
         self._served = None  # asks rllib serve, where that is the server
         self._is_closed = False
@@ -211,8 +212,9 @@ class PolicyClient:
         if self._local is not None:
             self._local.begin(episode_id, training_enabled)
         else:
-            if self._forms is None:
+            if self._forms is None or self._lost_any:
                 self._read_spec()
+                self._lost_any = False
             body = {"episode_id": episode_id, "training_enabled": training_enabled, "protocol": PROTOCOL}
             self._post("/v1/episodes", body)
         self._given[episode_id], self._num_actions[episode_id] = {}, 0
@@ -448,6 +450,7 @@ class PolicyClient:
         try:
             return self._request("POST", path, self._numbered(body))
         except EpisodeLost:
+            self._lost_any = True
             for item in body.get("items", ()):
                 self._forget(item["episode_id"])
             raise

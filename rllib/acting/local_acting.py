@@ -190,6 +190,7 @@ class PolicyCopy:
     def __init__(self, message: Mapping[str, Any]):
         self.sent = SentPolicy.from_json(message["description"])
         self.policy = Policy(self.sent.spec)
+        self._description_id: str | None = message.get("description_id")
         self.max_lag_updates: int | None = message["max_lag_updates"]
         settings, space = self.sent.settings, self.sent.action_space
         how = settings.normalize_actions, settings.clip_actions
@@ -199,6 +200,10 @@ class PolicyCopy:
         self.one_by_one = one_by_one(space)
         self._masks = MaskReader(self.policy, self.sent.observation_space, space) if self.policy.is_masked else None
         self.load(message)
+
+    def is_of(self, message: Mapping[str, Any]) -> bool:
+        """Whether a message is about this policy, and not about that of another run, whose server has its address."""
+        return message.get("description_id", self._description_id) == self._description_id
 
     def load(self, message: Mapping[str, Any]) -> None:
         """Takes over the weights of a message; without weights, the number of steps that the run has sampled."""
@@ -274,6 +279,8 @@ class LocalActing:
         # Episodes with steps in the request that is under way; None: there is none.
         self._under_way: list[str] | None = None
         self._asks_for_weights = False  # that request
+        # Steps were refused, as those of a copy of another policy than the server's are.
+        self._was_refused = False
         # Its answer, whose weights act once all steps by the old ones are sent.
         self._answer: dict[str, Any] | None = None
         self._sent = -math.inf
@@ -292,11 +299,14 @@ class LocalActing:
         """
         if episode_id in self._running:
             raise ValueError(f"Episode {episode_id} is already started")
+        if self._copy is not None and self._was_refused:
+            self._compare()
+        is_timed = self._copy is not None and self._interval is not None
+        if is_timed and time.monotonic() - self._looked >= self._interval:
+            self.refresh()
         if self._copy is None:
             self._copy = PolicyCopy(self._requests.get("/v1/weights"))
             self._looked = time.monotonic()
-        elif self._interval is not None and time.monotonic() - self._looked >= self._interval:
-            self.refresh()
         episode = self._free.pop() if self._free else self._new_episode()
         episode.begin(episode_id, trains)
         self._running[episode_id] = episode
@@ -414,8 +424,26 @@ class LocalActing:
         """Asks for newer weights. All that was acted has been sent."""
         answer = self._requests.get(f"/v1/weights?have={self._copy.edition}")
         self._looked = time.monotonic()
-        if answer is not None:
+        if answer is not None and not self._copy.is_of(answer):
+            self._drop_copy()
+        elif answer is not None:
             self._copy.load(answer)
+
+    def _compare(self) -> None:
+        """Drops the copy if the server has another policy. The weights of the same one are left for later."""
+        with contextlib.suppress(self._lost_error):  # each episode learns of it with its own next call
+            self._collect()
+        self._was_refused = False
+        if self._copy is not None:
+            answer = self._requests.get(f"/v1/weights?have={self._copy.edition}")
+            if answer is not None and not self._copy.is_of(answer):
+                self._drop_copy()
+
+    def _drop_copy(self) -> None:
+        """Gives up the copy, and all episodes in which it acts: the next one begins with the server's policy."""
+        for episode_id in [*self._running, *(part["episode_id"] for part in self._outbox)]:
+            self._lose(episode_id, "the server has another policy now. Start a new one.")
+        self._copy, self._free = None, []
 
     def _send(self, have: bool = False) -> None:
         """Sends the steps that are kept, while no request is under way, and takes over the weights that have come.
@@ -468,6 +496,7 @@ class LocalActing:
         except ValueError as error:
             logger.warning("the steps of %d episodes are lost: the server has refused them: %s", len(episodes), error)
             self._lose_all(episodes, f"the server has refused its last steps: {error}. Start a new one.")
+            self._was_refused = True
             raise self._lost_error(f"{len(episodes)} episodes are lost: {error}") from error
         except BaseException:  # what is kept will not be sent either
             kept = [part["episode_id"] for part in self._outbox]
@@ -477,9 +506,12 @@ class LocalActing:
         self._sent = time.monotonic()
         if self._asks_for_weights:
             self._looked = self._sent
-        self._answer = answer
         for episode_id, message in answer["lost"].items():
             self._lose(episode_id, message)
+        if not self._copy.is_of(answer):
+            self._drop_copy()
+            return
+        self._answer = answer
         if not (self._outbox or self._num_kept):
             self._take_over()
 

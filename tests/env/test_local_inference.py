@@ -804,3 +804,48 @@ def test_a_restored_run_loses_the_episodes(tmp_path):
     assert isinstance(loop.errors[0], EpisodeLost) and all(
         isinstance(error, EpisodeLost | RunEnded) for error in loop.errors
     )
+
+
+@pytest.mark.parametrize("inference", ["local", "remote"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model": {"fcnet_hiddens": [4]}},
+        {"observation_filter": "MeanStdFilter"},
+        {"action_space": gymnasium.spaces.Discrete(2)},
+        {"action_space": gymnasium.spaces.MultiDiscrete([2, 2])},
+        {"explore": False},
+        {"max_lag_updates": None},
+    ],
+    ids=str,
+)
+def test_a_client_goes_on_at_the_server_of_another_run(changes, inference):
+    """A run that replaces another at the address loses the running episodes; the others are those of its policy."""
+    connections = {}
+
+    def play(loop, number):
+        episode = loop.client.start_episode()
+        for step in range(9):
+            if (number, step) == (2, 6):  # its first steps were sent, or are
+                loop.client._connection = connections.pop("after")
+            loop.last = loop.client.get_action(episode, np.array([number / 100, step / 10], np.float32))
+            loop.client.log_returns(episode, 1.0)
+        loop.client.end_episode(episode, ZEROS)
+
+    rows = 18 if inference == "local" else 23  # are complete before the client moves
+    with build(fragment=rows) as before, build(sample_timeout_s=20.0, **changes) as after:
+        loop = Loop(url_of(before), play=play, inference_mode=inference, fragment_length=4)
+        connections["after"] = PolicyClient(url_of(after), inference)._connection
+        before.sample(rows)
+        newest = [after.sample(40) for _ in range(3)][-1]
+    loop.stop()
+    assert all(isinstance(error, EpisodeLost | RunEnded) for error in loop.errors), loop.errors
+    assert sum(isinstance(error, EpisodeLost) for error in loop.errors) <= 3
+    expected = after.policy.dist_inputs(newest[sb.OBS])
+    if "observation_filter" not in changes:  # a client's is a part behind
+        np.testing.assert_allclose(newest[sb.ACTION_DIST_INPUTS], expected, rtol=1e-4, atol=1e-5)
+    if not changes.get("explore", True):
+        np.testing.assert_array_equal(newest[sb.ACTIONS], expected.argmax(-1))
+    several = isinstance(changes.get("action_space"), gymnasium.spaces.MultiDiscrete)
+    assert isinstance(loop.last, np.ndarray) == several

@@ -109,6 +109,7 @@ class PublishedPolicy:
         weights: float32 [weights], as bytes.
         filters: statistics of its observation filter by name, as `array_message`; empty without a filter.
         description: the items of policy.json, and of the exploration.
+        description_id: the same for equal descriptions and limits alone, of any server.
         refusal: why it cannot be sent; None: it can.
     """
 
@@ -120,6 +121,7 @@ class PublishedPolicy:
     weights: bytes
     filters: Mapping[str, Any]
     description: Mapping[str, Any]
+    description_id: str = ""
     refusal: str | None = None
 
     def state(self) -> dict[str, Any]:
@@ -134,8 +136,9 @@ class PublishedPolicy:
         return {**self.clock(), "weights": {"$array": ["<f4", [size], self.weights]}, "filters": self.filters}
 
     def clock(self) -> dict[str, Any]:
-        """Its version and edition, and the number of steps that the run has sampled."""
-        return {"policy_version": self.version, "edition": self.edition, "timesteps": self.timesteps}
+        """Its version, edition and description's id, and the number of steps that the run has sampled."""
+        numbers = {"policy_version": self.version, "edition": self.edition, "timesteps": self.timesteps}
+        return {**numbers, "description_id": self.description_id}
 
     def whole(self) -> dict[str, Any]:
         """All that acting needs, as a message; errors as for `state`."""

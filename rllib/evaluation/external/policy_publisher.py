@@ -1,5 +1,6 @@
 """Gives loops outside copies of the policy, by which they act themselves."""
 
+import hashlib
 import math
 import secrets
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from rllib.acting.inference import ActingSettings
@@ -75,6 +77,7 @@ class PolicyPublisher:
             weights,
             {name: array_message(array) for name, array in policy.filter.get_state().items()},
             description,
+            self._description_id,
             refusal,
         )
 
@@ -89,3 +92,9 @@ class PolicyPublisher:
             return SentPolicy(own.spec, *spaces, acting, own.exploration, *of_workers).to_json(), None
         except UserCodeError as error:
             return {}, str(error)
+
+    @cached_property
+    def _description_id(self) -> str:
+        """Tells a client whether the policy that it has a copy of is this one, after a server was replaced."""
+        described = msgspec.json.encode((self._description[0], self._settings.max_lag_updates))
+        return hashlib.blake2b(described, digest_size=8).hexdigest()

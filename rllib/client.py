@@ -455,10 +455,11 @@ class PolicyClient:
                 self._forget(item["episode_id"])
             raise
 
-    def _request(self, method, path, body, is_sent=False):
+    def _request(self, method, path, body, is_sent=False, waits=None):
         """The answer to a request, which is repeated while the server cannot be reached or asks to; None: no news.
 
-        With `is_sent` it was sent already, or could not be.
+        With `is_sent` it was sent already, or could not be. Where the server asks to repeat it, and `waits` says no,
+        there is no answer.
         """
         began, pause, is_logged = time.monotonic(), _FIRST_PAUSE_S, False
         while True:
@@ -506,6 +507,8 @@ class PolicyClient:
                 raise _NoPath(message)
             if status != 503:
                 raise ValueError(message)
+            if waits is not None and not waits():
+                return None
             # The server lives, and has held the request as long as it may; a proxy may answer at once.
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
             began, pause, is_logged = time.monotonic(), _FIRST_PAUSE_S, False
@@ -559,16 +562,20 @@ class _ServedPolicy:
         return {"episode_id": body["episode_id"]}
 
     def _act(self, body):
-        self._reward(body["items"])
-        by_id = {}
+        chosen = {}
         for trains in (True, False):  # whose actions are sampled, and are not
             items = [each for each in body["items"] if self._episodes[each["episode_id"]]["trains"] == trains]
             if items:
-                by_id.update(zip([each["episode_id"] for each in items], self._ask(items, trains)))
-        return {"actions": [by_id[each["episode_id"]] for each in body["items"]]}
+                chosen.update(zip([each["episode_id"] for each in items], self._ask(items, trains)))
+        # Only now: each action gets one reward, and that of a call that is refused may still grow.
+        self._reward(body["items"])
+        self._num_answers += 1
+        for episode_id, of_step in chosen.items():
+            self._episodes[episode_id].update(of_step)
+        return {"actions": [chosen[each["episode_id"]]["prev_action"] for each in body["items"]]}
 
     def _ask(self, items, trains):
-        """The actions for items whose actions are all sampled, or are all not."""
+        """Action, its id and the next state for items whose actions are all sampled, or are all not."""
         episodes = [self._episodes[each["episode_id"]] for each in items]
         question = {"observations": [each["observation"] for each in items], "explore": trains}
         if trains:
@@ -582,12 +589,14 @@ class _ServedPolicy:
         if "prev_reward" in reads:
             question["prev_rewards"] = [each.get("reward") for each in items]
         answer = self._send("/act", question)
-        self._num_answers += 1
-        for index, episode in enumerate(episodes):
-            episode["prev_action"] = answer["actions"][index]
-            episode["state"] = answer["states"][index] if "states" in answer else None
-            episode["action_id"] = answer["action_ids"][index] if trains else None
-        return answer["actions"]
+        return [
+            {
+                "prev_action": answer["actions"][index],
+                "state": answer["states"][index] if "states" in answer else None,
+                "action_id": answer["action_ids"][index] if trains else None,
+            }
+            for index in range(len(items))
+        ]
 
     def _log(self, body):
         raise ValueError(
@@ -614,12 +623,20 @@ class _ServedPolicy:
             elif is_end:
                 reward["terminated"] = True
             rewards.append(reward)
-        answer = self._send("/reward", {"rewards": rewards}) if rewards else {"results": []}
+        if not rewards:
+            return
+        given = self._client._encoded({"rewards": rewards})
+        answer = self._client._request("POST", "/reward", given, waits=self._has_learner)
+        if answer is None:  # the server acts without a learner, and the next one does not know these actions
+            return
         # Otherwise refused are rewards that came twice, since a request was repeated, and those of a learner that is
         # gone, whose steps nobody can learn from any more.
         wrong = [each["error"] for each in answer["results"] if each.get("status") == 422]
         if wrong:
             raise ValueError(wrong[0])
+
+    def _has_learner(self):
+        return self._client._request("GET", "/stats", None)["learner"] is not None
 
     def _send(self, path, body):
         return self._client._request("POST", path, self._client._encoded(body))

@@ -2,6 +2,9 @@
 
 import contextlib
 import itertools
+import json
+import shutil
+import threading
 
 import gymnasium
 import numpy as np
@@ -218,6 +221,62 @@ def test_lost_answers_leave_no_decision_without_a_reward(start, tmp_path, monkey
             patient(client.end_episode, each, np.zeros(4))
     counts = server.ask("GET", "/stats").json()["decisions"]
     assert (counts["decisions"], counts["rewards"], counts["open"]) == (24, 24, 0)
+
+
+def test_rewards_of_refused_calls_count_with_those_that_follow(start, learned_from_data, tmp_path, monkeypatch):
+    checkpoint, _ = learned_from_data(DQNConfig().training(conservative_weight=1.0))
+    server = start(checkpoint, "--learn", "--learn-to", tmp_path / "learned")
+    connection, given, accepted, rng = rllib_client._HTTPConnection, [], [], np.random.default_rng(3)
+    send, receive = connection.send, connection.receive
+
+    def noted(self, method, path, data):
+        given.append([each["reward"] for each in json.loads(data)["rewards"]] if path == "/reward" else [])
+        send(self, method, path, data)
+
+    def answered(self):
+        status, answer = receive(self)
+        accepted.extend(each for each, result in zip(given[-1], answer.get("results", ())) if result["accepted"])
+        return status, answer
+
+    monkeypatch.setattr(connection, "send", noted)
+    monkeypatch.setattr(connection, "receive", answered)
+    wrong = [1.0], [np.inf] * 4, [1e30] * 4, "left"
+    total = 0.0
+    with PolicyClient(server.address) as client:
+        for _ in range(3):
+            several = [client.start_episode() for _ in range(2)]
+            for step in range(8):
+                rows = dict(zip(several, rng.normal(size=(2, 4))))
+                if step and rng.random() < 0.5:
+                    with pytest.raises(ValueError):
+                        client.get_action(several, {**rows, several[1]: wrong[rng.integers(len(wrong))]})
+                    client.log_returns(several[0], 0.5)
+                    total += 0.5
+                client.get_action(several, rows)
+                for each, reward in zip(several, rng.integers(5, size=2).tolist()):
+                    client.log_returns(each, reward)
+                    total += reward
+            for each in several:
+                client.end_episode(each, np.zeros(4))
+    assert sum(accepted) == total and len(accepted) == 3 * 2 * 8
+
+
+def test_a_client_plays_on_where_the_learner_is_gone(start, learned_from_data, tmp_path):
+    checkpoint, _ = learned_from_data(DQNConfig().training(conservative_weight=1.0))
+    server = start(checkpoint, "--learn", "--learn-to", tmp_path / "learned")
+    with PolicyClient(server.address) as client:
+        episode = client.start_episode()
+        client.get_action(episode, np.zeros(4))
+        client.log_returns(episode, 1.0)
+        shutil.rmtree(tmp_path / "learned")  # so that no other learner takes its place
+        (learner,) = [each for each in server.workers() if "rllib.serving.learner" in each.cmdline()]
+        learner.kill()
+        until(lambda: server.ask("GET", "/stats").json().get("learner", "busy") is None)
+        playing = threading.Thread(target=play, args=(client, gymnasium.make("CartPole-v1")), daemon=True)
+        playing.start()
+        playing.join(20)
+        assert not playing.is_alive(), "it waits for a learner, though actions are answered"
+        client.end_episode(episode, np.zeros(4))
 
 
 # ---- the trainer of such a server

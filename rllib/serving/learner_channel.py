@@ -33,6 +33,9 @@ class LearnerChannel:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         # Episodes with a decision that could not be sent, and its time; the learner hears of it when it can.
         self._gaps: dict[str, float] = {}
+        # Episodes of the newest decisions that were sent, and the time of each one's last.
+        self._sent: dict[str, float] = {}
+        self._num_starts = counts.of_all("learner_starts")
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(channel.fileno(), self._read)
 
@@ -43,15 +46,24 @@ class LearnerChannel:
 
     def record(self, decision: Decision) -> bool:
         """Sends a decision; whether it was sent, so that a reward may come for it."""
-        if self.is_there and self._send_gaps() and self._send(decision):
-            self._counts.add("decisions")
-            return True
-        self._counts.add("decisions_unrecorded")
+        if self.is_there:
+            self._notice_another()
+        is_sent = self.is_there and self._send_gaps() and self._send(decision)
+        self._counts.add("decisions" if is_sent else "decisions_unrecorded")
         if decision.episode_id is not None:
-            self._gaps[decision.episode_id] = decision.at
-            if len(self._gaps) > _MOST_GAPS:
-                del self._gaps[next(iter(self._gaps))]
-        return False
+            newest = self._sent if is_sent else self._gaps
+            newest.pop(decision.episode_id, None)  # so that it is the last one
+            newest[decision.episode_id] = decision.at
+            if len(newest) > _MOST_GAPS:
+                del newest[next(iter(newest))]
+        return is_sent
+
+    def _notice_another(self) -> None:
+        """After a learner has taken the place of another: it does not have the beginnings of the running episodes."""
+        num_starts = self._counts.of_all("learner_starts")
+        if num_starts != self._num_starts:
+            self._num_starts = num_starts
+            self._gaps, self._sent = {**self._sent, **self._gaps}, {}
 
     def _send_gaps(self) -> bool:
         """Reports the missing decisions; whether all could be sent."""

@@ -112,6 +112,33 @@ def test_what_the_learner_has_missed_is_reported_when_it_is_back(pairs):
     asyncio.run(run())
 
 
+def test_episodes_that_an_earlier_learner_has_begun_are_not_whole(pairs, dispatcher):
+    """Their returns would be compared with those of whole episodes."""
+
+    async def run():
+        counts = Counts(Counts.new(2).descriptor, 2, 0)
+        counts.set("learner_running", 1)
+        counts.add("learner_starts")
+        channel = LearnerChannel(pairs[0][1], counts)
+        for number, episode in enumerate(("a", "b", "a", "over")):
+            assert channel.record(decision(str(number), episode, at=float(number)))
+        while pairs[0][0].recv(1 << 16) != encode(decision("3", "over", at=3.0)):  # by the learner that dies
+            pass
+        counts.add("learner_starts")
+        for number, episode in enumerate(("b", "new", "a", "new"), 4):
+            assert channel.record(decision(str(number), episode, at=float(number)))
+        dispatcher.step(8.0)
+        ledger = dispatcher._training_loop.ledger
+        for action_id, is_last in (("4", True), ("5", False), ("6", True), ("7", True)):
+            assert ledger.reward(Reward(1, action_id, 1.0, is_last), now=9.0) == (200, "")
+        whole = {tuple(step.action_id for step in each.steps): each.is_whole for each in ledger.take()}
+        assert whole == {("4",): False, ("6",): False, ("5", "7"): True}
+        ledger.expire(10_000.0)
+        assert not ledger.take() and not ledger._open
+
+    asyncio.run(run())
+
+
 def test_a_question_ends_when_the_learner_does(pairs):
     async def run():
         counts = Counts(Counts.new(2).descriptor, 2, 0)

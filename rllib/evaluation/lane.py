@@ -339,14 +339,12 @@ class Lane:
         if self.settings.time_limit_ends_episode:
             self._end_at_time_limits(fragment)
         fragment.cut_at_failures()
-        rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
+        # Clipped first: signs of scaled rewards would have no scale.
+        rewards = fragment[sb.REWARDS]
+        self.settings.clip(rewards)
         if self._return_scale:
             ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
             self._return_scale.apply(rewards, ended, fragment.valid, fragment.starts)
-        if clip is True:  # the sign alone (DQN, Nature 2015)
-            np.sign(rewards, out=rewards)
-        elif clip:
-            np.clip(rewards, -clip, clip, out=rewards)
         self._check_finite(fragment)
         if self.teacher is not None:
             self.teacher.check(fragment)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import numpy as np
 from gymnasium import Space
 
 from rllib.env.disturbances.disturbed import RangedFactory
@@ -204,7 +205,7 @@ class RolloutSettings(EnvironmentSettings):
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
         make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
-            of environments, before they are clipped; None leaves them as they are.
+            of environments, after they are clipped; None leaves them as they are.
         time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
@@ -244,6 +245,13 @@ class RolloutSettings(EnvironmentSettings):
         """The settings with policies that nobody teaches, in environments as they see them."""
         policies = {policy_id: replace(own, teacher=None) for policy_id, own in self.policies.items()}
         return replace(self, env=env, policies=policies)
+
+    def clip(self, rewards: np.ndarray) -> None:
+        """Clips rewards of the environment in place, as `clip_rewards` says."""
+        if self.clip_rewards is True:  # the sign alone (DQN, Nature 2015)
+            np.sign(rewards, out=rewards)
+        elif self.clip_rewards:
+            np.clip(rewards, -self.clip_rewards, self.clip_rewards, out=rewards)
 
     @property
     def only_policy(self) -> PolicySettings:

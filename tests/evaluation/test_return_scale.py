@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from rllib import PPOConfig
+from rllib import PPOConfig, SACConfig
 from rllib import sample_batch as sb
 from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
@@ -188,6 +188,30 @@ def test_a_run_does_not_depend_on_the_scale_of_the_rewards():
     scaled_weights, scaled_reward, _ = weights_after(config(factor=1024.0))
     np.testing.assert_allclose(scaled_weights, weights, atol=1e-5)
     assert scaled_reward == pytest.approx(1024 * reward)
+
+
+class ClippedReward(ScaledReward):
+    """ScaledReward, whose rewards are clipped to +-1."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, float(np.clip(reward, -1, 1)), *rest
+
+
+@pytest.mark.parametrize("clip", [True, 1.0])
+@pytest.mark.parametrize("scaled_by", ["normalize_returns", "scale_rewards"])
+def test_clipped_rewards_are_scaled_as_those_of_an_environment_that_clips(scaled_by, clip):
+    """Of rewards of 100 and more, signs and bounds of 1 are the same."""
+    weights = []
+    for env, clips in ((ClippedReward, {}), (ScaledReward, {"clip_rewards": clip})):
+        made = config(factor=100.0)
+        if scaled_by == "scale_rewards":
+            made = SACConfig().training(
+                num_steps_sampled_before_learning_starts=10, scale_rewards=True, model={"fcnet_hiddens": [16]}
+            )
+            made.debugging(seed=3).reporting(min_time_s_per_iteration=0)
+        weights.append(weights_after(made.environment(env, env_config={"factor": 100.0}, **clips), 2)[0])
+    np.testing.assert_array_equal(*weights)
 
 
 def test_bits_do_not_depend_on_the_split_of_environments():

@@ -35,9 +35,11 @@ import pytest
 from rllib import sample_batch as sb
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.env.factories.registry import EnvFactory
 from rllib.evaluation.offline.rows import returns_to_go, transitions
 from rllib.offline.dataset import Dataset
 from rllib.policy import Policy
+from tests.envs import CountingEnv
 
 DATA = Path(__file__).parents[1] / "data" / "offline"
 CARTPOLE = str(DATA / "cartpole_small.json")
@@ -282,6 +284,21 @@ def test_recorded_and_sampled_steps_are_mixed():
         batch = algorithm.replay.sample(20, np.random.default_rng(0))
         recorded = {row.tobytes() for row in algorithm.recorded.only.columns[sb.OBS]}
         assert [row.tobytes() in recorded for row in batch[sb.OBS]] == [True] * 10 + [False] * 10
+
+
+@pytest.mark.parametrize("clips", [False, True])
+def test_rewards_of_a_mixture_are_clipped_alike(clips, tmp_path, monkeypatch):
+    """Files have the environment's own rewards, and Atari's are clipped to their sign unless a setting says else."""
+    early = {"num_steps_sampled_before_learning_starts": 10, "n_step": 1}
+    with config("DQN", "sampler", CountingEnv, **early).offline_data(output=str(tmp_path)).build() as algorithm:
+        algorithm.train()
+    monkeypatch.setattr(EnvFactory, "clips_rewards", clips)
+    mixture = config("DQN", {"sampler": 0.5, str(tmp_path): 0.5}, CountingEnv, **early)
+    with mixture.build() as algorithm:
+        algorithm.train()
+        for part in (algorithm.replay.newest, *algorithm.replay.recorded):
+            rewards = part.sample(100, np.random.default_rng(0))[sb.REWARDS]
+            assert set(rewards) == ({1} if clips else {1, 2, 3, 4, 5})
 
 
 @pytest.mark.parametrize("data", [CARTPOLE, {"sampler": 0.5, CARTPOLE: 0.5}], ids=["alone", "mixed"])

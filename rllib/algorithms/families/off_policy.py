@@ -376,9 +376,14 @@ class OffPolicyTrainee(Trainee):
         )
 
     def recorded_columns(self, dataset: Dataset) -> dict[str, np.ndarray]:
-        """Rows of recorded steps with the columns of the replay."""
+        """Rows of recorded steps with the columns of the replay.
+
+        In a mixture, an environment that has rewards clipped (Atari) has those of the recorded steps clipped, too.
+        """
         config = self.config
-        return transitions(dataset, self.policy, config, learned_rewards(dataset, config), config.gamma, config.n_step)
+        clip = self.algorithm._rollout_settings.clip if self.algorithm.recorded.sampled else None
+        rewards = learned_rewards(dataset, config, clip)
+        return transitions(dataset, self.policy, config, rewards, config.gamma, config.n_step)
 
     def own_rows(self) -> ReplayBuffer | None:
         """The part of the replay with rows of the run's own, since recorded ones are not saved again; None: no part."""

@@ -380,8 +380,15 @@ def _of_files(paths: Any, config: OfflineDataConfig, options: Mapping[str, Any],
     return dataset_on_disk(paths, storage=storage or DISK, **options, **spaces)
 
 
-def learned_rewards(dataset: Dataset, config: OfflineDataConfig) -> np.ndarray:
+def learned_rewards(
+    dataset: Dataset, config: OfflineDataConfig, clip: Callable[[np.ndarray], None] | None = None
+) -> np.ndarray:
     """The rewards that are learned from, float32 [rows].
+
+    Args:
+        dataset: recorded steps.
+        config: with reward_scale and reward_shift.
+        clip: clips the recorded rewards in place, before these two; None: they are not clipped.
 
     Raises:
         ValueError: if the data has none, or they are too large for float32.
@@ -389,8 +396,11 @@ def learned_rewards(dataset: Dataset, config: OfflineDataConfig) -> np.ndarray:
     if REWARDS not in dataset.columns:
         problem = f"{dataset.source} has no rewards, and {config.algorithm_name} learns from them."
         raise config.error(Mistake(problem, ("input_",), advice="Give data with rewards, or use BC."))
+    rewards = dataset.columns[REWARDS]
+    if clip is not None:
+        clip(rewards := rewards.copy())
     with np.errstate(over="ignore"):
-        rewards = (dataset.columns[REWARDS] * config.reward_scale + config.reward_shift).astype(np.float32)
+        rewards = (rewards * config.reward_scale + config.reward_shift).astype(np.float32)
     if not np.isfinite(rewards).all():
         scaled = f"reward_scale={config.reward_scale:g}, reward_shift={config.reward_shift:g}"
         problem = f"{scaled} make rewards of {dataset.source} that are beyond float32."

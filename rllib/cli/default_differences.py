@@ -75,6 +75,13 @@ DEFAULT_DIFFERENCES = (
         ("ApexDQN", "ApexDDPG"),
     ),
     DefaultDifference(
+        "tau",
+        0.002,
+        1.0,
+        "Target networks move every 500,000 steps: DDPG's tau, for moves with each update, would leave them untrained.",
+        ("ApexDDPG",),
+    ),
+    DefaultDifference(
         "num_envs_per_worker",
         1,
         16,

@@ -1,5 +1,7 @@
 """Every default is that of RLlib 2.6.3, or stands in default_differences.py with the reason."""
 
+import math
+
 import pytest
 
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
@@ -210,3 +212,15 @@ def test_what_is_declared_differs_and_has_a_reason():
 @pytest.mark.parametrize("algorithm", NOT_IN_RLLIB)
 def test_what_rllib_does_not_have_departs_from_nothing(algorithm):
     assert default_differences(algorithm) == []
+
+
+@pytest.mark.parametrize("algorithm", algorithm_names())
+def test_default_targets_follow(algorithm):
+    """Half the way within a million environment steps: a small tau is for moves with each update."""
+    config = get_algorithm_config(algorithm)
+    names = "tau", "target_network_update_freq"
+    if not all(name in config.settings and name not in config.refuses for name in names):
+        return
+    share, every = (config[name] for name in names)
+    moves = 1 if share >= 0.5 else math.log(0.5) / math.log1p(-share)
+    assert moves * max(every, 1) <= 1_000_000

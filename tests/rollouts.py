@@ -5,7 +5,7 @@ from dataclasses import replace
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.sample_batch import DEFAULT_POLICY
 
-_OF_POLICY = ("exploration", "explore", "learner")
+_OF_POLICY = ("exploration", "explore", "learner", "make_return_scale")
 
 
 def rollout_settings(env, env_config, policy, postprocess, num_envs, fragment_length, seed, **more) -> RolloutSettings:

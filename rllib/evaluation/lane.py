@@ -99,7 +99,7 @@ class Lane:
         self._gives_values = self.explorer.gives_values and any(c.name == sb.VF_PREDS for c in self.columns)
         self._learner = own.learner and own.learner(policy)
         self.every_final_observation = own.postprocess.every_final_observation
-        make_scale = settings.make_return_scale
+        make_scale = own.make_return_scale
         self._return_scale = make_scale and make_scale(num_envs=len(rngs))
         self._records = settings.make_recorder is not None
         # Where the network's outputs go that no column keeps.

@@ -47,6 +47,8 @@ class PolicySettings:
         marks_waiting: whether rows of several agents have the column `waited`.
         teacher: its teacher, which it learns from; None: there is none.
         observation_space: of what the policy reads, where a teacher reads more; None: what the environments give.
+        make_return_scale: makes what scales the policy's rewards by the spread of their discounted returns, of a number
+            of slots, after they are clipped; None leaves them as they are.
     """
 
     spec: NetworkSpec
@@ -57,6 +59,7 @@ class PolicySettings:
     marks_waiting: bool = False
     teacher: "TeacherSettings | None" = None
     observation_space: Space | None = None
+    make_return_scale: Callable[..., ReturnScale] | None = None
 
     @property
     def teacher_reads_more(self) -> bool:
@@ -204,8 +207,6 @@ class RolloutSettings(EnvironmentSettings):
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
-        make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
-            of environments, after they are clipped; None leaves them as they are.
         time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
@@ -229,7 +230,6 @@ class RolloutSettings(EnvironmentSettings):
     normalize_actions: bool = True
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
-    make_return_scale: Callable[..., ReturnScale] | None = None
     time_limit_ends_episode: bool = False
     sample_timeout_s: float = 60.0
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks

@@ -21,6 +21,7 @@ OF_RUN = {
     "learner_class": "the run logs what such learners log",
     "recompute_advantages": "batches have the rows for it, or have none",
     "cost_limit": "costs are of one agent",
+    **dict.fromkeys(("normalize_returns", "normalized_reward_clip", "scale_rewards"), "rewards of all are, or of none"),
     "sample_async": "workers sample for all policies",
     **dict.fromkeys(
         (
@@ -61,6 +62,8 @@ SITUATIONS = {
     "bins": ("SAC", {"num_atoms": 5, "env": "Pendulum-v1"}),
     "Huber": ("TD3", {"use_huber": True}),
     "smoothed targets": ("DDPG", {"smooth_target_policy": True}),
+    "returns that are divided before they are stored": ("PPO", {"normalize_returns": True}),
+    "returns that are divided in updates": ("SAC", {"scale_rewards": True}),
     "teachers": ("DAgger", {"teacher": {"only": _zeros}, "teacher_mapping_fn": lambda observation: "only"}),
 }
 

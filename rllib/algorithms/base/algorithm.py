@@ -318,7 +318,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         trainee = self.trainees.get(policy_id)
         learner = trainee.gradient_learner() if self.workers_learn else None
         settings = PolicySettings(
-            self.policies[policy_id].spec, *parts, config.explore, learner, self.marks_waiting(policy_id)
+            self.policies[policy_id].spec,
+            *parts,
+            config.explore,
+            learner,
+            self.marks_waiting(policy_id),
+            make_return_scale=config.make_return_scale,
         )
         return settings if trainee is None else self._taught(settings, trainee)
 

@@ -129,7 +129,7 @@ class Trainee:
         self.saved: dict[str, Saved] = {LEARNER_FILE: self.learner}
         if self.teacher is not None:
             self.saved[TEACHER_FILE] = self.teacher
-        make_return_scale = algorithm.config.make_return_scale
+        make_return_scale = self.config.make_return_scale
         self.return_scale: ReturnScale | None = make_return_scale() if make_return_scale else None
         if self.return_scale is not None:
             self.saved["returns.safetensors"] = self.return_scale

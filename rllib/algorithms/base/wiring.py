@@ -492,7 +492,6 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
-        make_return_scale=config.make_return_scale,
         time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class, config.callback_functions),
         # Functions of a program for RLlib that workers are asked with read it as well.

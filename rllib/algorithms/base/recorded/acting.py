@@ -153,7 +153,8 @@ def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers
     if plan.random_share or plan.noise:
         exploration = Disturbed(inner=exploration, explores=explore, random_share=plan.random_share, noise=plan.noise)
         explore = True
-    own = replace(own, postprocess=NO_POSTPROCESS, exploration=exploration, explore=explore, learner=None)
+    unchanged = {"postprocess": NO_POSTPROCESS, "learner": None, "make_return_scale": None}
+    own = replace(own, exploration=exploration, explore=explore, **unchanged)
     return replace(
         settings,
         policies={DEFAULT_POLICY: own},
@@ -163,7 +164,6 @@ def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers
         seed=plan.seed,
         complete_episodes=False,
         clip_rewards=None,
-        make_return_scale=None,
         time_limit_ends_episode=False,
         callbacks=DefaultCallbacks,
         config=None,

@@ -360,10 +360,11 @@ class Lane:
         """Turns truncated episodes into terminated ones, but for those that were cut because nothing followed."""
         truncated = fragment[sb.TRUNCATEDS]
         terminated = fragment[sb.TERMINATEDS]
+        fragment.time_limits = truncated.copy()
         terminated |= truncated
         truncated[:] = False
         for t, i in fragment.cuts:
-            terminated[t, i], truncated[t, i] = False, True
+            terminated[t, i], truncated[t, i], fragment.time_limits[t, i] = False, True, False
         if self.every_final_observation or not fragment.final_observations:
             return
         finals, states = fragment.final_observations, fragment.final_states or [None] * len(fragment.final_observations)

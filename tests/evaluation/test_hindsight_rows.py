@@ -80,6 +80,8 @@ KINDS = {
     "next step": (in_vector(AutoresetMode.NEXT_STEP), {}),
     "same step": (in_vector(AutoresetMode.SAME_STEP), {}),
     "whole episodes": (Bits, {"complete_episodes": True}),
+    "time limits end": (Bits, {"time_limit_ends_episode": True}),
+    "time limits end, going on": (GoesOn, {"time_limit_ends_episode": True, **EXTRA}),
     "failing": (Failing, {"replace_failed_envs": True}),
 }
 
@@ -119,8 +121,8 @@ def episodes(fragments, i) -> list[list[dict]]:
     return found
 
 
-def slow_row(env, episode, t, n_step, goal):
-    """The row of step t for this goal; None: the goal that the episode had."""
+def slow_row(env, episode, t, n_step, goal, limit):
+    """The row of step t for this goal; None: the goal that the episode had. 0: no limit ends its task."""
     total, discount = 0.0, 1.0
     for last in range(t, min(t + n_step, len(episode))):
         step = episode[last]
@@ -130,6 +132,7 @@ def slow_row(env, episode, t, n_step, goal):
             reward = env.compute_reward(achieved, goal, info)
             if env.compute_terminated is not None:
                 terminated = env.compute_terminated(achieved, goal, info)
+        terminated = terminated or last == limit - 1
         total += discount * reward
         discount *= GAMMA
         if terminated:
@@ -151,6 +154,7 @@ def test_rows_are_those_of_the_definition(kind, strategy, n_step):
     """Over fragments shorter than episodes, in the order of environments, episodes and steps."""
     env, options = KINDS[kind]
     made = sampler(env, strategy, n_step, **options)
+    limit = 2 * BITS if options.get("time_limit_ends_episode") else 0
     fragments, judge = made.policy_settings.postprocess.fragments, (env if isinstance(env, type) else Bits)()
     ended, of_goals, done = [], [], [0, 0]
     for _ in range(16):
@@ -165,13 +169,16 @@ def test_rows_are_those_of_the_definition(kind, strategy, n_step):
                     row = next(rows)
                     goal = row[sb.OBS][GOALS.desired].astype(np.int8) if number else None
                     assert goal is None or goal.tolist() in allowed
-                    for name, expected in slow_row(judge, episode, t, n_step, goal).items():
+                    for name, expected in slow_row(judge, episode, t, n_step, goal, limit).items():
                         np.testing.assert_allclose(row[name], expected, rtol=1e-6, err_msg=f"{name} of row {number}")
                     (ended if goal is None else of_goals).append(row[sb.TERMINATEDS])
             done[i] = len(over)
         assert next(rows, None) is None
     assert len(ended) > 40
-    assert not any(of_goals) if kind == "going on" else np.mean(of_goals) > np.mean(ended)
+    if kind == "going on":
+        assert not any(of_goals)
+    elif not limit:
+        assert np.mean(of_goals) > np.mean(ended)
 
 
 FILTER = {"count": np.array(50.0), "mean": np.linspace(0.1, 0.7, 3 * BITS), "m2": np.linspace(1.0, 30.0, 3 * BITS)}

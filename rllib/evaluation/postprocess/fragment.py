@@ -28,6 +28,7 @@ class Fragment:
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         lives_lost: (t, i) where step t of environment i ended a life and not the game.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
+        time_limits: [T, N] bool, steps at which a time limit has cut episodes that count as terminated; None: none.
         has_values: whether acting has filled the column vf_preds.
         unfiltered: [T + 1, N, *observation] before the filter, where steps are recorded and the policy has one; else
             None.
@@ -61,6 +62,7 @@ class Fragment:
         self.failures: list[tuple[int, int]] = []
         self.lives_lost: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
+        self.time_limits: np.ndarray | None = None
         self.unfiltered: np.ndarray | None = None
         self.ends: list[tuple[int, int, np.ndarray]] = []
         self.has_values = False

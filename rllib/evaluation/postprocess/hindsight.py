@@ -24,6 +24,8 @@ from rllib.sample_batch import SampleBatch
 # Sources of goals: achieved at or after the step, in the episode's last step, or anywhere in the episode.
 FUTURE, FINAL, EPISODE = "future", "final", "episode"
 STRATEGIES = (FUTURE, FINAL, EPISODE)
+# Of a running episode: steps at which a time limit ends it for every goal.
+_LIMITED = "time_limits"
 
 Columns = Mapping[str, np.ndarray]
 
@@ -89,17 +91,19 @@ class HindsightRows:
         """The episodes [T, ...] of environment i that end in this fragment, or with a step that is no transition."""
         ended = (fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS])[:, i]
         is_gap = np.zeros_like(ended) if fragment.valid is None else ~fragment.valid[:, i]
+        limits = np.zeros_like(fragment[sb.TERMINATEDS]) if fragment.time_limits is None else fragment.time_limits
+        columns = {**fragment.columns, _LIMITED: limits}
         start = 0
         for t in np.flatnonzero(ended | is_gap).tolist():
             stop = t if is_gap[t] else t + 1
-            parts = [*self._running[i], {name: column[start:stop, i] for name, column in fragment.columns.items()}]
+            parts = [*self._running[i], {name: column[start:stop, i] for name, column in columns.items()}]
             self._running[i], start = [], t + 1
-            episode = {name: np.concatenate([part[name] for part in parts]) for name in fragment.columns}
+            episode = {name: np.concatenate([part[name] for part in parts]) for name in columns}
             if len(episode[sb.REWARDS]):
                 yield episode
         if start < fragment.num_steps:
             rest = slice(start, fragment.num_steps)
-            self._running[i].append({name: column[rest, i].copy() for name, column in fragment.columns.items()})
+            self._running[i].append({name: column[rest, i].copy() for name, column in columns.items()})
 
     def _rows(self, episode: Columns, i: int) -> Columns:
         """The rows [T * (1 + k), ...] of an episode of environment i: step by step, the one that happened first."""
@@ -117,13 +121,16 @@ class HindsightRows:
         of_new = steps[:, is_new]
         wanted = np.broadcast_to(desired, (len(window), *desired.shape)).reshape(-1, desired.shape[1])
         env, infos = self._environment(i), self._infos_of(episode, of_new.ravel())
+        limits = episode[_LIMITED]
         for method, column in ((REWARD, rewards), (TERMINATED, terminateds)):
             computed = goals.computed(env, method, achieved[of_new.ravel()], wanted, infos)
             if computed is not None:
                 column[:, is_new] = computed.reshape(of_new.shape)
+        terminateds |= limits[steps]
         returns, discounts, last = n_step_returns(rewards, *flags, settings.gamma, settings.n_step, window < num_steps)
         end = start + last[0]
         rows = {name: column[end if name in OF_THE_END else start] for name, column in episode.items()}
+        del rows[_LIMITED]
         rows[sb.REWARDS], rows[sb.DISCOUNTS] = returns[0].astype(np.float32), discounts[0].astype(np.float32)
         rows[sb.TERMINATEDS] = terminateds[last[0], np.arange(len(start))]
         for name in (sb.OBS, sb.NEXT_OBS):

@@ -12,6 +12,7 @@ from rllib.config.conflicts import SettingsError
 from rllib.env.external import ExternalMultiAgentEnv
 from rllib.env.multi_agent import make_multi_agent
 from rllib.evaluation.evaluator import Budget, Duration
+from tests.config.probes import messages
 from tests.envs import CountingEnv, SleepEnv
 
 
@@ -157,6 +158,15 @@ def test_what_has_no_effect_in_evaluation_is_taken():
     given = {"rollout_fragment_length": 10, "num_workers": 0, "in_evaluation": True, "input": "sampler"}
     with config(evaluation_config=given, evaluation_duration=1).build() as algo:
         assert lengths(algo.evaluate()) == [5]
+
+
+@pytest.mark.parametrize("explore", [{}, {"explore": False}, {"explore": True}], ids=str)
+def test_exploration_in_evaluation_acts_or_is_said_to_have_no_effect(explore):
+    always = {"initial_epsilon": 1.0, "final_epsilon": 1.0}
+    made = DQNConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    with messages() as said:
+        made.evaluation(evaluation_config={"exploration_config": always, **explore}).validate()
+    assert any("exploration_config has no effect" in line for line in said.lines) != explore.get("explore", False)
 
 
 def test_a_duration_in_timesteps_is_rounded_up_to_whole_episodes():

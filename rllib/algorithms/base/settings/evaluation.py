@@ -153,6 +153,9 @@ class EvaluationConfig(ConfigObject):
                 if mistake:
                     rest |= mistake.remedies[0]
                     return self._wrong_in_evaluation(f"evaluation_config: {mistake.problem}", rest)
+                if not changed.get("explore"):
+                    line = "exploration_config has no effect in evaluation_config: explore is False, the default there"
+                    notices.log_once(line, line, logging.WARNING)
         return None
 
     @staticmethod

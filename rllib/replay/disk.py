@@ -51,22 +51,23 @@ def directory_of(storage: str) -> str | None:
     )
 
 
-def check_disk(rows: int, size_bytes: int, directory: str) -> None:
+def check_disk(rows: int, size_bytes: int, directory: str, setting_of: Callable[[int], int] = int) -> None:
     """Refuses a replay that the disk has no room for, before anything is written.
 
     Args:
         rows: number of rows.
         size_bytes: of all rows together.
         directory: of the files.
+        setting_of: as for `check_memory`.
 
     Raises:
         Unfit: (a ValueError) with the size, and a capacity that fits.
     """
     free = shutil.disk_usage(directory).free
     if size_bytes > free:
-        fitting = max(rows * free // (2 * size_bytes), 1)
+        fitting = setting_of(max(rows * free // (2 * size_bytes), 1))
         raise Unfit(
-            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but the disk of {directory} has "
+            f"a replay of {rows} rows takes {size_bytes / 2**30:.1f} GiB, but the disk of {directory} has "
             f"{free / 2**30:.1f} GiB free.",
             f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or a directory on another disk as "
             "'storage'.",

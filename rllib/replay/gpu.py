@@ -1,6 +1,7 @@
 """Replays on a GPU: rows that lie where the learner reads them, so that a sampled batch is not sent there."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -75,21 +76,22 @@ class GpuArray:
         return torch.from_numpy(array).to(DEVICE)
 
 
-def check_gpu(rows: int, size_bytes: int) -> None:
+def check_gpu(rows: int, size_bytes: int, setting_of: Callable[[int], int] = int) -> None:
     """Refuses a replay that the GPU has no room for, before anything is allocated.
 
     Args:
         rows: number of rows.
         size_bytes: of all rows together.
+        setting_of: as for `check_memory`.
 
     Raises:
         Unfit: (a ValueError) with the size, and a capacity that fits.
     """
     free = free_bytes()
     if size_bytes > free * (1 - KEPT_FREE):
-        fitting = max(math.floor(rows * free / (2 * size_bytes)), 1)
+        fitting = setting_of(max(math.floor(rows * free / (2 * size_bytes)), 1))
         raise Unfit(
-            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB of the "
+            f"a replay of {rows} rows takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB of the "
             f"GPU's memory are free, of which the learner needs a part ({KEPT_FREE:.0%} at least).",
             f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'memory'}}.",
             {"replay_buffer_config": {"capacity": fitting}},

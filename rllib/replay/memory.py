@@ -1,5 +1,6 @@
 """The check that a replay fits into memory."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rllib.config.conflicts import Unfit
@@ -7,21 +8,27 @@ from rllib.config.conflicts import Unfit
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def check_memory(rows: int, size_bytes: int) -> None:
+def check_memory(
+    rows: int, size_bytes: int, setting_of: Callable[[int], int] = int, promised: int = 0, replays: int = 1
+) -> None:
     """Refuses a replay that would not fit, before anything is allocated.
 
     Args:
         rows: number of rows.
         size_bytes: memory of all rows together.
+        setting_of: the setting "capacity" that has room for a number of rows.
+        promised: free bytes that other replays of the run are going to fill.
+        replays: number of the run's replays.
 
     Raises:
         Unfit: (a ValueError) if that is more than the free memory, with a capacity that fits.
     """
     free = free_bytes()
-    if size_bytes > free:
-        fitting = max(rows * free // (2 * size_bytes), 1)
+    if size_bytes + promised > free:
+        fitting = setting_of(max(rows * free // (2 * max(size_bytes + promised, size_bytes * replays)), 1))
+        others = f", and replays of other policies take {promised / 2**30:.1f} GiB of them" if promised else ""
         raise Unfit(
-            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free.",
+            f"a replay of {rows} rows takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free{others}.",
             f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'disk'}}.",
             {"replay_buffer_config": {"capacity": fitting}},
         )

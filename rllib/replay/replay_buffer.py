@@ -106,12 +106,16 @@ class ReplayBuffer:
         storage: str = MEMORY,
         copies: int = 1,
         spare_frames: float = SPARE,
+        setting_of: Callable[[int], int] = int,
+        promised: int = 0,
+        replays: int = 1,
     ) -> int:
         """The `size_bytes` of such buffers, after a check that there is room for them; nothing is allocated.
 
         Args:
             columns, capacity, frame_axis, alpha, storage, spare_frames: as for the constructor.
             copies: number of these buffers.
+            setting_of, promised, replays: as for `check_memory`.
 
         Raises:
             ValueError: if there is not.
@@ -125,12 +129,12 @@ class ReplayBuffer:
             finding += 8 * capacity
         rows, finding = copies * rows, copies * finding
         if storage == GPU:
-            check_gpu(copies * capacity, rows)
+            check_gpu(copies * capacity, rows, setting_of)
         elif directory := directory_of(storage):
-            check_disk(copies * capacity, rows, directory)
+            check_disk(copies * capacity, rows, directory, setting_of)
         else:
             finding, rows = rows + finding, 0
-        check_memory(copies * capacity, finding)
+        check_memory(copies * capacity, finding, setting_of, promised, replays)
         return rows + finding
 
     def __len__(self) -> int:

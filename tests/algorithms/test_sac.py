@@ -249,7 +249,7 @@ class WholeNumbers(Reach):
 
 def test_a_replay_that_does_not_fit_is_refused_before_any_process_starts():
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with pytest.raises(ValueError, match=r"a replay of 10000000000000 transitions takes .* GiB are free.*'storage'"):
+    with pytest.raises(ValueError, match=r"a replay of 10000000000000 rows takes .* GiB are free.*'storage'"):
         config(SACConfig, Reach, workers=2, replay_buffer_config={"capacity": 10**13}).build()
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 

@@ -71,9 +71,9 @@ def test_more_than_the_disk_is_refused_with_the_size(tmp_path, monkeypatch):
         ReplayBuffer(table, 10**12, storage=where)
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000 * 1024))
     ReplayBuffer(table, 1000, storage=where)
-    with pytest.raises(ValueError, match="a replay of 1001 transitions"):
+    with pytest.raises(ValueError, match="a replay of 1001 rows"):
         ReplayBuffer(table, 1001, storage=where)
-    with pytest.raises(ValueError, match="a replay of 2000 transitions"):
+    with pytest.raises(ValueError, match="a replay of 2000 rows"):
         ReplayBuffer.check_room(table, 1000, storage=where, copies=2)
 
     def full(*_):

@@ -130,7 +130,7 @@ def test_callbacks_get_arrays(in_memory):
 def test_what_does_not_fit_is_refused_with_the_size(in_memory):
     table = (Column("obs", (256,)),)
     ReplayBuffer(table, 14_745, storage="gpu")
-    with pytest.raises(ValueError, match=r"a replay of 14746 transitions takes 0\.0 GiB, .*10%.*'capacity': 8192"):
+    with pytest.raises(ValueError, match=r"a replay of 14746 rows takes 0\.0 GiB, .*10%.*'capacity': 8192"):
         ReplayBuffer(table, 14_746, storage="gpu")
     with pytest.raises(ValueError, match=r"not of uint16. Use .*'storage': 'memory'"):
         ReplayBuffer((Column("obs", (4,), "uint16"),), 10, storage="gpu")

@@ -142,7 +142,7 @@ def test_more_than_the_memory_is_refused_with_the_size(kind, monkeypatch):
         kind(TABLE, 10**13)
     replay = kind(TABLE, 1000)
     monkeypatch.setattr(memory, "free_bytes", lambda: replay.size_bytes - 1)
-    with pytest.raises(ValueError, match="a replay of 1000 transitions"):
+    with pytest.raises(ValueError, match="a replay of 1000 rows"):
         kind(TABLE, 1000)
     monkeypatch.setattr(memory, "free_bytes", lambda: replay.size_bytes)
     kind(TABLE, 1000)

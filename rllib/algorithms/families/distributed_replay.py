@@ -138,7 +138,7 @@ class ShardedTrainee(OffPolicyTrainee):
         config = self.config
         shards = config.num_replay_buffer_shards
         ring = self.ring(config.replay_settings().capacity // shards)
-        ring.func.check_room(*ring.args, copies=shards)
+        self.check_room(ring, copies=shards)
         replay = ReplayShards(
             ring,
             shards,

@@ -276,7 +276,7 @@ class OffPolicyTrainee(Trainee):
     """A policy that learns from a replay.
 
     Attributes:
-        replay: its rows.
+        replay: its rows; None before `prepare`.
         updates_owed: updates, or parts of one, that the steps sampled so far ask for and that have not been made.
         empty_at: the run's clock when the replay was empty.
         counted_until: the run's clock up to which steps are counted for `ratios`.
@@ -290,6 +290,7 @@ class OffPolicyTrainee(Trainee):
         replay, beta = self.config.replay_settings(), "prioritized_replay_beta"
         self._beta = Schedule(replay[beta], beta, replay.settings[beta].range_of_schedule)
         self.updates_owed, self.empty_at, self.counted_until = 0.0, self.timesteps, self.timesteps
+        self.replay: Any = None
 
     def prepare(self) -> None:
         super().prepare()
@@ -325,7 +326,9 @@ class OffPolicyTrainee(Trainee):
                 _REPLAY_IN_MEMORY,
             )
         if recorded is None or recorded.stream is not None:
-            return self.ring(config.rows_of_capacity)()
+            ring = self.ring(config.rows_of_capacity)
+            self.check_room(ring)
+            return ring()
         parts = []
         for dataset, share in recorded.datasets:
             buffer = self._filled(dataset)
@@ -361,6 +364,33 @@ class OffPolicyTrainee(Trainee):
         epsilon = settings.prioritized_replay_eps
         more = {"epsilon": epsilon, "stratified": self.stratified, "spare_frames": spare_frames}
         return functools.partial(ReplayBuffer, *place, **more)
+
+    def check_room(self, ring: functools.partial, copies: int = 1) -> None:
+        """Refuses a replay that does not fit beside those of the run's other policies.
+
+        Args:
+            ring: of `ring`.
+            copies: number of these buffers.
+
+        Raises:
+            Unfit: (a ValueError) with a capacity that fits.
+        """
+        others = [each for each in self.algorithm.trainees.values() if each is not self and each.is_in_memory]
+        promised = sum(each.unfilled_bytes for each in others)
+        more = {"setting_of": self.config.capacity_for, "promised": promised, "replays": 1 + len(others)}
+        ReplayBuffer.check_room(*ring.args, copies=copies, **more)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether rows of the replay are in memory."""
+        return self.config.replay_settings().storage == MEMORY
+
+    @property
+    def unfilled_bytes(self) -> int:
+        """Size of the replay's rows that are still to come: memory is taken when a row is first written."""
+        if self.replay is None:
+            return 0
+        return int(self.replay.size_bytes * max(1 - len(self.replay) / self.config.rows_of_capacity, 0))
 
     def replay_columns(self) -> tuple[Column, ...]:
         """Columns of a row in the replay."""

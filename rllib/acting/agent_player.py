@@ -77,6 +77,8 @@ class AgentPlayer:
         self._number += 1
         self._episode = PlayedEpisode(self._number)
         self._players: dict[AgentID, Player | _HandWrittenPlayer] = {}
+        # Agent -> sum of its rewards since it acted.
+        self._since_acted: dict[AgentID, float] = {}
 
     def policy_for(self, agent: AgentID) -> str:
         """Id of the policy by which an agent acts in this episode."""
@@ -103,18 +105,23 @@ class AgentPlayer:
 
         Args:
             observations: agent -> observation as the environment gives it.
-            rewards: agent -> the reward that came with it, for policies that read the last reward.
+            rewards: agent -> reward of the last step, for policies that read the last reward; the environment's whole
+                dict, since rewards of agents that wait are added to what they read next. Agents that are left out
+                have got 0.
             action_masks: agent -> mask of legal actions, where the environment gives them in addition to the
-            observation.
+                observation.
 
         Raises:
             ValueError: for an observation that is not in the policy's space, or a missing mask; a KeyError as well for
                 an agent whose policy there is not.
         """
+        for agent, reward in (rewards or {}).items():
+            self._since_acted[agent] = self._since_acted.get(agent, 0.0) + float(reward or 0.0)
         actions = {}
         for agent, observation in observations.items():
-            player = self._player_of(agent)
-            actions[agent] = player.act(observation, (rewards or {}).get(agent), (action_masks or {}).get(agent))
+            since_acted = self._since_acted.pop(agent, 0.0)
+            reward = None if rewards is None else since_acted
+            actions[agent] = self._player_of(agent).act(observation, reward, (action_masks or {}).get(agent))
         return actions
 
 
@@ -159,10 +166,15 @@ class SlotPlayers:
         action_masks: Mapping[AgentID, Any] | None = None,
     ) -> dict[AgentID, Any]:
         """Actions of the agents that have an observation; arguments and errors as for AgentPlayer."""
-        actions = {}
-        for agent, observation in observations.items():
-            actions.update(self._player_of(agent).act({agent: observation}, rewards, action_masks))
-        return actions
+        players = {agent: self._player_of(agent) for agent in [*observations, *(rewards or {})]}
+        actions: dict[AgentID, Any] = {}
+        for player in {id(player): player for player in players.values()}.values():
+
+            def own(given: Mapping[AgentID, Any], player: Any = player) -> dict[AgentID, Any]:
+                return {agent: each for agent, each in given.items() if players.get(agent) is player}
+
+            actions.update(player.act(own(observations), None if rewards is None else own(rewards), action_masks))
+        return {agent: actions[agent] for agent in observations}
 
     def _player_of(self, agent: AgentID) -> Any:
         return self._slots.get(str(agent), self._others)

@@ -5,8 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from rllib import PPOConfig, load_policy
+from rllib.acting.agent_player import SlotPlayers
+from rllib.env import MultiAgentEnv
 from rllib.errors import NoActionError, UnknownPolicyError
 from rllib.policies import HandWrittenPolicy
 from tests.multi_agent import NameTheSignal
@@ -114,3 +117,63 @@ def test_of_a_loaded_policy(tmp_path):
     policy, observation = load_policy(path, "second"), first_observations()["second"]
     state = advised(lambda: policy.compute_single_action(observation), algo=policy)
     assert len(policy.compute_single_action(observation, state)) == 3
+
+
+# ------------------------------------------------------------------ rewards of agents that wait
+
+
+class InTurn(MultiAgentEnv):
+    """Agents that act in this order; in step t agents are rewarded by t or 10 t, which some of the dicts leave out."""
+
+    possible_agents = ("a", "b")
+    observation_space, action_space = Box(-9, 9, (1,), np.float32), Box(-1, 1, (1,), np.float32)
+    order = "aabbbabababb"
+
+    def _seen(self):
+        both = {agent: np.ones(1, np.float32) for agent in "ab"}
+        return both if self.t == len(self.order) // 2 else {self.order[self.t]: both["a"]}
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self._seen(), {}
+
+    def step(self, action_dict):
+        self.t += 1
+        rewards = {"a": self.t, "b": 10 * self.t}
+        if self.t % 4 == 0:
+            del rewards["a"]
+        is_over = self.t == len(self.order) - 1
+        return self._seen(), rewards, {"__all__": is_over}, {"__all__": False}, {}
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_player_adds_up_the_rewards_of_agents_that_wait(divided):
+    """As in training, where an agent reads the reward of its whole last row."""
+    model = {"use_gru": True, "lstm_cell_size": 4, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    sizes = {"train_batch_size": 22, "sgd_minibatch_size": 22, "num_sgd_iter": 1}
+    config = PPOConfig().environment(InTurn).rollouts(num_rollout_workers=0).training(model=model, **sizes)
+    with config.multi_agent(policies="shared").build() as algo:
+        player = algo.make_player()
+        if divided:
+            player = SlotPlayers({"a": player}, player)
+        for _ in range(2):
+            env, rewards = InTurn(), None
+            observations, _ = env.reset()
+            states, previous, since_acted, is_over = {}, {}, {}, False
+            while not is_over:
+                by_hand = {}
+                for agent, observation in observations.items():
+                    by_hand[agent], states[agent], _ = algo.compute_single_action(
+                        observation,
+                        states.get(agent, algo.get_policy("shared").get_initial_state()),
+                        prev_action=previous.get(agent),
+                        prev_reward=since_acted.get(agent),
+                        explore=False,
+                    )
+                    previous[agent], since_acted[agent] = by_hand[agent], 0.0
+                assert player.act(observations, rewards) == by_hand
+                observations, rewards, terminateds, _, _ = env.step(by_hand)
+                for agent in since_acted:
+                    since_acted[agent] += rewards.get(agent, 0.0)
+                is_over = terminateds["__all__"]
+            player.reset()

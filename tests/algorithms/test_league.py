@@ -25,6 +25,7 @@ from rllib.evaluation.sampling_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.hand_written import RandomPolicy
 from rllib.metrics import Metrics
+from rllib.policies import PolicySpec
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from rllib.storage.encoding import UserCode, encode
 
@@ -219,17 +220,20 @@ class StubAlgorithm:
         self.seed, self.policies = seed, dict(levels)
         self.pace, self.games, self.noise = pace, games, noise
         self.metrics, self.trained, self.removed, self.number = Metrics(smoothing_episodes=5), None, [], 0
-        self.config = SimpleNamespace(policies={"main": SimpleNamespace(config={"lr": 0.1}), "random": None})
         self.workers = SimpleNamespace(foreach_worker=lambda function: [function(SimpleNamespace(env=ConnectFour()))])
-        self.own_settings = {}
-        self.agents = SimpleNamespace(specs=self.policies)
+        self.own_settings = {"main": {"lr": 0.1}}
         self.callbacks = make_callbacks(league)
         self.callbacks.on_algorithm_init(algorithm=self)
+
+    @property
+    def agents(self):
+        own = self.own_settings
+        return SimpleNamespace(specs={each: PolicySpec(config=own.get(each)) for each in self.policies})
 
     def get_policy(self, policy_id):
         return SimpleNamespace(get_state=lambda: self.policies[policy_id])
 
-    def add_policy(self, policy_id, *, config, policy_state, policy_mapping_fn, policies_to_train):
+    def add_policy(self, policy_id, *, config, policy_state, policy_mapping_fn, policies_to_train, **spaces):
         assert policy_id not in self.policies
         self.policies[policy_id], self.own_settings[policy_id] = policy_state, config
         self.mapping, self.trained = policy_mapping_fn, policies_to_train
@@ -535,3 +539,33 @@ def test_games_of_a_worker_are_counted():
     assert record.wins > 0.8 * record.games
     assert league.ratings["main"] > 1100 > 1000 > league.ratings["random"]
     assert abs(slots_of_main.count("player_0") - slots_of_main.count("player_1")) <= 2
+
+
+SMALL = {"model": {"fcnet_hiddens": [4]}}
+GAME = ConnectFour()
+
+
+@pytest.mark.parametrize(
+    ("main", "model"),
+    [
+        (PolicySpec(config=SMALL), {}),
+        (SMALL, {}),
+        ((None, None, None, SMALL), {}),
+        (PolicySpec(None, GAME.observation_space, GAME.action_space, SMALL), {}),
+        (None, {"of_policies": {"main": SMALL["model"]}}),
+        (PolicySpec(config={"lr": 0.1}), {"of_policies": {"main": SMALL["model"]}}),
+    ],
+    ids=["spec", "dict", "tuple", "spaces", "of_policies", "both"],
+)
+def test_a_copy_has_the_network_of_the_policy_in_all_forms_of_its_settings(main, model):
+    league = League(opponents=["random"], snapshot_when=Every(iterations=1))
+    config = PPOConfig().environment(ConnectFour).rollouts(num_rollout_workers=0).callbacks(league)
+    config.training(train_batch_size=32, sgd_minibatch_size=32, num_sgd_iter=1, model={"fcnet_hiddens": [6], **model})
+    policies = {"main": main, "random": PolicySpec(RandomPolicy)}
+    config.multi_agent(policies=policies, policy_mapping_fn=league.mapping, policies_to_train=["main"])
+    with config.build() as algo:
+        algo.train()
+        copied, weights = algo.get_policy("main_v1"), algo.get_policy("main").weights
+        np.testing.assert_array_equal(copied.weights, weights)
+        assert algo.config_of("main_v1").lr == algo.config_of("main").lr
+        algo.train()

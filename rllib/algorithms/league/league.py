@@ -18,7 +18,7 @@ policy, which stays as it is, to the opponents, and changes the mapping.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from rllib.algorithms.league.matchmaking import Matchmaking, Pairing, make_matchmaking
@@ -201,9 +201,12 @@ class League(DefaultCallbacks, ByArguments):
         left = self._chosen_to_leave() if len(self._copies) == self._max_size else None
         copies = [each for each in self._copies if each != left] + [name]
         mapping = self._pairing([*self._given, *copies])
+        spec = algorithm.agents.specs[main]  # a copy needs its network, in whatever form that was given
         algorithm.add_policy(
             name,
-            config=_own_settings(algorithm, main),
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
+            config=spec.config,
             policy_state=algorithm.get_policy(main).get_state(),
             policy_mapping_fn=mapping,
             policies_to_train=self._trained,
@@ -290,10 +293,3 @@ def _agents_of(algorithm) -> tuple[AgentID, ...]:
 
 def _possible_agents(worker) -> list[AgentID]:
     return known_agents(worker.env)
-
-
-def _own_settings(algorithm, policy_id: str) -> Mapping[str, Any] | None:
-    """The settings of a policy's own in `.multi_agent(policies=...)`: a copy needs its network."""
-    policies = algorithm.config.policies
-    spec = policies.get(policy_id) if isinstance(policies, Mapping) else None
-    return getattr(spec, "config", None)

@@ -26,7 +26,7 @@ def by_number(agent_id, *args, **kwargs):
     return f"p{agent_id}"
 
 
-def build(**multi_agent):
+def configured(**multi_agent):
     config = (
         PPOConfig()
         .environment("two_poles", env_config={"num_agents": 2})
@@ -34,7 +34,11 @@ def build(**multi_agent):
         .training(train_batch_size=40, sgd_minibatch_size=40, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
         .debugging(seed=1)
     )
-    return config.multi_agent(**multi_agent).build()
+    return config.multi_agent(**multi_agent)
+
+
+def build(**multi_agent):
+    return configured(**multi_agent).build()
 
 
 def saved(path, **multi_agent):
@@ -271,3 +275,18 @@ class TestChangesOfARun:
         with Algorithm.from_checkpoint(write_checkpoint(tmp_path / "earlier", tree)) as algo:
             assert list(algo.learners) == ["p0"]
             np.testing.assert_array_equal(algo.get_weights()["p1"], weights["p1"])
+
+
+@pytest.mark.parametrize("place", ["policies", "of_policies"])
+def test_a_policy_is_taken_with_a_network_of_its_own(tmp_path, place):
+    models = {"p0": {"fcnet_hiddens": [2]}, "p1": {"fcnet_hiddens": [3]}}
+    own = {each: PolicySpec(config={"model": model}) for each, model in models.items()} if place == "policies" else TWO
+    config = configured(policies=own.get("policies", own), policy_mapping_fn=TWO["policy_mapping_fn"])
+    if place == "of_policies":
+        config.training(model={"fcnet_hiddens": [4], "of_policies": models})
+    with config.build() as algo:
+        path, weights = algo.save(tmp_path), algo.get_weights()
+    for policy_id in models:
+        with Algorithm.from_checkpoint(path, policy_ids=[policy_id], policy_mapping_fn=policy_id) as algo:
+            np.testing.assert_array_equal(algo.get_policy(policy_id).weights, weights[policy_id])
+            algo.train()

@@ -377,6 +377,8 @@ def take_policies(
                 f"policy_ids names {policy_id!r}, but the checkpoint {os.fspath(path)} has {', '.join(known)}"
             )
     settings["policies"] = {policy_id: specs.get(policy_id) for policy_id in wanted}
+    networks = settings["model"].get("of_policies", {})
+    settings["model"] = {**settings["model"], "of_policies": {i: networks[i] for i in networks if i in wanted}}
     settings |= {name: changes[name] for name in _ARGUMENTS if name in changes}
     if isinstance(settings["policies_to_train"], list | tuple | set | frozenset):
         settings["policies_to_train"] = [each for each in settings["policies_to_train"] if each in wanted]

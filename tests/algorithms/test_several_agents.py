@@ -262,6 +262,31 @@ def test_a_function_may_say_that_no_policy_learns():
             assert algo.timesteps > 0 and not algo.num_updates
 
 
+@pytest.mark.parametrize("name", ["PPO", "PQN", "DQN", "R2D2", "SAC", "TD3", "QMix", "ApexDQN"])
+def test_a_function_may_stop_a_policy_for_a_while(name):
+    """It learns no longer from rows of a replay either, which the function had let in."""
+    learn = {"first", "second"}
+    with of_agents(name, policies_to_train=lambda policy_id, batch: policy_id in learn).build() as algo:
+        updates = algo.metrics.num_updates
+        while not (updates("first") and updates("second")):
+            algo.train()
+        learn.remove("second")
+        algo.training_step()  # Ape-X has updates that are due from the steps before
+        before, stopped = updates("first"), algo.get_weights()["second"]
+        while updates("first") < before + 3:
+            algo.train()
+        np.testing.assert_array_equal(algo.get_weights()["second"], stopped)
+        state = algo.trainees["second"].numbers()
+        if name in OFF_POLICY:
+            algo.trainees["second"].set_numbers(state)
+            assert algo.trainees["second"].numbers() == state and algo.trainees["second"].is_refused
+        learn.add("second")
+        before = updates("second")
+        while updates("second") == before:
+            algo.train()
+        assert not np.array_equal(algo.get_weights()["second"], stopped)
+
+
 @pytest.mark.parametrize("name", ["PPO", "PQN", "DQN", "R2D2", "SAC", "TD3", "IMPALA", "APPO", "ApexDQN"])
 def test_policies_are_frozen_added_and_removed_while_a_run_goes_on(name):
     with of_agents(name, "in turn").build() as algo:

@@ -638,6 +638,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 continue
             learns = bool(self.agents.trains(policy_id, rows))
             self.metrics.offers[learns] += 1
+            self.trainees[policy_id].is_refused = not learns
             if learns:
                 shares.append((self.trainees[policy_id], rows))
         return shares

@@ -108,6 +108,7 @@ class Trainee:
         saved: name of a file in the policy's part of a checkpoint -> the part with its arrays.
         stats: statistics of the newest update.
         env_steps_of_batch: environment steps in which the rows of the next update were made; None: as many as its rows.
+        is_refused: whether the user's `policies_to_train` has said no to its newest rows. A replay has earlier ones.
     """
 
     def __init__(self, algorithm: "Algorithm", policy_id: str):
@@ -120,6 +121,7 @@ class Trainee:
         self.rng = seeding.generator(algorithm.seed, seeding.LEARNER, self.number, *earlier)
         self.stats: dict[str, Any] = {}
         self.env_steps_of_batch: int | None = None
+        self.is_refused = False
         self._parts = contextlib.ExitStack()
         self._schedule = functools.cache(self.config.get_schedule)
         self.teacher: LearnedFrom | None = self.config.make_teacher(self)

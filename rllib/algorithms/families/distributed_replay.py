@@ -153,12 +153,12 @@ class ShardedTrainee(OffPolicyTrainee):
 
     def owes(self, updates: int) -> bool:
         """Whether the learner is this number of updates behind, and has rows to make them."""
-        return self.updates_owed >= updates and self.replay.is_ready
+        return self.updates_owed >= updates and self.replay.is_ready and not self.is_refused
 
     @property
     def an_update_is_due(self) -> bool:
         """Whether the steps sampled ask for an update."""
-        return self.updates_owed >= 1
+        return self.updates_owed >= 1 and not self.is_refused
 
     def store_steps(self, rows: SampleBatch, steps: float) -> None:
         """Gives rows to the replay and, once learning has started, counts the updates that they make due.

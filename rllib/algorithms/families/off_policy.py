@@ -554,6 +554,8 @@ class OffPolicyTrainee(Trainee):
         numbers["stats"] = numbers_in(self.stats)
         if isinstance(self.replay, MixedReplay):
             numbers["rows_owed"] = self.replay.owed
+        if self.is_refused:
+            numbers["is_refused"] = True
         return numbers
 
     def set_numbers(self, numbers: Mapping[str, Any]) -> None:
@@ -561,6 +563,7 @@ class OffPolicyTrainee(Trainee):
         self.updates_owed = numbers.get("updates_owed", self.updates_owed)
         self.empty_at = numbers.get("replay_empty_at", self.empty_at)
         self.stats = numbers.get("stats", self.stats)
+        self.is_refused = numbers.get("is_refused", False)
         self.counted_until, counts = self.timesteps, self.algorithm.metrics.policies[self.policy_id]
         if counts["num_updates"] and _STEPS not in counts:  # an earlier checkpoint
             counts[_STEPS] = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 0)
@@ -615,7 +618,10 @@ class OffPolicy(Algorithm):
         before = self.timesteps
         self.store(self.sample(1))
         for trainee in self.trainees.values():
-            trainee.learn(self.timesteps - before, before)
+            if trainee.is_refused:
+                trainee.counted_until = self.timesteps  # no updates belong to these steps
+            else:
+                trainee.learn(self.timesteps - before, before)
         return self.newest_stats()
 
     def _updates_this_iteration(self) -> int:

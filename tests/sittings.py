@@ -41,6 +41,7 @@ class Sitting:
         self._outcomes: dict[str, Counter[str]] = {}
         self._seconds: Counter[str] = Counter()
         self._newest = ""
+        self._is_over = False
 
     @pytest.hookimpl(trylast=True)  # after pytest has selected by marks
     def pytest_collection_modifyitems(self, config, items):
@@ -53,10 +54,15 @@ class Sitting:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         if (key := key_of(item)) != self._newest and time.monotonic() > self._ends_at:
+            self._is_over = True
             item.session.shouldstop = f"the sitting is over; tests that are left: {len(self._left)}"
             return True
         self._newest = key
         return None
+
+    def pytest_sessionfinish(self, session):
+        if self._is_over:  # not an error
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):

@@ -28,25 +28,27 @@ ROOT = Path(__file__).parents[1]
 
 
 def sit(directory, minutes):
-    """What a sitting prints, and the list after it."""
+    """What a sitting prints, its exit code, and the list after it."""
     options = ["-p", "tests.sittings", "-p", "no:cacheprovider", "-o", "markers=learning", "--list", "list.csv"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--minutes", str(minutes), "--rootdir", ".", "test_long.py"],
         cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     lines = sittings.read(directory / "list.csv")
-    return done.stdout, [(line["test"], line["result"], line["variants"]) for line in lines]
+    return done.stdout, done.returncode, [(line["test"], line["result"], line["variants"]) for line in lines]
 
 
 def test_sittings_together_run_all_tests_once(tmp_path):
     (tmp_path / "test_long.py").write_text(TESTS)
     for command in (["init"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", "first"]):
         subprocess.run(["git", *command, "-q"], cwd=tmp_path, check=True)
-    said, lines = sit(tmp_path, 0.002)  # 0.12 s: a test is not cut in its middle
+    said, code, lines = sit(tmp_path, 0.002)  # 0.12 s: a test is not cut in its middle
     some = ("test_long.py::test_some", "failed", "3")
-    assert lines == [some] and "the sitting is over; tests that are left: 3" in said
-    said, lines = sit(tmp_path, 1)
+    assert code == 1 and lines == [some] and "the sitting is over; tests that are left: 3" in said
+    said, code, lines = sit(tmp_path, 0.0)
+    assert code == 0 and "tests that are left: 3" in said and lines == [some]
+    said, code, lines = sit(tmp_path, 1)
     each = [(f"test_long.py::test_each[{x}]", "passed", "1") for x in (1, 2)]
     assert "3 deselected" in said and lines == [*each, ("test_long.py::test_not_here", "skipped", "1"), some]
-    said, again = sit(tmp_path, 1)
+    said, code, again = sit(tmp_path, 1)
     assert again == lines and "6 deselected" in said

@@ -19,7 +19,7 @@ All answers are read-only; an id is looked up among the known runs, never used a
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,7 +40,7 @@ from rllib.dashboard import details
 from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
-from rllib.runs.entries import encode, is_number, lookup, settings_by_path
+from rllib.runs.entries import encode, has_entry, is_number, lookup, settings_by_path
 from rllib.runs.naming import names_apart, names_by_difference
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.objectives import pareto_front
@@ -206,8 +206,23 @@ class Dashboard:
         axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"],
                                  logarithmic(experiment.header))  # fmt: skip
         shown = [{"name": axis.name, "places": axis.places, "labels": axis.labels} for axis in axes]
-        front = _front(runs, experiment.objectives) if len(experiment.objectives) > 1 else None
+        front = self._front(runs, experiment.objectives) if len(experiment.objectives) > 1 else None
         return _json({"ids": [run.id for run in runs], "axes": shown, "front": front})
+
+    def _front(self, runs: list[Run], objectives: list[tuple[str, str]]) -> dict[str, Any]:
+        """Last values of several metrics by trial, and the ids of the trials on the Pareto front."""
+        metrics, modes = zip(*objectives)
+        values = {run.id: self._last_values(run, metrics) for run in runs}
+        values = {id: numbers for id, numbers in values.items() if all(map(is_number, numbers))}
+        ids = list(values)
+        front = [ids[index] for index in pareto_front([values[id] for id in ids], modes)]
+        return {"metrics": metrics, "values": values, "front": sorted(front, key=lambda id: values[id][0])}
+
+    def _last_values(self, run: Run, metrics: Sequence[str]) -> list[Any]:
+        """The last value of each metric; not every result has all of them, as evaluations come with some only."""
+        if run.path is None or all(has_entry(run.last_result, metric) for metric in metrics):
+            return [lookup(run.last_result, metric) for metric in metrics]
+        return self._series.last(run.path / RESULTS, metrics)
 
     async def stream(self, request: Request) -> Response:
         boot, _, version = request.headers.get("last-event-id", "").partition("-")
@@ -278,16 +293,6 @@ def make_app(
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Page(app, token, [*names, socket.gethostname(), socket.getfqdn()])
-
-
-def _front(runs: list[Run], objectives: list[tuple[str, str]]) -> dict[str, Any]:
-    """Last values of several metrics by trial, and the ids of the trials on the Pareto front."""
-    metrics, modes = zip(*objectives)
-    values = {run.id: [lookup(run.last_result, metric) for metric in metrics] for run in runs}
-    values = {id: numbers for id, numbers in values.items() if all(map(is_number, numbers))}
-    ids = list(values)
-    front = [ids[index] for index in pareto_front(list(values.values()), modes)]
-    return {"metrics": metrics, "values": values, "front": sorted(front, key=lambda id: values[id][0])}
 
 
 def _load_static() -> dict[str, bytes]:

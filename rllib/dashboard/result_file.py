@@ -19,6 +19,8 @@ from rllib.storage.growing_lines import GrowingLines
 _CHUNK_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 16
 _LONGEST_TAIL_BYTES = 1 << 24
+# In place of a number that a result has no entry for; no number in JSON is infinite.
+ABSENT = -math.inf
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -69,8 +71,8 @@ class ResultFile:
             most_bytes: largest number of bytes to read; a longer line is read as a whole.
 
         Returns:
-            [N, K] float64, of N results the K keys; NaN where a result has no number. If `restarts` has grown, these
-            are the first results of the new file.
+            [N, K] float64, of N results the K keys; ABSENT where a result has no such entry, NaN where it is no
+            number. If `restarts` has grown, these are the first results of the new file.
         """
         try:
             lines, is_other = self._lines.read(most_bytes), self._lines.was_replaced
@@ -105,7 +107,8 @@ class ResultFile:
     def _named(self, rows: list, key: str) -> np.ndarray:
         first, *others = (self._column(rows, name) for name in self._names[key])
         for other in others:
-            first = np.where(np.isnan(first), other, first)
+            is_better = np.isfinite(other) | (first == ABSENT)
+            first = np.where(~np.isfinite(first) & is_better, other, first)
         return first
 
     def _column(self, rows: list, key: str) -> np.ndarray:
@@ -113,29 +116,31 @@ class ResultFile:
         top, slash, rest = key.partition("/")
         if slash:
             nested = (self._value_of(row, top) for row in rows)
-            inner = (lookup(each, rest) if isinstance(each, dict) else None for each in nested)
-            values = [other if value is None else value for value, other in zip(values, inner)]
+            inner = (lookup(each, rest, msgspec.UNSET) if isinstance(each, dict) else msgspec.UNSET for each in nested)
+            values = [other if value is msgspec.UNSET else value for value, other in zip(values, inner)]
         return np.array([_number(value) for value in values], float)
 
 
 def _row_decoder(names: Iterable[str]) -> tuple[msgspec.json.Decoder, Callable[[Any, str], Any]]:
-    """Makes the decoder of a line, and a function (row, name) -> value.
+    """Makes the decoder of a line, and a function (row, name) -> value, UNSET without such an entry.
 
     Only the named fields are decoded, unless one has a name that msgspec cannot look for: then whole lines are.
     """
     try:
         fields = {name: f"f{number}" for number, name in enumerate(names)}
         row = msgspec.defstruct(
-            "Row", [(field, Any, msgspec.field(name=name, default=None)) for name, field in fields.items()]
+            "Row", [(field, Any, msgspec.field(name=name, default=msgspec.UNSET)) for name, field in fields.items()]
         )
         return msgspec.json.Decoder(row), lambda row, name: getattr(row, fields[name])
     except ValueError:
-        return msgspec.json.Decoder(dict), lambda row, name: row.get(name)
+        return msgspec.json.Decoder(dict), lambda row, name: row.get(name, msgspec.UNSET)
 
 
 def _number(value) -> float:
     if type(value) is float:
         return value
+    if value is msgspec.UNSET:
+        return ABSENT
     try:
         return float(value) if type(value) is int else math.nan
     except OverflowError:

@@ -30,7 +30,7 @@ from rllib.dashboard.result_file import ResultFile, read_last, read_object
 from rllib.dashboard.series import Sparkline
 from rllib.notices import why_raised
 from rllib.progress import mean_rate
-from rllib.runs.entries import is_number, lookup
+from rllib.runs.entries import has_entry, is_number, lookup
 from rllib.runs.files import UNREADABLE
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.tune.experiment.directory import lock_held
@@ -45,7 +45,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 class Summary:
-    """Best value and sparkline of one metric over all results of a run, read in pieces.
+    """Best and last value, and sparkline, of one metric over all results of a run, read in pieces.
 
     Args:
         path: of result.json.
@@ -60,6 +60,7 @@ class Summary:
 
     def _begin(self) -> None:
         self.best: float | None = None
+        self.last: float | None = None
         self.sparkline = Sparkline()
         self._restarts = self.file.restarts
 
@@ -76,6 +77,7 @@ class Summary:
             best = float((np.nanmax if self.mode == "max" else np.nanmin)(values))
             known = best if self.best is None else self.best
             self.best = max(best, known) if self.mode == "max" else min(best, known)
+            self.last = float(values[~np.isnan(values)][-1])
 
 
 class Run:
@@ -221,6 +223,8 @@ class Run:
     def _measured(self) -> dict[str, Any]:
         metric, mode = self._objective()
         last = lookup(self.last_result, metric) if metric else None
+        if metric and self.summary and not has_entry(self.last_result, metric):
+            last = self.summary.last  # of an earlier result: evaluations come with some of them only
         measured = {"metric": metric, "mode": mode, "last": last if is_number(last) else None, "damage": ""}
         if self.summary is None:
             return {**measured, "best": None, "spark": [], "results": None}

@@ -1,5 +1,6 @@
 """Curves for the page: columns of a run's results, reduced to a bounded number of points."""
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rllib.dashboard.result_file import ResultFile
+from rllib.dashboard.result_file import ABSENT, ResultFile
 
 MOST_POINTS = 2000
 _ITERATION = "training_iteration"
@@ -53,7 +54,9 @@ class SeriesReader:
         self._lock = threading.Lock()
 
     def read(self, path: Path, keys: Sequence[str], x: str, points: int = MOST_POINTS) -> list[dict]:
-        """Makes a curve for each key, see `curve`.
+        """Makes a curve for each key, see `curve`, of the results that have an entry for it.
+
+        Evaluations come with some of the results only; a curve with a gap between any two of them would be invisible.
 
         Args:
             path: of result.json.
@@ -64,10 +67,18 @@ class SeriesReader:
         with self._lock:
             columns = self._read_columns(path, {*keys, x, _ITERATION})
         number = np.arange(1.0, len(columns[x]) + 1)
-        iteration = np.where(np.isnan(columns[_ITERATION]), number, columns[_ITERATION])
-        places = np.where(np.isnan(columns[x]), iteration, columns[x])
+        iteration = np.where(np.isfinite(columns[_ITERATION]), columns[_ITERATION], number)
+        places = np.where(np.isfinite(columns[x]), columns[x], iteration)
         order = np.argsort(places, kind="stable")
-        return [curve(places[order], columns[key][order], points) for key in keys]
+        having = {key: order[columns[key][order] != ABSENT] for key in keys}
+        return [curve(places[having[key]], columns[key][having[key]], points) for key in keys]
+
+    def last(self, path: Path, keys: Sequence[str]) -> list[float]:
+        """The last finite number of each key in result.json; NaN where there is none."""
+        with self._lock:
+            columns = self._read_columns(path, set(keys))
+        known = (columns[key][np.isfinite(columns[key])] for key in keys)
+        return [float(values[-1]) if len(values) else math.nan for values in known]
 
     def _read_columns(self, path: Path, keys: set[str]) -> dict[str, np.ndarray]:
         columns = self._columns.pop(path, None)

@@ -17,6 +17,7 @@ _MOST_NUMBERS = 256
 LEFT_OUT = ("config",)
 # Key of the numbers of each seed.
 SEEDS = "seeds"
+_ABSENT = object()
 
 
 def plain(value):
@@ -124,10 +125,21 @@ def _original_of_several(key: str) -> str | None:
     return None if is_of_agents else _original(key)
 
 
-def lookup(result: Mapping, key: str):
-    """Finds the value of a key, an "a/b" path or a name of later versions (result.py); None without such an entry."""
-    values = (_at(result, name) for name in (key, *stored_names(key)))
-    return scalar(next((value for value in values if value is not None), None))
+def lookup(result: Mapping, key: str, absent=None):
+    """Finds the value of a key, an "a/b" path or a name of later versions (result.py); without an entry `absent`."""
+    found = absent
+    for name in (key, *stored_names(key)):
+        value = _at(result, name, absent)
+        if value is None:
+            found = None
+        elif value is not absent:
+            return scalar(value)
+    return found
+
+
+def has_entry(result: Mapping, key: str) -> bool:
+    """Whether a result has an entry for a key as `lookup` takes it, though it may be null."""
+    return lookup(result, key, _ABSENT) is not _ABSENT
 
 
 def numbers_of_seeds(result: Mapping) -> dict[str, Mapping]:
@@ -147,7 +159,7 @@ def scalar(value):
     return float(value) if isinstance(value, (Real, Decimal)) else value
 
 
-def _at(result: Mapping, key: str):
+def _at(result: Mapping, key: str, absent):
     try:
         return result[key]
     except KeyError:
@@ -155,7 +167,7 @@ def _at(result: Mapping, key: str):
     value = result
     for part in key.split("/"):
         if not isinstance(value, Mapping) or part not in value:
-            return None
+            return absent
         value = value[part]
     return value
 

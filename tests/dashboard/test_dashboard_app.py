@@ -197,9 +197,16 @@ def test_a_failure_of_the_server_is_said(results, run, serve, monkeypatch):
     assert answer.status == 500 and json.loads(answer.text)["error"] == "ZeroDivisionError: division by zero"
 
 
-def test_pareto_front(results, serve):
+@pytest.mark.parametrize("later", [{}, {"other": 1}, {"gain": 5}, {"cost": 5}])
+def test_pareto_front(results, serve, later):
+    def objective(config):
+        values = {"gain": config["x"], "cost": config["x"] + config["waste"]}
+        tune.report(values)
+        if later:  # a result that lacks a metric, which keeps its earlier value
+            tune.report({**later, **{key: values[key] for key in later.keys() & values}})
+
     analysis = tune.run(
-        lambda config: {"gain": config["x"], "cost": config["x"] + config["waste"]},
+        objective,
         config={"x": tune.grid_search([1, 2]), "waste": tune.grid_search([0, 5])},
         metric=["gain", "cost"], mode=["max", "min"], name="front", storage_path=results, verbose=0,
     )  # fmt: skip
@@ -212,6 +219,7 @@ def test_pareto_front(results, serve):
     expected = [f"front/{trial.dirname}" for trial in reversed(analysis.best_trials)]
     assert found["metrics"] == ["gain", "cost"] and found["front"] == expected and len(expected) == 2
     assert sorted(found["values"].values()) == [[1, 1], [1, 6], [2, 2], [2, 7]]
+    assert sorted(row["last"] for row in state["runs"]) == [1, 1, 2, 2]
 
 
 def test_parallel_coordinates(results, serve):

@@ -200,6 +200,30 @@ def test_seeds_of_a_folder_are_one_curve_until_the_box_is_cleared(browser, resul
     browser.wait(f"{lines} === 'seed_0,seed_1'")
 
 
+def test_evaluations_of_some_iterations_are_lines(browser, results, serve):
+    for seed in range(2):
+        run = RunOnDisk(results / "all", f"seed_{seed}")
+        for number in range(1, 61):
+            run.report(1.0, **({} if number % 7 else {"evaluation": {"episode_reward_mean": number + seed}}))
+    (results / "all" / "seeds.json").write_text('{"seeds": [0, 1]}')
+    key = "evaluation/episode_reward_mean"
+    browser.open(serve(results).server.url + _hash("compare", ("id", "all/seed_0"), ("id", "all/seed_1"), ("key", key)))
+    line = f"document.querySelector(\"[data-testid='chart-{key}'] path.line\")?.getAttribute('d')"
+    browser.wait(f"({line} || '').split('L').length === 100")
+    browser.click("[data-testid=seeds]")
+    browser.wait(f"{line}.split('L').length === 8")
+    values = f"window.charts.get('{key}').series.map((each) => each.y)"
+    assert browser.evaluate(values) == [[float(number + seed) for number in range(7, 61, 7)] for seed in range(2)]
+
+
+def test_a_number_between_gaps_is_a_dot(browser, results, serve):
+    values = [1.0, *(None if number % 3 else 2.0 for number in range(40)), 3.0, 4.0]
+    RunOnDisk(results, "one").report(*values)
+    browser.open(serve(results).server.url + _hash("run", ("id", "one")))
+    dots = "document.querySelectorAll(\"[data-testid='chart-episode_reward_mean'] circle\").length"
+    browser.wait(f"{dots} === 12")
+
+
 def test_seeds_of_a_folder_are_one_row_until_the_box_is_cleared(browser, results, serve):
     seeds = [RunOnDisk(results / "all", f"seed_{seed}", stop={"timesteps_total": 200}) for seed in range(4)]
     (results / "all" / "seeds.json").write_text('{"seeds": [0, 1, 2, 3]}')

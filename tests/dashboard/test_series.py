@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rllib.dashboard.series import SeriesReader, Sparkline, curve
+from rllib.tune.reporting.runs import Run, points_of
 
 
 def test_short_curves_are_as_they_are_with_gaps():
@@ -66,6 +67,30 @@ def test_the_reader_follows_a_file_and_takes_further_keys(tmp_path):
     a, b = reader.read(path, ["a", "b"], "timesteps_total")
     assert (a["x"], a["y"]) == ([4.0, 90.0], [1.0, 2.0]) and (b["x"], b["y"]) == ([90.0], [8.0])
     assert reader.read(path, ["a"], "none")[0]["x"] == [2.0, 4.0]  # the iteration, else the number of the result
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_curves_are_those_of_rllib_plot(tmp_path, seed):
+    """Of results in which entries come and go: evaluations, policies that learn now and then, later names, null."""
+    rng = np.random.default_rng(seed)
+    results = []
+    for number in range(1, 40):
+        nested = {"learner": {"p": {"learner_stats": {"kl": float(number)}}} if rng.random() < 0.4 else {}}
+        value = None if rng.random() < 0.2 else float(rng.normal())
+        evaluation = {"evaluation": {"episode_reward_mean": value}} if rng.random() < 0.2 else {}
+        given = {"episode_reward_mean": value} if rng.random() < 0.7 else {}
+        results.append({"timesteps_total": 10 * number, "info": nested, **evaluation, **given})
+    path = tmp_path / "result.json"
+    path.write_text("".join(json.dumps(result) + "\n" for result in results))
+    stored = ["episode_reward_mean", "evaluation/episode_reward_mean", "info/learner/p/learner_stats/kl"]
+    later = ["env_runners/episode_return_mean", "evaluation/env_runners/episode_return_mean", "learners/p/kl"]
+    keys = stored + later
+    for key, drawn in zip(keys, SeriesReader().read(path, keys, "timesteps_total")):
+        x, y = points_of(Run("run", results), key, "timesteps_total")
+        np.testing.assert_array_equal(drawn["x"], x, key)
+        np.testing.assert_array_equal(drawn["y"], y, key)
+        having = sum("evaluation" in result for result in results)
+        assert "evaluation" not in key or len(x) <= having
 
 
 def test_results_that_were_taken_out_disappear(tmp_path):

@@ -217,9 +217,11 @@ export class Chart {
     if (line.low && !smoothing && this.lines.length <= MOST_BANDS) yield h("path", { class: `band ${colour}`, d: this.area(line, usable) });
     if (smoothing) yield h("path", { class: `line raw ${colour}`, d: this.path(line.x, line.y, usable) });
     yield h("path", { class: `line ${colour}`, d: this.path(line.x, line.drawn, usable), "stroke-dasharray": dash || null });
-    if (line.x.length <= 30) {
-      for (const [index, value] of line.drawn.entries()) {
-        if (usable(value)) yield h("circle", { class: colour, fill: "currentColor", r: 2, cx: this.scale.x(line.x[index]).toFixed(1), cy: this.scale.y(value).toFixed(1) });
+    const isUsable = line.drawn.map(usable);
+    for (const [index, value] of line.drawn.entries()) {
+      const isAlone = !isUsable[index - 1] && !isUsable[index + 1]; // between gaps, where no line reaches it
+      if (isUsable[index] && (isAlone || line.x.length <= 30)) {
+        yield h("circle", { class: colour, fill: "currentColor", r: 2, cx: this.scale.x(line.x[index]).toFixed(1), cy: this.scale.y(value).toFixed(1) });
       }
     }
   }

@@ -16,9 +16,8 @@ import numpy as np
 from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.compat.names.aliases import ALIASES
 from rllib.did_you_mean import did_you_mean
-from rllib.result import stored_names
 from rllib.runs.drawing import ITERATIONS, STEPS, finite_part
-from rllib.runs.entries import encode, is_number, lookup, numbers_of_seeds, settings_by_path
+from rllib.runs.entries import encode, has_entry, is_number, lookup, numbers_of_seeds, settings_by_path
 from rllib.runs.files import read_algorithm, read_goals, read_params, read_results
 from rllib.runs.naming import ALGORITHM, SEED, differing, learning_settings, names_apart
 from rllib.storage.local_path import local_path
@@ -167,10 +166,10 @@ def varying(runs: Sequence[Run]) -> list[str]:
 def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     """[P] and [P] float64, from the first to the last result in which the metric is finite; NaN in between.
 
-    Results without an entry for it are left out: evaluations come with some of them only.
+    Results without an entry for it are left out: evaluations, or the statistics of a policy that learns now and then,
+    come with some of them only.
     """
-    tops = {name.partition("/")[0] for name in (metric, *stored_names(metric))}
-    having = [(number, result) for number, result in enumerate(run.results, 1) if not tops.isdisjoint(result)]
+    having = [(number, result) for number, result in enumerate(run.results, 1) if has_entry(result, metric)]
     return finite_part([(place_of(result, x, number), finite(result, metric)) for number, result in having])
 
 

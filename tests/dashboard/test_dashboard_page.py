@@ -245,6 +245,19 @@ def test_seeds_of_a_folder_are_one_row_until_the_box_is_cleared(browser, results
     browser.wait("document.querySelector('[data-testid=compare]').innerText === 'Compare 4'")
     browser.click("[data-testid=seeds-as-one]")
     browser.wait(f"{NAMES}.length === 5 && {NAMES}.includes('all/seed_3')")
+    # What is compared is what is ticked, with one row or with several.
+    ticked, count = "document.querySelectorAll('tbody input:checked').length", "[data-testid=compare]"
+    box = "document.querySelector('tr[data-id=\"seeds of all\"] input')"
+    assert browser.evaluate(ticked) == 4
+    browser.click("tr[data-id='all/seed_3'] input")
+    browser.click("[data-testid=seeds-as-one]")
+    assert browser.evaluate(f"{box}.indeterminate && !{box}.checked")
+    assert browser.evaluate(f"document.querySelector('{count}').innerText") == "Compare 3"
+    browser.click("tr[data-id='seeds of all'] input")
+    assert browser.evaluate(f"document.querySelector('{count}').innerText") == "Compare 4"
+    browser.click("tr[data-id='seeds of all'] input")
+    browser.click("[data-testid=seeds-as-one]")
+    assert browser.evaluate(ticked) == 0 and browser.evaluate(f"document.querySelector('{count}').disabled")
     browser.click("[data-testid=seeds-as-one]")
     browser.click("tr[data-id='seeds of all'] a")
     browser.wait("location.hash.startsWith('#/compare')")
@@ -267,6 +280,18 @@ def test_it_follows_a_run_and_comes_back_when_the_server_does(browser, results, 
     runs["climbing"].end()
     browser.wait("document.querySelector('main .status.finished')")
     browser.errors[:] = [error for error in browser.errors if "ERR_" not in error]  # while the server was away
+
+
+def test_a_row_whose_link_has_the_focus_follows_its_run(browser, results, serve):
+    run = RunOnDisk(results, "one", stop={"timesteps_total": 200})
+    run.report(1.0)
+    browser.open(serve(results).server.url)
+    browser.wait(f"{NAMES}.length === 1")
+    browser.evaluate("document.querySelector('tr[data-id=one] a').focus()")
+    run.report(2.0)
+    run.end()
+    browser.wait("document.querySelector('tr[data-id=one] .status.finished')")
+    assert browser.evaluate("document.activeElement === document.querySelector('tr[data-id=one] a')")
 
 
 def test_without_runs_it_says_what_to_type(browser, results, serve):
@@ -326,11 +351,15 @@ def test_settings_of_trials_become_columns_of_an_open_page(browser, results, ser
         def suggest(self, trial_id):
             browser.open(url + _hash("tune", ("id", "search")))
             browser.wait(f"{heads}.includes('Trial')")
+            browser.press("/")
+            browser.type("x>")
             return {"x": 1}
 
     tune.run(lambda config: {"score": config["x"]}, search_alg=Watched(), metric="score", mode="max", name="search",
              storage_path=results, verbose=0)  # fmt: skip
     browser.wait(f"{heads} === ',Trial,x,Status,Steps,Best ↓,Last,Curve,Updated'")
+    browser.type("0")  # the filter still has the focus
+    browser.wait(f"document.activeElement.value === 'x>0' && {NAMES}.length === 1")
 
 
 def test_text_of_files_is_never_markup(browser, results, serve):

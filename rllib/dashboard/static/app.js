@@ -4,7 +4,7 @@ import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
 import { age, bytes, duration, exact, fill, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
-import { idsOf, seedsAsOne } from "./seeds.js";
+import { seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
 import { Table } from "./table.js";
 
@@ -29,7 +29,7 @@ function flags(row) {
 }
 
 const COLUMNS = [
-  { key: "name", title: "Name", class: "name", value: (row) => row.name, cell: (row) => [h("a", { href: row.members ? compareLink(idsOf(row.id)) : link("run", row.id) }, row.name), flags(row),
+  { key: "name", title: "Name", class: "name", value: (row) => row.name, cell: (row) => [h("a", { href: row.members ? compareLink(row.members.map((each) => each.id)) : link("run", row.id) }, row.name), flags(row),
     h("span", { class: "sub" }, [row.algorithm, row.env].filter(Boolean).join(" · "))] },
   { key: "status", title: "Status", value: (row) => row.status, cell: (row) => status(row.status, row.reason) },
   { key: "algorithm", title: "Algorithm", class: "medium", value: (row) => row.algorithm, cell: (row) => row.algorithm || "–" },
@@ -57,13 +57,21 @@ class RunTable {
     this.memory.seedsAsOne ??= true;
     const box = h("input", { type: "checkbox", checked: this.memory.seedsAsOne, dataset: { testid: "seeds-as-one" }, onchange: (event) => { this.memory.seedsAsOne = event.target.checked; this.show(); } });
     this.seeds = h("label", { title: "One row for the seeds of a folder, with their interquartile means", hidden: true }, box, "seeds as one");
-    this.table = new Table(columns, { sort, label: "Runs", memory: this.memory, onChoose: () => this.showButton() });
-    this.element = h("div", {}, h("div", { class: "bar" }, this.filter, this.count, this.seeds, this.clear, this.compare), this.table.element);
+    this.sort = sort;
+    this.element = h("div", {}, h("div", { class: "bar" }, this.filter, this.count, this.seeds, this.clear, this.compare));
+    this.setColumns(columns);
     this.end = onChange(() => this.show());
     this.show();
   }
 
-  chosen() { return [...new Set([...this.table.chosen].flatMap(idsOf))].filter((id) => runs.has(id)); }
+  /** Makes the table with these columns; filter and buttons stay the same elements, and keep the focus. */
+  setColumns(columns) {
+    this.table?.element.remove();
+    this.table = new Table(columns, { sort: this.sort, label: "Runs", memory: this.memory, onChoose: () => this.showButton() });
+    this.element.append(this.table.element);
+  }
+
+  chosen() { return [...this.table.chosen].filter((id) => runs.has(id)); }
 
   show() {
     const all = this.select();
@@ -327,12 +335,13 @@ async function viewTune(query, isCurrent) {
   const trials = () => [...runs.values()].filter((row) => row.experiment === id);
   const head = h("div", {});
   const searched = () => [...new Set(trials().flatMap((row) => Object.keys(row.params)))].slice(0, MOST_SEARCHED);
-  const params = searched();
-  const own = params.map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
+  let params = searched();
+  const own = () => params.map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
   const prefix = (row) => row.name.startsWith(`${id}/`) ? row.name.slice(id.length + 1) : row.name;
   const name = { ...COLUMNS[0], title: "Trial", cell: (row) => [h("a", { href: link("run", row.id) }, prefix(row)), flags(row)] };
   const keep = new Set(["status", "steps", "best", "last", "spark", "updated"]);
-  const table = new RunTable(`tune ${id}`, [name, ...own, ...COLUMNS.filter((column) => keep.has(column.key))], trials, "best");
+  const columns = () => [name, ...own(), ...COLUMNS.filter((column) => keep.has(column.key))];
+  const table = new RunTable(`tune ${id}`, columns(), trials, "best");
   const best = new Chart("best so far", { height: 200 });
   const axes = h("div", { class: "panel scroll", dataset: { testid: "parallel" } });
   const front = h("div", { class: "panel scroll", dataset: { testid: "front" } });
@@ -367,7 +376,11 @@ async function viewTune(query, isCurrent) {
   table.onShow = drawAxes;
   let timer = null;
   const end = onChange((changed) => {
-    if (searched().length > params.length) return route(); // the table gets another column
+    if (searched().length > params.length) {
+      params = searched();
+      table.setColumns(columns());
+      table.show();
+    }
     show();
     if ([...changed].some((each) => runs.get(each)?.experiment === id)) timer ??= setTimeout(() => { timer = null; loadAxes(); }, 2000);
   });

@@ -41,6 +41,3 @@ export function seedsAsOne(rows) {
   }
   return found;
 }
-
-/** Ids of the runs that a row of the table stands for, by its id. */
-export const idsOf = (id) => [...known.values()].find((row) => row.id === id)?.members.map((row) => row.id) || [id];

@@ -4,6 +4,8 @@ import { h } from "./dom.js";
 
 const MOST_ROWS = 1000;
 
+const idsOf = (row) => (row.members ? row.members.map((each) => each.id) : [row.id]);
+
 /** Comparison of cells: numbers by size, text by its parts, what is missing last. */
 function compare(a, b, sign) {
   const [missingA, missingB] = [a, b].map((value) => value === null || value === undefined || value === "" || Number.isNaN(value));
@@ -36,7 +38,12 @@ export class Table {
     this.rows = [];
   }
 
+  /** Ids of the chosen runs; a row of several stands for all of its members. */
   get chosen() { return this.memory.chosen; }
+
+  isChosen(row) { return idsOf(row).every((id) => this.chosen.has(id)); }
+
+  choose(row, isChosen) { for (const id of idsOf(row)) if (isChosen) this.chosen.add(id); else this.chosen.delete(id); }
 
   sortBy(column) {
     const [key, sign] = this.memory.sort;
@@ -45,7 +52,7 @@ export class Table {
   }
 
   chooseAll() {
-    for (const row of this.rows) if (this.all.checked) this.chosen.add(row.id); else this.chosen.delete(row.id);
+    for (const row of this.rows) this.choose(row, this.all.checked);
     this.show(this.rows);
     this.onChoose();
   }
@@ -61,7 +68,7 @@ export class Table {
       header.setAttribute("aria-sort", isSorted ? (sign > 0 ? "ascending" : "descending") : "none");
       header.firstChild.textContent = this.columns[index].title + (isSorted ? (sign > 0 ? " ↑" : " ↓") : "");
     }
-    this.all.checked = rows.length > 0 && rows.every((row) => this.chosen.has(row.id));
+    this.all.checked = rows.length > 0 && rows.every((row) => this.isChosen(row));
     if (shown.length !== this.body.children.length || shown.some((row, index) => row !== this.body.children[index])) {
       const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
       this.body.replaceChildren(...shown);
@@ -75,20 +82,22 @@ export class Table {
     let known = this.cells.get(row.id);
     if (!known) {
       const box = h("input", { type: "checkbox", "aria-label": `Choose ${row.name}`, onchange: (event) => {
-        if (event.target.checked) this.chosen.add(row.id); else this.chosen.delete(row.id);
-        this.all.checked = this.rows.every((each) => this.chosen.has(each.id));
+        this.choose(known.row, event.target.checked);
+        this.all.checked = this.rows.every((each) => this.isChosen(each));
         this.onChoose();
       } });
       known = { element: h("tr", { dataset: { id: row.id } }, h("td", {}, box)), box };
       this.cells.set(row.id, known);
     }
-    known.box.checked = this.chosen.has(row.id);
+    known.box.checked = this.isChosen(row);
+    known.box.indeterminate = !known.box.checked && idsOf(row).some((id) => this.chosen.has(id));
     if (known.row !== row) {
       known.row = row;
       const cells = this.columns.map((column) => h("td", { class: column.class || "" }, column.cell(row)));
+      const before = [...known.element.children].slice(1);
+      if (!before.length) known.element.append(...cells);
       // A cell that has the focus stays the same element.
-      const focused = known.element.contains(document.activeElement) && document.activeElement !== known.box;
-      if (!focused) known.element.replaceChildren(known.element.firstChild, ...cells);
+      for (const [index, cell] of before.entries()) if (!cell.contains(document.activeElement)) cell.replaceWith(cells[index]);
     }
     return known.element;
   }

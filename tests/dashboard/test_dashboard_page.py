@@ -362,6 +362,17 @@ def test_settings_of_trials_become_columns_of_an_open_page(browser, results, ser
     browser.wait(f"document.activeElement.value === 'x>0' && {NAMES}.length === 1")
 
 
+def test_settings_of_one_last_name_are_told_apart(browser, results, serve):
+    space = {"actor": {"lr": tune.grid_search([1, 2])}, "critic": {"lr": tune.grid_search([3, 4])}, "n": {"k": 5}}
+    tune.run(lambda config: {"score": config["actor"]["lr"]}, config=space, metric="score", mode="max", name="search",
+             storage_path=results, verbose=0)  # fmt: skip
+    browser.open(serve(results).server.url + _hash("tune", ("id", "search")))
+    heads = "[...document.querySelectorAll('thead th')].map((each) => each.textContent).join()"
+    browser.wait(f"{READY} && {heads}.startsWith(',Trial,actor/lr,critic/lr,Status')")
+    axes = "[...document.querySelectorAll('[data-testid=parallel] text')].map((each) => each.textContent)"
+    browser.wait(f"{axes}.includes('actor/lr') && {axes}.includes('critic/lr')")
+
+
 def test_text_of_files_is_never_markup(browser, results, serve):
     evil = "<img src=x onerror=document.title='owned'>"
     RunOnDisk(results, "evil", env=evil, note=evil).path.rename(results / evil)

@@ -2,7 +2,7 @@
 
 import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
-import { age, bytes, duration, exact, fill, getJson, h, short, shown, status } from "./dom.js";
+import { age, bytes, duration, exact, fill, getJson, h, short, shortNames, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
 import { seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
@@ -336,7 +336,8 @@ async function viewTune(query, isCurrent) {
   const head = h("div", {});
   const searched = () => [...new Set(trials().flatMap((row) => Object.keys(row.params)))].slice(0, MOST_SEARCHED);
   let params = searched();
-  const own = () => params.map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
+  const titles = () => shortNames(params);
+  const own = () => params.map((key) => ({ key: `param-${key}`, title: titles().get(key), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
   const prefix = (row) => row.name.startsWith(`${id}/`) ? row.name.slice(id.length + 1) : row.name;
   const name = { ...COLUMNS[0], title: "Trial", cell: (row) => [h("a", { href: link("run", row.id) }, prefix(row)), flags(row)] };
   const keep = new Set(["status", "steps", "best", "last", "spark", "updated"]);

@@ -1,6 +1,6 @@
 // Curves as SVG: lines with gaps, bands of least and greatest, a logarithmic axis, a cursor that reads all curves.
 
-import { duration, exact, h, short } from "./dom.js";
+import { duration, exact, h, short, shortNames } from "./dom.js";
 
 const MARGIN = { left: 52, right: 12, top: 8, bottom: 24 };
 const DASHES = ["", "7 4", "2 3", "10 3 2 3"];
@@ -306,10 +306,11 @@ export function parallel(axes, ids, names, chosen, width) {
     svg.append(h("polyline", { points, fill: "none", class: isChosen ? "c1" : "c0", "stroke-width": isChosen ? 2.6 : 1.2, opacity: isChosen || !chosen.size ? 0.85 : 0.3 },
       h("title", {}, names[number])));
   }
+  const titles = shortNames(axes.map((axis) => axis.name));
   for (const [index, axis] of axes.entries()) {
     const isLast = index === axes.length - 1;
     svg.append(h("line", { class: "grid", x1: x(index), x2: x(index), y1: top, y2: height - bottom }));
-    const name = axis.name.split("/").at(-1);
+    const name = titles.get(axis.name);
     const half = 3.5 * name.length; // about half of its width
     svg.append(h("text", { x: Math.max(half, Math.min(width - half, x(index))), y: 14, "text-anchor": "middle" }, name));
     for (const [place, text] of axis.labels) svg.append(h("text", { x: x(index) + (isLast ? -5 : 5), y: y(place) + 4, "text-anchor": isLast ? "end" : "start" }, text));

@@ -71,6 +71,12 @@ export function bytes(count) {
   return `${+(count / 1000 ** power).toPrecision(3)} ${["B", "kB", "MB", "GB"][power]}`;
 }
 
+/** Settings by "a/b" path -> their last part, or the whole path where several share it. */
+export function shortNames(paths) {
+  const last = (path) => path.split("/").at(-1);
+  return new Map(paths.map((path) => [path, paths.some((each) => each !== path && last(each) === last(path)) ? path : last(path)]));
+}
+
 export const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 export const status = (state, reason) =>

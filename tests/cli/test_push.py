@@ -273,3 +273,15 @@ def test_the_stand_in_is_called_as_the_library_is():
     inspect.signature(huggingface_hub.hf_hub_download).bind("me/x", "a.json", revision="main")
     assert huggingface_hub.CommitOperationAdd(path_in_repo="a.json", path_or_fileobj=b"{}")
     assert huggingface_hub.CommitOperationDelete(path_in_repo="a.json")
+
+
+def test_recorded_steps_among_the_settings_are_named(hub, rllib_command, tmp_path):
+    """They are part of config.json, which is published."""
+    steps = {"obs": np.zeros((300, 4), np.float32), "actions": np.zeros(300, int), "terminateds": np.arange(300) == 299}
+    config = BCConfig().environment("CartPole-v1").offline_data(input_=steps).training(train_batch_size=32)
+    with config.build() as algo:
+        algo.save(tmp_path / "run")
+    done = rllib_command("push", "run", "me/it", "--seeds", 1, "--episodes", 1, "--no-video")
+    assert done.exit_code == 0, done.output
+    assert "published: the arrays of input_, 1,800 numbers in config.json" in done.stderr
+    assert done.stderr.count("published: ") == 1

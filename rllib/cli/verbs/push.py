@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,6 +37,8 @@ from rllib.storage.local_path import local_path
 
 # Largest picture that is published.
 _LARGEST_CURVE_BYTES = 2**24
+# Up to this many numbers are a bound or a mean; more may be data.
+_FEW_NUMBERS = 256
 
 
 @click.command("push", short_help="Publish a policy on the Hugging Face Hub.")
@@ -59,7 +62,8 @@ def command(
     evaluation, a video and the command that repeats the run. `hf auth login`, or HF_TOKEN, logs in. Steps that the run
     has recorded, its replay, stay here.
 
-    All settings are part of the checkpoint, those of environments and trackers among them: look at them with -o first.
+    All settings are part of the checkpoint, those of environments and trackers among them, and recorded steps that were
+    given as arrays; a table or Dataset is published with --with-code. Look at the files with -o first.
 
     \b
     rllib push results/PPO_CartPole-v1_... my-name/ppo-CartPole-v1
@@ -84,6 +88,7 @@ def command(
                 files = _files(copy, with_code)
                 how = load_user_code, settings_of_environment(env)
                 returns = _returns(copy, range(seeds), episodes, *how)
+                _name_published_arrays(copy)
                 about, extras = _described(copy, run, Path(directory), video, *how)
             published = Published(
                 repository,
@@ -123,13 +128,33 @@ def _files(checkpoint: Path, with_code: bool) -> dict[str, Path | bytes]:
     if code and not with_code:
         raise Mistake(
             f"the checkpoint holds pickled code ({len(code)} objects without a name to import), which others would "
-            "have to run blindly. Publish it with --with-code, or train with callbacks and functions of a module."
+            "have to run blindly. Publish it with --with-code, or train with callbacks and functions of a module, and "
+            "with files of recorded steps: tables and a Dataset are pickled, too."
         )
     kept = {name: entry for name, entry in manifest["files"].items() if Path(name).name not in FILES_OF_STEPS}
     for name in manifest["files"].keys() - kept:
         click.echo(f"left out: {name}, steps that the run has recorded", err=True)
     content = json.dumps({**manifest, "files": kept}, indent=1) + "\n"
     return {MANIFEST: content.encode(), **{name: inside(checkpoint, name, "a file") for name in kept}}
+
+
+def _name_published_arrays(checkpoint: Path) -> None:
+    """Prints which settings hold data, such as recorded steps that were given as arrays."""
+    for setting, value in json.loads(read_inside(checkpoint, "config.json")).items():
+        if (count := _numbers_in_arrays(value)) > _FEW_NUMBERS:
+            click.echo(f"published: the arrays of {setting}, {count:,} numbers in config.json", err=True)
+
+
+def _numbers_in_arrays(value: Any) -> int:
+    """Number of numbers in the arrays of a setting in its written form (storage/encoding.py)."""
+    match value:
+        case {"$array": {"shape": [*shape]}}:
+            return math.prod(shape)
+        case dict():
+            return sum(map(_numbers_in_arrays, value.values()))
+        case list():
+            return sum(map(_numbers_in_arrays, value))
+    return 0
 
 
 def _returns(

@@ -341,6 +341,26 @@ def test_an_open_page_follows_what_appears_and_goes(browser, results, serve):
     browser.errors[:] = [error for error in browser.errors if "404" not in error]
 
 
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
+def test_pages_opened_before_the_first_result_get_charts(browser, results, serve, names):
+    """And offer results that come later; charts that were all removed stay away."""
+    runs = [RunOnDisk(results, name) for name in names]
+    route = "compare" if len(names) > 1 else "run"
+    browser.open(serve(results).server.url + _hash(route, *(("id", name) for name in names)))
+    browser.wait(READY)
+    for run in runs:
+        run.report(1.0)
+        run.end()
+    browser.wait(f"window.charts.get('episode_reward_mean')?.series.length === {len(names)}")
+    offered = "[...document.querySelector('[data-testid=add-metric]').options].map((each) => each.value)"
+    assert "evaluation/episode_reward_mean" not in browser.evaluate(offered)
+    browser.evaluate("document.querySelectorAll('figcaption button').forEach((each) => each.click())")
+    with open(runs[0].path / "result.json", "a") as file:
+        file.write(json.dumps({"episode_reward_mean": 2.0, "evaluation": {"episode_reward_mean": 5.0}}) + "\n")
+    browser.wait(f"{offered}.includes('evaluation/episode_reward_mean')")
+    assert browser.evaluate("window.charts.size") == 0
+
+
 def test_settings_of_trials_become_columns_of_an_open_page(browser, results, serve):
     heads = "[...document.querySelectorAll('thead th')].map((each) => each.textContent).join()"
     url = serve(results).server.url

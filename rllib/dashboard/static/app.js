@@ -10,6 +10,7 @@ import { Table } from "./table.js";
 
 const main = document.getElementById("main");
 const MOST_COMPARED = 20;
+const MOST_CHARTS = 2; // of a comparison, at first
 const MOST_SEARCHED = 8; // settings of trials that are columns
 const MOST_IN_COLUMN = 36; // letters of a name
 // What was chosen, sorted and typed in each table, while the page is open.
@@ -187,9 +188,7 @@ async function viewRun(query, isCurrent) {
     newest.show(fresh.newest);
     parts.traffic.replaceChildren(...serving(fresh.newest), ...traffic(fresh.newest));
     logs.show(fresh.logs);
-    curves.metrics = fresh.metrics;
-    if (!curves.keys.length && fresh.metrics.length) for (const key of worthDrawing(fresh.metrics, fresh.row.metric)) curves.add(key, false);
-    curves.listMore();
+    curves.follow(fresh.metrics, fresh.row.metric);
   };
   showRest(details);
   let timer = null;
@@ -291,9 +290,10 @@ async function viewCompare(query, isCurrent) {
   const names = await getJson(`/api/names?${new URLSearchParams(ids.map((id) => ["id", id]))}`);
   if (!isCurrent()) return null;
   const given = [...ids, ...asked.slice(first.length)];
-  const metrics = [...new Set(all.flatMap((details) => details.metrics))];
+  const allMetrics = () => [...new Set(all.flatMap((details) => details.metrics))];
+  const metrics = allMetrics();
   const wanted = query.getAll("key").filter((key) => choices(metrics).includes(key));
-  const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
+  const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, MOST_CHARTS);
   const curves = new Curves(ids, { keys, metrics, names, height: 300, large: true, onKeys: (drawn) => { history.replaceState(null, "", compareLink(given, drawn)); show(); } });
   const body = h("tbody", {});
   fill(main, crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`),
@@ -309,8 +309,26 @@ async function viewCompare(query, isCurrent) {
       h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${names.runs[id]} out` }, "take out")));
   }));
   show();
-  const end = onChange((changed) => (first.some((id) => changed.has(id) && ids.includes(id) !== runs.has(id)) ? route() : show()));
-  return () => { end(); curves.remove(); };
+  let timer = null;
+  const stale = new Set();
+  const readAgain = async () => {
+    timer = null;
+    const again = [...stale];
+    stale.clear();
+    const fresh = await Promise.allSettled(again.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`)));
+    if (!isCurrent()) return;
+    const configs = JSON.stringify(all.map((details) => details.config));
+    for (const [index, each] of fresh.entries()) if (each.status === "fulfilled") all[ids.indexOf(again[index])] = each.value;
+    if (JSON.stringify(all.map((details) => details.config)) !== configs) return route(); // names and settings are others
+    curves.follow(allMetrics(), all.find((details) => details.metrics.length)?.row.metric, MOST_CHARTS);
+  };
+  const end = onChange((changed) => {
+    if (first.some((id) => changed.has(id) && ids.includes(id) !== runs.has(id))) return route();
+    show();
+    for (const id of ids) if (changed.has(id)) stale.add(id);
+    if (stale.size) timer ??= setTimeout(readAgain, 3000);
+  });
+  return () => { end(); clearTimeout(timer); curves.remove(); };
 }
 
 function differences(all, called) {

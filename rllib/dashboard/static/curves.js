@@ -72,7 +72,18 @@ export class Curves {
     if (isNew) this.onKeys?.(this.keys);
   }
 
+  /** Offers these results, and draws the first of them if there were none before. */
+  follow(metrics, metric, most = Infinity) {
+    this.metrics = metrics;
+    if (!this.keys.length && !this.isEmptied) {
+      for (const key of worthDrawing(metrics, metric).slice(0, most)) this.add(key, false);
+      this.load();
+    }
+    this.listMore();
+  }
+
   drop(key) {
+    this.isEmptied = this.keys.length === 1;
     this.keys = this.keys.filter((each) => each !== key);
     this.charts.get(key).remove();
     this.charts.delete(key);
@@ -82,6 +93,10 @@ export class Curves {
 
   listMore() {
     const left = choices(this.metrics).filter((key) => !this.keys.includes(key));
+    if (this.more.options.length === left.length + 1 && left.every((key, index) => this.more.options[index + 1].value === key)) {
+      this.more.value = "";
+      return; // an open list stays open
+    }
     this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, "add a chart …"), ...left.map((key) => h("option", { value: key }, key)));
     this.more.value = "";
   }
@@ -99,7 +114,10 @@ export class Curves {
   }
 
   async fetch() {
-    if (!this.keys.length) return;
+    if (!this.keys.length) {
+      document.documentElement.dataset.ready = "1";
+      return;
+    }
     const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.flatMap((key) => members(key, this.metrics)).map((key) => ["key", key]), ["x", settings.x],
       ...(settings.seeds && this.ids.length > 1 ? [["group", "seeds"]] : [])]);
     try {

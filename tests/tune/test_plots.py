@@ -392,6 +392,12 @@ def test_command_reads_runs_and_experiments(tmp_path):
     "make, message",
     [
         (lambda path: plot(_runs(), path / "x.html"), "no metric 'episode_reward_mean'.*They have: ret"),
+        (  # only some of the results have evaluations, and the last one has none
+            lambda path: plot(
+                [Run("one", [{"r": 1}, {"evaluation": {"kl": 2}}, {"r": 3}])], path / "x.html", "evaluation/lk"
+            ),
+            "no metric 'evaluation/lk'. Did you mean evaluation/kl",
+        ),
         (lambda path: plot(_runs(), path / "x.eps", "ret"), "a .png, .svg, .pdf or .html"),
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="pie"), "no kind of plot 'pie'"),
         (lambda path: plot(_runs((0.1,), 1), path / "x.html", "ret", kinds="best"), "best compare runs.*only one"),

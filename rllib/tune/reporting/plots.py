@@ -34,8 +34,7 @@ from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs, pareto_front
 from rllib.tune.reporting.groups import groups_of
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
-from rllib.tune.reporting.runs import Run, axis_of, finite, place_of, points_of, runs_of_seeds, varying
-from rllib.tune.search.base import metric_value
+from rllib.tune.reporting.runs import Run, axis_of, check_metric, finite, place_of, points_of, runs_of_seeds, varying
 
 KINDS = ("curves", "details", "parallel", "best", "front")
 _POINTS = 100
@@ -109,7 +108,7 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
     points = {index: points_of(run, metric, x) for index, run in enumerate(runs)}
     drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
     if not drawn:
-        metric_value(runs[0].results[-1], metric)  # raises, with the metrics of the run
+        check_metric(runs[0], metric)  # raises, with the metrics of the run
         raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
     runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
     figures = Figures(title, metric, x)

@@ -173,6 +173,12 @@ def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     return finite_part([(place_of(result, x, number), finite(result, metric)) for number, result in having])
 
 
+def check_metric(run: Run, metric: str) -> None:
+    """Raises a ValueError, which names the metrics of the run, if none of its results has an entry for this one."""
+    section = metric.partition("/")[0]  # such as evaluation, which only some of the results have
+    metric_value(max(reversed(run.results), key=lambda each: (has_entry(each, metric), section in each)), metric)
+
+
 def axis_of(runs: Sequence[Run], x: str) -> str:
     """The result key of the horizontal axis; iterations in place of environment steps where no run counts these.
 

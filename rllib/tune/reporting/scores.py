@@ -12,8 +12,7 @@ from rllib.runs.drawing import RETURN, STEPS
 from rllib.runs.naming import ALGORITHM, ENV, text_of
 from rllib.storage.local_path import local_path
 from rllib.tune.reporting.groups import Group, folder_of, groups_of, names_of, names_of_places
-from rllib.tune.reporting.runs import Run, axis_of, points_of, read_runs, runs_of_seeds
-from rllib.tune.search.base import metric_value
+from rllib.tune.reporting.runs import Run, axis_of, check_metric, points_of, read_runs, runs_of_seeds
 
 # What of a run's curve is its score.
 AT_STEPS, LAST, AREA = "steps", "last", "area"
@@ -201,7 +200,7 @@ def curve_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{run.name} has no result yet")
     places, values = points_of(run, metric, x)
     if not len(values):
-        metric_value(run.results[-1], metric)  # raises, with the metrics of the run
+        check_metric(run, metric)  # raises, with the metrics of the run
         raise ValueError(f"the metric {metric!r} of {run.name} is NaN in all results")
     known = np.isfinite(values)
     return places[known], values[known]

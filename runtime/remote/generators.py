@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from ..calls.options import DYNAMIC, STREAMING
 from ..engines.base import Stream
 from ..errors import GetTimeoutError
-from .refs import ObjectRef
+from .refs import ObjectRef, until_done
 
 T = TypeVar("T")
 
@@ -16,9 +16,10 @@ T = TypeVar("T")
 class ObjectRefGenerator(Iterator[ObjectRef[T]], AsyncIterator[ObjectRef[T]]):
     """The results of a generator, as references, in the order in which it yields them; what `.remote()` gives for it.
 
-    `next` and `for` wait until the next value is there; `async for` does the same in a coroutine. An error of the
-    generator is the value of the last reference. `wait` and `cancel` take it, too. It stays in the process that made
-    the call; its references can be passed on. When it is dropped, the generator is closed at its next `yield`.
+    `next` and `for` wait until the next value is there; `async for` does the same in a coroutine. Several threads or
+    coroutines may share it: each value goes to one of them. An error of the generator is the value of the last
+    reference. `wait` and `cancel` take it, too. It stays in the process that made the call; its references can be
+    passed on. When it is dropped, the generator is closed at its next `yield`.
     """
 
     def __init__(self, stream: Stream):
@@ -37,26 +38,28 @@ class ObjectRefGenerator(Iterator[ObjectRef[T]], AsyncIterator[ObjectRef[T]]):
             StopIteration: the generator has ended.
             GetTimeoutError: its next value was not there in time.
         """
-        ref = self._stream.next_reference()
-        if not ref.engine.wait([ref], 1, timeout)[0]:
-            raise GetTimeoutError(f"the next value of the generator was not there in {timeout:g} s")
-        taken = self._stream.take()
-        if taken is None:
-            raise StopIteration
-        return taken
+        while True:
+            ref = self._stream.next_reference()
+            if not ref.engine.wait([ref], 1, timeout)[0]:
+                raise GetTimeoutError(f"the next value of the generator was not there in {timeout:g} s")
+            taken = self._stream.take()
+            if taken is not None:
+                return taken
+            if self._stream.is_finished:  # else another thread has taken the value
+                raise StopIteration
 
     def __aiter__(self) -> ObjectRefGenerator[T]:
         return self
 
     async def __anext__(self) -> ObjectRef[T]:
-        import asyncio
-
-        ref = self._stream.next_reference()
-        await asyncio.to_thread(ref.engine.wait, [ref], 1, None)
-        taken = self._stream.take()
-        if taken is None:
-            raise StopAsyncIteration
-        return taken
+        while True:
+            ref = self._stream.next_reference()
+            await until_done(ref, ref.engine)
+            taken = self._stream.take()
+            if taken is not None:
+                return taken
+            if self._stream.is_finished:  # else another coroutine has taken the value
+                raise StopAsyncIteration
 
     def completed(self) -> ObjectRef[None]:
         """A reference that is done when the generator has ended: its value is None, or the error."""

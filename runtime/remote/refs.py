@@ -14,6 +14,7 @@ from ..errors import SessionClosedError
 from .absent import advice
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Future
 
 T_co = TypeVar("T_co", covariant=True)
@@ -79,17 +80,8 @@ class ObjectRef(SessionBound, Generic[T_co]):
         return _FUTURES.future_of(self, self._current_engine())
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        import asyncio
-
-        engine, loop = self._current_engine(), asyncio.get_running_loop()
-        done = loop.create_future()
-
-        def wake():
-            with contextlib.suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(_set, done)
-
-        engine.when_done(self, wake)
-        yield from done
+        engine = self._current_engine()
+        yield from until_done(self, engine)
         return engine.get([self], None)[0]
 
     def _current_engine(self):
@@ -149,6 +141,24 @@ class Futures:
 
 
 _FUTURES = Futures()
+
+
+def until_done(ref: ObjectRef, engine) -> asyncio.Future:
+    """A future of the running event loop that is done when a reference is; the value is not looked at.
+
+    No thread waits: an event loop's own are few, and the loop would not end before them.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def wake():
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(_set, done)
+
+    engine.when_done(ref, wake)
+    return done
 
 
 def _set(future):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import time
 from collections import deque
@@ -71,7 +72,7 @@ class Queue:
         Raises:
             Full: there is no room, at once or in time.
         """
-        _repeat(lambda: get(self._actor.put.remote([item])), Full, block, timeout)
+        _repeat(lambda: get(self._actor.put.remote([item])), _pauses(Full, block, timeout))
 
     def get(self, block: bool = True, timeout: float | None = None):
         """Takes the oldest item.
@@ -83,7 +84,7 @@ class Queue:
         Raises:
             Empty: there is none, at once or in time.
         """
-        return _repeat(lambda: get(self._actor.get.remote(1)), Empty, block, timeout)[0]
+        return _repeat(lambda: self._take(1), _pauses(Empty, block, timeout))[0]
 
     def put_nowait(self, item) -> None:
         """`put` without waiting."""
@@ -95,19 +96,39 @@ class Queue:
 
     def put_nowait_batch(self, items) -> None:
         """Adds all of the items, or none if there is no room for all (Full)."""
-        _repeat(lambda: get(self._actor.put.remote(list(items))), Full, False, None)
+        _repeat(lambda: get(self._actor.put.remote(list(items))), _pauses(Full, False, None))
 
     def get_nowait_batch(self, num_items: int) -> list:
         """Takes this many items, or none if there are fewer (Empty)."""
-        return _repeat(lambda: get(self._actor.get.remote(num_items)), Empty, False, None)
+        return _repeat(lambda: self._take(num_items), _pauses(Empty, False, None))
+
+    def _take(self, count):
+        taken = self._actor.get.remote(count)
+        try:
+            return get(taken)
+        except KeyboardInterrupt:
+            self._actor.give_back.remote(taken)
+            raise
 
     async def put_async(self, item, block: bool = True, timeout: float | None = None) -> None:
         """`put` for coroutines."""
-        await asyncio.to_thread(self.put, item, block, timeout)
+        pauses = _pauses(Full, block, timeout)
+        while await self._actor.put.remote([item]) is None:
+            await asyncio.sleep(next(pauses))
 
     async def get_async(self, block: bool = True, timeout: float | None = None):
-        """`get` for coroutines."""
-        return await asyncio.to_thread(self.get, block, timeout)
+        """`get` for coroutines. One that is cancelled takes no item."""
+        pauses = _pauses(Empty, block, timeout)
+        while True:
+            taken = self._actor.get.remote(1)
+            try:
+                items = await taken
+            except asyncio.CancelledError:
+                self._actor.give_back.remote(taken)
+                raise
+            if items is not None:
+                return items[0]
+            await asyncio.sleep(next(pauses))
 
     def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
         """Ends the actor, with the items in it.
@@ -140,17 +161,28 @@ class _Items:
     def get(self, count):
         return [self._items.popleft() for _ in range(count)] if count <= len(self._items) else None
 
+    def give_back(self, items):
+        # Of a `get` whose caller was interrupted: nobody else would see them.
+        self._items.extendleft(reversed(items or ()))
 
-def _repeat(attempt, error, block, timeout):
+
+def _repeat(attempt, pauses):
     """The first result of `attempt` that is not None."""
+    while (result := attempt()) is None:
+        time.sleep(next(pauses))
+    return result
+
+
+def _pauses(error, block, timeout):
+    """Lengths of the pauses between attempts; `next` raises the error when there is no time for another one."""
     if timeout is not None:
         check_timeout(timeout)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    return _lengths(error, block, math.inf if timeout is None else time.monotonic() + timeout)
+
+
+def _lengths(error, block, deadline):
     pause = SHORTEST_PAUSE_S
-    while (result := attempt()) is None:
-        left = LONGEST_PAUSE_S if deadline is None else deadline - time.monotonic()
-        if not block or left <= 0:
-            raise error
-        time.sleep(min(pause, left))
+    while block and (left := deadline - time.monotonic()) > 0:
+        yield min(pause, left)
         pause = min(2 * pause, LONGEST_PAUSE_S)
-    return result
+    raise error

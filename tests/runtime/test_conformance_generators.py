@@ -1,7 +1,9 @@
 """Generators as tasks and methods, on every engine."""
 
 import asyncio
+import collections
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -47,6 +49,21 @@ class Counter:
 
     def plain(self, n):
         return list(range(n))
+
+
+@runtime.remote
+class Ends:
+    """Generators that yield when they are asked to."""
+
+    def __init__(self):
+        self.events = collections.defaultdict(asyncio.Event)
+
+    async def values(self, i):
+        await self.events[i].wait()
+        yield i
+
+    async def end(self, i):
+        self.events[i].set()
 
 
 def test_a_generator_gives_references_as_it_yields(engine):
@@ -141,6 +158,42 @@ def test_async_for(engine):
         return [await ref async for ref in count_to.remote(4)]
 
     assert asyncio.run(collect()) == [0, 1, 2, 3]
+
+
+def test_coroutines_share_a_generator(engine):
+    async def collect(generator, values):
+        async for ref in generator:
+            values.append(await ref)
+            await asyncio.sleep(0.001)
+
+    async def main():
+        generator, parts = count_to.remote(30), [[], [], []]
+        await asyncio.gather(*(collect(generator, part) for part in parts))
+        return parts
+
+    parts = asyncio.run(main())
+    assert sorted(itertools.chain(*parts)) == list(range(30)) and all(parts)
+
+
+def test_many_generators_are_waited_for_at_once(engine):
+    # The default executor of an event loop has few threads, and a loop does not end before them.
+    if engine == "local":
+        pytest.skip("the local engine runs one call at a time, in this process")
+
+    async def main():
+        ends = Ends.remote()
+        waiting = [asyncio.create_task(anext(ends.values.remote(i))) for i in range(50)]
+        await asyncio.sleep(0.1)
+        await ends.end.remote(49)
+        assert await asyncio.wait_for(waiting.pop(), 20)
+        for task in waiting:
+            task.cancel()
+
+    thread = threading.Thread(target=lambda: ended.append(asyncio.run(main())), daemon=True)
+    ended = []
+    thread.start()
+    thread.join(30)
+    assert ended
 
 
 def test_wait_takes_generators(engine):

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import threading
 import time
 
 import pytest
@@ -70,6 +71,16 @@ def test_tasks_share_it(engine):
     runtime.get(produced)
 
 
+def ended(main):
+    """What a coroutine returns. A loop that does not end must not keep the test from its end."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(main())), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found, "the loop has not ended"
+    return found[0]
+
+
 def test_coroutines(engine):
     async def main():
         items = Queue()
@@ -77,6 +88,56 @@ def test_coroutines(engine):
         return await items.get_async(timeout=20)
 
     assert asyncio.run(main()) == 1
+
+
+def test_many_coroutines_wait_at_once(engine):
+    async def main():
+        items, full = Queue(), Queue(maxsize=1)
+        full.put(-1)
+        waiting = [asyncio.create_task(items.get_async()) for _ in range(100)]
+        waiting += [asyncio.create_task(full.put_async(item)) for item in range(3)]
+        await asyncio.sleep(0.1)
+        for item in range(100):
+            await items.put_async(item)
+        taken = [await full.get_async() for _ in range(4)]
+        return sorted(await asyncio.gather(*waiting[:100])), sorted(taken)
+
+    assert ended(main) == (list(range(100)), [-1, 0, 1, 2])
+
+
+def test_cancelled_coroutines_take_no_items(engine):
+    async def main():
+        items, taken = Queue(), []
+
+        async def get():
+            taken.append(await items.get_async())
+
+        tasks = []
+        for item in range(60):  # some are cancelled before, in and after their call of the actor
+            tasks.append(asyncio.create_task(get()))
+            items.put(item)
+            for _ in range(item % 6):
+                await asyncio.sleep(0)
+            tasks[-1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while len(taken) < 60:
+            taken.append(await items.get_async(timeout=5))
+        return sorted(taken), items.size()
+
+    assert ended(main) == (list(range(60)), 0)
+
+
+def test_a_loop_ends_while_an_item_is_waited_for(engine):
+    items = Queue()
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(items.get_async(), 0.1)
+        items.put(1)
+        await asyncio.sleep(0.2)
+        return items.get_nowait()
+
+    assert ended(main) == 1
 
 
 @pytest.mark.parametrize("force", [False, True])

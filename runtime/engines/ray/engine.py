@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import sys
@@ -38,6 +39,7 @@ from .values import (
     Reference,
     Refusal,
     Refused,
+    Turn,
     decode,
     dumps,
     encode,
@@ -352,6 +354,15 @@ class RayEngine:
     def when_done(self, ref, callback):
         self._enter()
         self._check_own(ref)
+        if isinstance(ref, Turn):  # Ray has no futures of them
+
+            def wait():
+                with contextlib.suppress(Exception):  # the session may end meanwhile
+                    ray.wait([ref.inner], num_returns=1)
+                callback()
+
+            threading.Thread(target=wait, name="runtime-turn", daemon=True).start()
+            return
         ref.inner.future().add_done_callback(lambda _: callback())
 
     def empty(self, shape, dtype):

@@ -362,7 +362,12 @@ class Pool:
         function = put(func)
 
         def start(when_done):
-            chunk = next(chunks, None)
+            try:
+                chunk = next(chunks, None)
+            except Exception as error:  # of the iterable: raised after the results before it
+                result = AsyncResult(1, list, when_done=when_done)
+                result.part_came(0, None, error)
+                return result
             if chunk is None:
                 return None
             return self._enqueue(function, [chunk], lambda parts: parts[0], when_done=when_done)

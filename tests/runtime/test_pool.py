@@ -82,6 +82,25 @@ def test_imap_goes_on_after_an_exception(pool):
     assert list(results) == [4]
 
 
+@pytest.mark.parametrize("count", [0, 1, 7])
+@pytest.mark.parametrize("chunksize", [1, 3])
+def test_imap_raises_what_its_iterable_raises_after_the_results_before(pool, count, chunksize):
+    def elements():
+        yield from range(count)
+        raise LookupError("of the iterable")
+
+    whole = count - count % chunksize  # as multiprocessing: the chunk in which it raises is lost
+    for imap in (pool.imap, pool.imap_unordered):
+        results, values = imap(square, elements(), chunksize), []
+        with pytest.raises(LookupError, match="of the iterable"):
+            while True:
+                values.append(next(results))
+        if imap == pool.imap_unordered:
+            values += results
+        assert sorted(values) == [x * x for x in range(whole)]
+        assert list(results) == []
+
+
 def test_timeouts(pool, processes):
     slow = pool.apply_async(time.sleep, (1,))
     assert TimeoutError is multiprocessing.TimeoutError

@@ -31,6 +31,13 @@ class Producer:
         return True
 
 
+@runtime.remote
+class AsyncProducer:
+    async def recorded(self, directory):
+        for value in recorded.__wrapped__(directory):
+            yield value
+
+
 def yielded(directory):
     text = (directory / "yielded").read_text() if (directory / "yielded").exists() else ""
     return int(text.split()[0]) if text.strip() else -1
@@ -83,6 +90,20 @@ def test_a_generator_is_interrupted(fresh, tmp_path):
     with pytest.raises(runtime.TaskCancelledError):
         runtime.get(last)
     assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.parametrize("kind", ["task", "coroutine"])
+def test_a_cancelled_generator_that_waits_for_its_caller_runs_its_end(fresh, tmp_path, kind):
+    fresh(num_cpus=1)
+    function = recorded if kind == "task" else AsyncProducer.remote().recorded
+    generator = function.options(_generator_backpressure_num_objects=1).remote(tmp_path)
+    assert runtime.get(next(generator)) == 0
+    wait_until(lambda: yielded(tmp_path) == 1)
+    time.sleep(0.1)  # it waits now
+    runtime.cancel(generator)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(generator.completed(), timeout=10)
+    wait_until(lambda: (tmp_path / "closed").exists())
 
 
 @pytest.mark.parametrize("limit", [-1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 from collections.abc import AsyncGenerator, Callable
@@ -135,6 +136,8 @@ class Results:
                     return
         finally:
             self._forget(source, serial)
+            if inspect.isgenerator(values):  # also after an interrupt, so that it runs its own `finally` now
+                values.close()
 
     async def stream(self, source: int, serial: int, num_returns: int, values: AsyncGenerator) -> None:
         """Does the same for an async generator, on its event loop."""
@@ -151,10 +154,10 @@ class Results:
                     await room.wait()
                 index += 1
                 if self._cancellations.closes(serial, source):
-                    await values.aclose()
                     return
         finally:
             self._forget(source, serial)
+            await values.aclose()  # also when it is cancelled while it waits for its caller
 
     def _forget(self, source, serial):
         del self._outgoing[serial, source]

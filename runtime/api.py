@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
@@ -265,7 +266,7 @@ def empty(shape: int | Sequence[int], dtype="float32") -> np.ndarray:
         numpy array.
 
     Raises:
-        ValueError, TypeError: a negative or wrong shape, an object dtype.
+        ValueError, TypeError: a negative, wrong or too large shape, an object dtype.
         ObjectStoreFullError: it does not fit.
     """
     import numpy as np  # numpy takes longer to import than the whole runtime
@@ -278,6 +279,8 @@ def empty(shape: int | Sequence[int], dtype="float32") -> np.ndarray:
         raise TypeError(f"shape must be an int or a tuple of ints, got {shape!r}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"shape must not be negative, got {shape!r}")
+    if math.prod(max(1, int(n)) for n in sizes) * max(1, dtype.itemsize) > sys.maxsize:
+        raise ValueError(f"shape={shape!r} of {dtype} has more bytes than a process can address")
     return engine().empty(tuple(int(n) for n in sizes), dtype)
 
 

@@ -255,6 +255,9 @@ def test_two_of_empty_do_not_overlap(engine):
     "shape, dtype, error",
     [
         ((-1,), "f4", ValueError),
+        (2**62, "f4", ValueError),
+        ((2**40, 2**40), "f4", ValueError),
+        ((0, 2**70), "f4", ValueError),
         ("3", "f4", TypeError),
         (2.0, "f4", TypeError),
         (3, object, TypeError),

@@ -270,6 +270,15 @@ def test_what_can_never_fit_is_refused_at_once(fresh):
     assert runtime.get(runtime.put(full(3)))[0] == 3
 
 
+@pytest.mark.parametrize("given", [{}, {"object_spilling_bytes": 2**62}])
+def test_more_than_the_disk_has_is_refused_at_once(fresh, given):
+    fresh(object_store_memory=64 * MB, **given)
+    started = time.monotonic()
+    with pytest.raises(runtime.ObjectStoreFullError):
+        runtime.empty(2**50, "uint8")
+    assert time.monotonic() - started < 10
+
+
 SMALL_SHM = """
 import numpy as np, os, runtime
 runtime.init("zeromq", num_cpus=2, object_store_memory=2**28)

@@ -7,7 +7,14 @@ import select
 import pytest
 
 from runtime.engines import zeromq
-from runtime.engines.zeromq.node.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
+from runtime.engines.zeromq.node.worker_output import (
+    HINT,
+    LARGEST_COUNT,
+    WINDOW_S,
+    RepeatedLines,
+    ShownLines,
+    WorkerOutput,
+)
 
 ENGINE = os.path.dirname(zeromq.__file__)
 
@@ -102,6 +109,20 @@ def test_the_first_worker_is_shown_and_the_others_are_counted():
     assert lines.due(WINDOW_S) == [(1, f"episode 2 is over [repeated 3x by 3 processes{HINT}]")]
     assert lines.next_due == math.inf
     assert lines.add(2, 1, ["episode 4 is over"], 5.1) == ["episode 4 is over"]
+
+
+def test_nothing_is_kept_of_a_driver_that_has_ended():
+    sent = []
+    shown = ShownLines(lambda process, frame: sent.append(process), lambda process: (9, "(f) "), True, True)
+    shown.driver_joined(9)
+    shown.show(1, 1, ["over"])
+    shown.show(2, 1, ["over"])
+    assert sent == [9] and shown.next_due < math.inf
+    shown.show_all_of(9)
+    shown.driver_ended(9)
+    for process in (3, 4):
+        shown.show(process, 1, ["over"])
+    assert shown.next_due == math.inf
 
 
 def test_the_hint_comes_once():

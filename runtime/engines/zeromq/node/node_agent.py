@@ -31,7 +31,7 @@ from ..session import boot
 from ..session.joining import describe_session
 from ..system import stack_files
 from ..system.interrupts import POKE_AGAIN_S, POKE_SIGNAL
-from ..system.spilling import default_directory, unnamed_file
+from ..system.spilling import KEPT_FREE, default_directory, unnamed_file
 from ..system.stack_files import StackFile
 from ..transport import structs, wire
 from ..transport.mailbox import mailbox_path, mailbox_socket, peer_socket
@@ -69,7 +69,7 @@ class Node:
             tuple(config["gpu_ids"]),
             config["object_store_memory"],
             allow_many_files() - RESERVED_FILES,
-            0 if self._disk is None else 2**63 if config["spilling_bytes"] is None else config["spilling_bytes"],
+            _disk_quota(self._disk, config["spilling_bytes"]),
             is_plain=not config["environment"],
         )
         use_key(self._session)
@@ -464,6 +464,7 @@ class Node:
         self._poll.register(self._guests[process], select.EPOLLIN)
         self._driver_pids[process], self._output.show = pid, self._shown.show
         self._state.driver_joined(process)
+        self._shown.driver_joined(process)
         self._send(process, wire.message(wire.JOIN, wire.NODE))
 
     def _leaving(self, process, why):
@@ -527,6 +528,14 @@ class Node:
             self._unborn.discard(process)
             if status == wire.BORN or self._pids.pop(process, None) is not None:
                 _signal_group(pid, signal.SIGKILL)
+
+
+def _disk_quota(directory, given):
+    """Bytes that objects may take on the disk; more than it has, which would be waited for, are refused at once."""
+    if directory is None:
+        return 0
+    most = int((1 - KEPT_FREE) * shutil.disk_usage(directory).total)
+    return most if given is None else min(given, most)
 
 
 def _signal_group(pid, number):

@@ -232,6 +232,7 @@ class ShownLines:
         self._send, self._origin, self._to_first_driver = send, origin, to_first_driver
         self._holds_back = hold_back
         self._repeats: defaultdict[int, RepeatedLines] = defaultdict(RepeatedLines)  # by driver
+        self._drivers = {wire.DRIVER}  # whose workers' lines are held back
         self.followers: set[int] = set()
 
     @property
@@ -242,7 +243,7 @@ class ShownLines:
     def show(self, process: int, stream: int, lines: list[str]) -> None:
         """New lines of a worker: see WorkerOutput."""
         driver, prefix = self._origin(process)
-        if self._holds_back:
+        if self._holds_back and driver in self._drivers:
             lines = self._repeats[driver].add(process, (driver, stream, prefix), lines, time.monotonic())
         if lines:
             self._show(driver, stream, prefix, lines)
@@ -258,8 +259,13 @@ class ShownLines:
         for place, line in self._repeats[driver].due(math.inf):
             self._show(*place, [line])
 
+    def driver_joined(self, driver: int) -> None:
+        """A further driver is shown the lines of its workers."""
+        self._drivers.add(driver)
+
     def driver_ended(self, driver: int) -> None:
         """A driver that had joined is shown nothing any more."""
+        self._drivers.discard(driver)  # its workers may print after it
         self.followers.discard(driver)
         self._repeats.pop(driver, None)
 

@@ -203,7 +203,9 @@ class ActorHandle(SessionBound):
         return [*super().__dir__(), *self._methods]
 
     def __eq__(self, other):
-        return isinstance(other, ActorHandle) and self._lease.actor_id == other._lease.actor_id
+        if not isinstance(other, ActorHandle) or self._lease.actor_id != other._lease.actor_id:
+            return False
+        return handle_session(self) == handle_session(other)  # sessions give the same ids
 
     def __hash__(self):
         return hash(self._lease.actor_id)

@@ -91,7 +91,10 @@ class ObjectRef(SessionBound, Generic[T_co]):
         return engine
 
     def __eq__(self, other):
-        return self is other or (isinstance(other, ObjectRef) and self.id == other.id)
+        if self is other:
+            return True
+        # Sessions give the same ids.
+        return isinstance(other, ObjectRef) and self.id == other.id and self.session_id == other.session_id
 
     def __hash__(self):
         return hash(self.id)

@@ -356,9 +356,11 @@ def _memory_usage_threshold(given) -> float:
         name = "the environment variable RUNTIME_MEMORY_USAGE_THRESHOLD"
         given = os.environ.get("RUNTIME_MEMORY_USAGE_THRESHOLD") or MEMORY_USAGE_THRESHOLD
     try:
-        threshold = float(given)
+        threshold = None if isinstance(given, bool) else float(given)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {given!r}") from None
+        threshold = None
+    if threshold is None:
+        raise TypeError(f"{name} must be a number, got {given!r}")
     if not 0 < threshold <= 1:
         raise ValueError(f"{name}={given!r} must be above 0 and at most 1, a share of the memory; 1 ends no process")
     return threshold

@@ -91,6 +91,19 @@ def test_what_is_called_inherits_and_adds(engine):
     assert runtime.get(outer.remote("RUNTIME_TEST_Y", env(Y="3"))) == "3"
 
 
+def test_a_working_directory_that_has_been_removed(engine, tmp_path):
+    # The variables must not stay behind on the engine local.
+    options = {"working_dir": str(tmp_path / "removed"), "env_vars": {"OF_THE_REMOVED": "1"}}
+    (tmp_path / "removed").mkdir()
+    function, cls = directory.options(runtime_env=options, max_retries=0), Actor.options(runtime_env=options)
+    (tmp_path / "removed").rmdir()
+    for call in (lambda: function.remote(), lambda: cls.remote().directory.remote()):
+        with pytest.raises(Exception, match="removed") as caught:
+            runtime.get(call())
+        assert "Traceback" not in str(caught.value)
+    assert "OF_THE_REMOVED" not in os.environ
+
+
 def test_the_working_directory(engine, tmp_path):
     (tmp_path / "module_of_the_working_dir.py").write_text("VALUE = 7")
     options = {"runtime_env": {"working_dir": str(tmp_path)}}

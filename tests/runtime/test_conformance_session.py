@@ -98,6 +98,7 @@ def test_references_and_handles_end_with_their_session(fresh, engine_name):
             use()
     assert not runtime.is_initialized()
     fresh(engine_name)
+    assert (runtime.put(1), Actor.remote()) != (ref, actor) and len({ref, runtime.put(1), actor, Actor.remote()}) == 4
     for use in (lambda: runtime.get(ref), lambda: add.remote(ref, 1), lambda: runtime.get(actor.ping.remote())):
         with pytest.raises(runtime.SessionClosedError):
             use()
@@ -281,6 +282,7 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
         ({"memory_usage_threshold": 0}, ValueError, "a share of the memory; 1 ends no process"),
         ({"memory_usage_threshold": 95}, ValueError, "at most 1"),
         ({"memory_usage_threshold": "much"}, TypeError, "memory_usage_threshold must be a number"),
+        ({"memory_usage_threshold": True}, TypeError, "memory_usage_threshold must be a number"),
         ({"preload": "numpy"}, TypeError, "list of module names"),
         ({"preload": ["no_such_module_xyz"]}, ValueError, "no_such_module_xyz"),
     ],

@@ -136,11 +136,11 @@ def _no_loop_around():
 def _environment(environment):
     variables, directory = environment.get("env_vars", {}), environment.get("working_dir")
     before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    if directory:
+    if directory:  # first: it may have been removed
         cwd = os.getcwd()
         os.chdir(directory)
         sys.path.insert(0, directory)
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -420,7 +420,15 @@ def _set_up(settings):
     threads = os.environ.setdefault("OMP_NUM_THREADS", default_threads(settings))
     sys.path[:] = [*filter(None, settings.env_vars.get("PYTHONPATH", "").split(os.pathsep)), *settings.path]
     if settings.working_dir:
-        os.chdir(settings.working_dir)
+        try:
+            os.chdir(settings.working_dir)
+        except OSError as error:  # it was checked when it was given, and may have been removed since
+            print(
+                f"the working_dir {settings.working_dir!r} of its runtime_env cannot be entered: {error.strerror}",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(1)
         sys.path.insert(0, settings.working_dir)
     random.seed()
     # A module that the zygote has not imported seeds itself later; importing numpy.random takes 13 ms.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-MASK = "action_mask"
+from rllib.env.spaces.legal import MASK_KEY, count_choices, legal_action
 
 
 class HandWrittenPolicy(ABC):
@@ -89,22 +89,23 @@ class RandomPolicy(HandWrittenPolicy):
 
     In a worker each agent has its own random stream, which the run's seed determines.
 
-    A mask is the entry `action_mask` of a Dict observation: [n] for Discrete(n), and for MultiDiscrete the masks of its
-    numbers one after another.
+    A mask is the entry `action_mask` of a Dict observation, or the one that `action_mask_key` in its settings names,
+    which a run sets to its own: a number for each choice of the action, part by part.
 
     Raises:
-        ValueError: if there is no action space, or a mask for actions of another kind.
+        ValueError: if there is no action space, or a mask for actions without choices.
     """
 
     def __init__(self, observation_space=None, action_space=None, config=None):
         super().__init__(observation_space, action_space, config)
         if action_space is None:
             raise ValueError("RandomPolicy needs an action space to draw from: RandomPolicy(None, Discrete(2))")
-        is_masked = isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces
-        if is_masked and not isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete):
+        self._mask_key = self.config.get("action_mask_key", MASK_KEY)
+        is_masked = isinstance(observation_space, spaces.Dict) and self._mask_key in observation_space.spaces
+        if is_masked and not count_choices(action_space):
             raise ValueError(
-                f"the observations have an {MASK}, but RandomPolicy knows masks of Discrete and MultiDiscrete actions "
-                f"alone, not of {action_space}. Use a HandWrittenPolicy of your own."
+                f"the observations have an {self._mask_key}, but the actions {action_space} have no choices that it "
+                "could allow. Use a HandWrittenPolicy of your own."
             )
         self._space = copy.deepcopy(action_space)  # sampling changes a space, and the given one is others' too
 
@@ -113,13 +114,13 @@ class RandomPolicy(HandWrittenPolicy):
         return [self._action(observation, rng) for observation, rng in zip(observations, rngs or own)]
 
     def _action(self, observation, rng: np.random.Generator):
-        mask = observation.get(MASK) if isinstance(observation, Mapping) else None
+        mask = observation.get(self._mask_key) if isinstance(observation, Mapping) else None
         if isinstance(self._space, spaces.Discrete):
             choice = rng.integers(self._space.n) if mask is None else _legal(mask, rng)
             return int(self._space.start) + int(choice)
-        if mask is None:
+        if mask is None or not isinstance(self._space, spaces.MultiDiscrete):
             self._space.seed(int(rng.integers(2**31)))
-            return self._space.sample()
+            return legal_action(self._space, mask)
         starts = np.cumsum(self._space.nvec.ravel())[:-1]
         choices = [_legal(part, rng) for part in np.split(np.asarray(mask).ravel(), starts)]
         return self._space.start + np.array(choices, self._space.dtype).reshape(self._space.shape)

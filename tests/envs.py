@@ -438,6 +438,7 @@ class MaskedProbe(gymnasium.Env):
 
     Config:
         mask: "observation" (MultiBinary), "int8" or "float" (Box in the observation), "info", "method".
+        key: name of the mask in the observation or info.
         never: no action is legal from this step of every episode on, and none raises.
     """
 
@@ -446,12 +447,13 @@ class MaskedProbe(gymnasium.Env):
     def __init__(self, config: dict | None = None):
         config = dict(config or {})
         self.kind, self.never = config.get("mask", "observation"), config.get("never", 2)
+        self.key = config.get("key", "action_mask")
         masks = {"int8": Box(0, 1, (3,), np.int8), "float": Box(0, 1, (3,), np.float64)}
         self.has_mask = self.kind not in ("info", "method")
         self.observation_space = Box(0.0, 1.0, (2,), np.float32)
         if self.has_mask:
             mask = masks.get(self.kind, MultiBinary(3))
-            self.observation_space = Dict(action_mask=mask, observations=self.observation_space)
+            self.observation_space = Dict({self.key: mask, "observations": self.observation_space})
 
     def action_masks(self):
         if self.t >= self.never:
@@ -476,10 +478,10 @@ class MaskedProbe(gymnasium.Env):
         observation, mask = np.eye(2, dtype=np.float32)[self.state], self.action_masks()
         if self.has_mask:
             return {
-                "action_mask": mask.astype(self.observation_space["action_mask"].dtype),
+                self.key: mask.astype(self.observation_space[self.key].dtype),
                 "observations": observation,
             }, {}
-        return observation, {"action_mask": mask} if self.kind == "info" else {}
+        return observation, {self.key: mask} if self.kind == "info" else {}
 
 
 class StackedCounting(gymnasium.Env):

@@ -53,8 +53,8 @@ def test_masks_of_several_numbers():
 def test_random_policy_refuses_what_it_cannot_draw():
     with pytest.raises(ValueError, match="needs an action space"):
         RandomPolicy()
-    with pytest.raises(ValueError, match="masks of Discrete and MultiDiscrete actions alone"):
-        RandomPolicy(Dict(action_mask=MultiBinary(2), observation=Discrete(2)), MultiBinary(2))
+    with pytest.raises(ValueError, match="have no choices that it could allow"):
+        RandomPolicy(Dict(action_mask=MultiBinary(2), observation=Discrete(2)), Box(0, 1, (2,)))
 
 
 def test_a_function_of_the_observation():

@@ -13,7 +13,7 @@ from rllib.acting.agent_player import SlotPlayers
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, user_input
-from rllib.hand_written import MASK, RandomPolicy
+from rllib.hand_written import RandomPolicy
 from rllib.storage.local_path import local_path
 
 # In place of a checkpoint: random actions.
@@ -132,7 +132,8 @@ class SlotAlgorithms:
 
     def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent | _AtRandom":
         if text == RANDOM and not local_path(text).exists() and self._algorithm.agents is not None:
-            return _AtRandom(self._algorithm.agents.environment.spaces)
+            mask_key = self._algorithm.config.action_mask_key
+            return _AtRandom(self._algorithm.agents.environment.spaces, mask_key)
         name, policy_id = text, None
         if not local_path(text).exists() and ":" in text:
             name, _, policy_id = text.rpartition(":")
@@ -173,10 +174,11 @@ class _AtRandom:
 
     Args:
         spaces: of observations and actions, by agent.
+        mask_key: of the mask of legal actions in Dict observations; None: there are no masks.
     """
 
-    def __init__(self, spaces: Mapping[Any, tuple[Space, Space]]):
-        self._spaces = spaces
+    def __init__(self, spaces: Mapping[Any, tuple[Space, Space]], mask_key: str | None):
+        self._spaces, self._mask_key = spaces, mask_key
         self._policies: dict[Any, RandomPolicy] = {}
 
     def reset(self) -> None:
@@ -196,8 +198,9 @@ class _AtRandom:
         masks, actions = action_masks or {}, {}
         for agent, observation in observations.items():
             if agent not in self._policies:
-                self._policies[agent] = RandomPolicy(None, self._spaces[agent][1])
-            seen = observation if masks.get(agent) is None else {MASK: masks[agent]}
+                settings = {"action_mask_key": self._mask_key}
+                self._policies[agent] = RandomPolicy(None, self._spaces[agent][1], settings)
+            seen = observation if masks.get(agent) is None else {self._mask_key: masks[agent]}
             (actions[agent],) = self._policies[agent].compute_actions([seen])
         return actions
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib.cli.failures import Mistake
+from rllib.env.spaces.legal import legal_values
 
 NAME = "human"
 
@@ -66,9 +67,11 @@ class Human:
 
 def _described(agent: Any, space: Space, mask: np.ndarray | None) -> str:
     """The rule for actions of a space."""
+    legal = legal_values(space, mask)
+    if legal is not None:
+        words = [f"one of {', '.join(map(str, values))}" for values in legal]
+        return words[0] if len(words) == 1 else f"{len(words)} numbers: {'; '.join(words)}"
     if isinstance(space, spaces.Discrete):
-        if mask is not None:
-            return f"one of {', '.join(map(str, np.flatnonzero(mask) + int(space.start)))}"
         return f"a number from {space.start} to {space.start + space.n - 1}"
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box):
         count = int(np.prod(space.shape))
@@ -85,14 +88,20 @@ def _action(line: str, space: Space, mask: np.ndarray | None) -> Any:
     Raises:
         ValueError: with the rule that it breaks.
     """
+    action = _read(line, space)
+    values, legal = np.ravel(action), legal_values(space, mask)
+    for value, allowed in zip(values, legal or ()):
+        if value not in allowed:
+            raise ValueError(f"{value} is not legal now" + (f" in {line.strip()!r}" if len(values) > 1 else ""))
+    return action
+
+
+def _read(line: str, space: Space) -> Any:
     words = line.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):
         if len(words) != 1 or not words[0].lstrip("-").isdecimal() or int(words[0]) not in space:
             raise ValueError(f"{line.strip()!r} is no number from {space.start} to {space.start + space.n - 1}")
-        action = int(words[0])
-        if mask is not None and not np.ravel(mask)[action - int(space.start)]:
-            raise ValueError(f"{action} is not legal now")
-        return action
+        return int(words[0])
     count = int(np.prod(space.shape))
     try:
         values = [float(word) for word in words]

@@ -475,11 +475,13 @@ class MaskedAgents(MultiAgentEnv):
 @pytest.mark.parametrize("source", ["observation", "info"])
 @pytest.mark.parametrize("second", [None, RandomPolicy], ids=["networks", "by hand"])
 @pytest.mark.parametrize("more", [{}, {"agent_id_in_observation": True}], ids=["", "ids"])
-def test_agents_are_played_by_legal_actions(source, second, more):
+@pytest.mark.parametrize("key", ["action_mask", "legal"])
+def test_agents_are_played_by_legal_actions(source, second, more, key):
     """By a player, in episodes of the library's and of one's own, and by compute_actions; others raise."""
     config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
     config.multi_agent(policies={"first": None, "second": PolicySpec(second)}, **more)
-    with build(config, MaskedAgents, {"mask": source}, action_mask_from=source) as algo:
+    names = {"action_mask_from": source, "action_mask_key": key}
+    with build(config, MaskedAgents, {"mask": source, "key": key}, **names) as algo:
         algo.train()
         env = undrawn_environment(algo.config)
         played = PlayedEpisodes(env, mask_key=key_in_infos(algo.config))
@@ -490,7 +492,7 @@ def test_agents_are_played_by_legal_actions(source, second, more):
             for _ in range(20):
                 (observations, infos), over = env.reset(), False
                 while not over:
-                    masks = {agent: info["action_mask"] for agent, info in infos.items()} if source == "info" else None
+                    masks = {agent: info[key] for agent, info in infos.items()} if source == "info" else None
                     observations, _, ends, _, infos = env.step(act(observations, masks))
                     over = ends["__all__"]
                 player.reset()

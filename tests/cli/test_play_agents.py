@@ -5,9 +5,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from rllib import PolicySpec, PPOConfig
 from rllib.cli import command
+from rllib.env import MultiAgentEnv
+from rllib.env.spaces.legal import choices_of
 from rllib.env.tasks.board_players import TicTacToeMinimax
 from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
 
@@ -89,6 +92,63 @@ def test_random_actions_are_an_opponent(play):
     assert "  player_2  best  " in result.output and "  player_1  random  " in result.output, result.output
     result = play(*GAME, "--episodes", "1", "--policy", "player_1=best", "--against", "random")
     assert "  player_1  best  " in result.output and "  player_2  random  " in result.output
+
+
+class Typed(MultiAgentEnv):
+    """Two agents, whose masks allow one choice of each number; others raise.
+
+    Config:
+        kind: of the actions.
+        by: "observation" or "info", where the mask is, under the key `legal`.
+    """
+
+    possible_agents: ClassVar[list[str]] = ["first", "second"]
+    SPACES: ClassVar[dict] = {
+        "Discrete": (Discrete(3, start=5), [7]),
+        "MultiDiscrete": (MultiDiscrete([[2, 3], [2, 2]], start=[[0, 5], [0, 0]]), [1, 6, 0, 1]),
+        "MultiBinary": (MultiBinary(2), [1, 0]),
+        "integers": (Box(-1, 2, (2,), np.int8), [2, -1]),
+    }
+
+    def __init__(self, config):
+        space, self.right = self.SPACES[config["kind"]]
+        self.in_infos, seen = config["by"] == "info", Box(0, 1, (1,))
+        choices = [np.arange(count) + low for count, low in zip(*choices_of(space))]
+        self.mask = np.concatenate([each == right for each, right in zip(choices, self.right)]).astype(np.int8)
+        if not self.in_infos:
+            seen = Dict(legal=MultiBinary(len(self.mask)), seen=seen)
+        self.observation_spaces = dict.fromkeys(self.possible_agents, seen)
+        self.action_spaces = dict.fromkeys(self.possible_agents, space)
+
+    def seen(self):
+        observation = np.zeros(1, np.float32)
+        observation = observation if self.in_infos else {"legal": self.mask, "seen": observation}
+        infos = {agent: {"legal": self.mask} if self.in_infos else {} for agent in self.possible_agents}
+        return dict.fromkeys(self.possible_agents, observation), infos
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen()
+
+    def step(self, actions):
+        for action in actions.values():
+            assert np.ravel(action).tolist() == self.right
+        observations, infos = self.seen()
+        return observations, dict.fromkeys(actions, 1.0), {"__all__": True}, {"__all__": False}, infos
+
+
+@pytest.mark.parametrize("by", ["observation", "info"])
+@pytest.mark.parametrize("kind", Typed.SPACES)
+def test_people_and_random_opponents_take_legal_actions(play, tmp_path, kind, by):
+    config = config_of(Typed).environment(env_config={"kind": kind, "by": by})
+    with config.environment(action_mask_key="legal", action_mask_from=by).build() as algo:
+        algo.save(tmp_path / "checkpoint_000001")
+    space, right = Typed.SPACES[kind]
+    wrong = {"Discrete": [5], "MultiDiscrete": [1, 6, 1, 1], "MultiBinary": [1, 1], "integers": [2, 0]}[kind]
+    typed = "".join(" ".join(map(str, each)) + "\n" for each in (wrong, right))
+    result = play(str(tmp_path), "--episodes", "1", "--human", "first", "--against", "second=random", typed=typed)
+    assert result.exit_code == 0, result.output
+    assert "is not legal now" in result.output and "  second  random  1" in result.output, result.output
+    assert f"one of {right[0]}" in result.output and np.array(wrong, space.dtype).reshape(space.shape) in space
 
 
 def test_a_game_that_draws_text_alone_has_no_video(play):

@@ -1,5 +1,7 @@
 """Random actions of checks: legal by their masks, whatever the space of the actions."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from rllib import PPOConfig, check_env
 from rllib.env import MultiAgentEnv
 from rllib.env.spaces.legal import legal_action
+from rllib.hand_written import RandomPolicy
 from rllib.models.distributions.choose import distribution_for
 
 SPACES = {
@@ -34,16 +37,27 @@ def random_mask(space, rng):
     return parts
 
 
+def drawn_by_checks(space):
+    return partial(legal_action, space)
+
+
+def drawn_by_a_policy(space):
+    policy = RandomPolicy(None, space, {"seed": 0, "action_mask_key": "legal"})
+    return lambda mask: policy.compute_actions([{"legal": mask}])[0]
+
+
 @pytest.mark.filterwarnings("error")  # of gymnasium, which casts numbers that are no arrays
+@pytest.mark.parametrize("drawn", [drawn_by_checks, drawn_by_a_policy])
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_choices_are_legal_and_all_legal_ones_are_drawn(space):
+def test_choices_are_legal_and_all_legal_ones_are_drawn(space, drawn):
     rng = np.random.default_rng(0)
     space.seed(0)
+    draw = drawn(space)
     for _ in range(20):
         parts = random_mask(space, rng)
         seen = [set() for _ in parts]
         for _ in range(60):
-            action = legal_action(space, np.concatenate(parts))
+            action = draw(np.concatenate(parts))
             assert action in space
             row = np.ravel(np.asarray(action_row(space, action)))
             for chosen, number in zip(seen, row, strict=True):

@@ -25,7 +25,7 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.env.spaces.row_selection import RowSelection
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
-from rllib.policies import PolicySpec
+from rllib.policies import PolicySpec, RandomPolicy
 from rllib.policy import Policy
 from rllib.processes import unpicklable_part
 from rllib.result import ALL_POLICIES
@@ -111,7 +111,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         found, num_slots = probed(mapping, specs, examined)
         spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
         by_hand = {
-            policy_id: hand_written(policy_id, spec, *spaces[policy_id])
+            policy_id: hand_written(policy_id, spec, *spaces[policy_id], config.action_mask_key)
             for policy_id, spec in specs.items()
             if spec.policy_class is not None
         }
@@ -371,8 +371,10 @@ def _form(space: Space) -> Any:
     return repr(space)
 
 
-def hand_written(policy_id: str, spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
-    """A factory of the object that acts.
+def hand_written(
+    policy_id: str, spec: PolicySpec, observation_space: Space, action_space: Space, mask_key: str | None
+) -> Callable[[], Any]:
+    """A factory of the object that acts; random actions are legal by the mask that the run names.
 
     Raises:
         ValueError: if it cannot act, or its class is derived from that of networks.
@@ -393,7 +395,9 @@ def hand_written(policy_id: str, spec: PolicySpec, observation_space: Space, act
                 "compute_actions(observations, state_batches=None, **kwargs). Where the algorithm's own policy is "
                 "meant, leave policy_class out."
             )
-        return partial(acts, observation_space, action_space, dict(spec.config or {}))
+        is_random = issubclass(acts, RandomPolicy) and mask_key is not None
+        masked = {"action_mask_key": mask_key} if is_random else {}
+        return partial(acts, observation_space, action_space, {**masked, **(spec.config or {})})
     return partial(_itself, acts)
 
 

@@ -159,7 +159,8 @@ def _changed(
         for policy_id, spec in specs.items()
     }
     by_hand = {
-        policy_id: settings.hand_written.get(policy_id) or hand_written(policy_id, spec, *spaces[policy_id])
+        policy_id: settings.hand_written.get(policy_id)
+        or hand_written(policy_id, spec, *spaces[policy_id], config.action_mask_key)
         for policy_id, spec in specs.items()
         if spec.policy_class is not None
     }

@@ -1,4 +1,4 @@
-"""Random actions that are legal by a mask, for checks of environments."""
+"""Actions that are legal by a mask, of all spaces: random ones, and the legal values of each number."""
 
 from typing import Any
 
@@ -19,14 +19,37 @@ def legal_action(space: Space, mask: Any) -> Any:
             of a part is legal, the first one is taken.
     """
     flat = None if mask is None else np.asarray(mask).ravel() != 0
-    if flat is None or len(flat) != _num_choices(space):
+    if flat is None or len(flat) != count_choices(space):
         return space.sample()
     if isinstance(space, spaces.Discrete):
         return space.sample(mask=flat.astype(np.int8))
     return _drawn(space, flat)
 
 
-def _choices(space: Space) -> tuple[np.ndarray, np.ndarray]:
+def legal_values(space: Space, mask: Any) -> list[np.ndarray] | None:
+    """The legal values of each number of an action.
+
+    Args:
+        space: of the actions, without parts.
+        mask: as for `legal_action`.
+
+    Returns:
+        an array for each number; None where all values of the space are legal.
+    """
+    flat = None if mask is None else np.asarray(mask).ravel() != 0
+    counts, lowest = choices_of(space)
+    if flat is None or not len(counts) or len(flat) != counts.sum():
+        return None
+    parts = np.split(flat, np.cumsum(counts)[:-1])
+    return [np.flatnonzero(part) + low for part, low in zip(parts, lowest)]
+
+
+def count_choices(space: Space) -> int:
+    """Number of choices of an action, over all of its parts; 0 for floats."""
+    return sum(map(count_choices, _parts(space))) + int(choices_of(space)[0].sum())
+
+
+def choices_of(space: Space) -> tuple[np.ndarray, np.ndarray]:
     """(number of choices, least value) of each number of a space that has no parts; both empty for floats."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n]), np.array([space.start])
@@ -47,16 +70,12 @@ def _parts(space: Space) -> list[Space]:
     return list(space.spaces) if isinstance(space, spaces.Tuple) else []
 
 
-def _num_choices(space: Space) -> int:
-    return sum(map(_num_choices, _parts(space))) + int(_choices(space)[0].sum())
-
-
 def _drawn(space: Space, mask: np.ndarray) -> Any:
     if parts := _parts(space):
-        ends = np.cumsum([_num_choices(part) for part in parts])
+        ends = np.cumsum([count_choices(part) for part in parts])
         values = [_drawn(part, own) for part, own in zip(parts, np.split(mask, ends[:-1]))]
         return dict(zip(space.spaces, values)) if isinstance(space, spaces.Dict) else tuple(values)
-    counts, lowest = _choices(space)
+    counts, lowest = choices_of(space)
     if not len(counts):
         return space.sample()
     of_numbers = [np.flatnonzero(part) for part in np.split(mask, np.cumsum(counts)[:-1])]

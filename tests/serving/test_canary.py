@@ -153,9 +153,40 @@ def test_a_better_candidate_is_promoted_mostly(served, candidate):
     assert promoted >= 40
 
 
+@pytest.mark.parametrize("rate", [0.8, 0.9, 0.95])
+@pytest.mark.parametrize("margin", [0.5, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("episodes", [2, 6, 20])
+def test_the_bound_holds_for_each_margin(rate, margin, episodes):
+    """A candidate that is worse by just the margin, as many returns of each; the history says what the margin is."""
+    rng, promoted, num_trials = np.random.default_rng(1), 0, 120
+    history = [1.0] * round(100 * rate) + [0.0] * (100 - round(100 * rate))
+    worse = rate - margin * Sample.of(history).deviation
+    if worse < 0:
+        pytest.skip("no success rate is lower by so much")
+    for _ in range(num_trials):
+        trial, verdict = Trial(1, episodes, margin, history=history), None
+        while verdict is None:
+            trial.add(*successes(rate)(rng, 1).tolist(), False)
+            verdict = trial.add(*successes(worse)(rng, 1).tolist(), True)
+        promoted += verdict is Verdict.PROMOTE
+    assert promoted <= 14  # as above
+
+
+def test_without_a_history_there_is_no_margin():
+    served = [0.0] + [1.0] * 19
+    trial = Trial(1, 20, 2.0)
+    for total in served:
+        trial.add(total, False)
+    assert all(trial.add(total, True) is None for total in served)  # shown to be equal with a margin of 0.45
+    with_history = Trial(1, 20, 2.0, history=served)
+    for total in served:
+        with_history.add(total, False)
+    assert [with_history.add(total, True) for total in served][-1] is Verdict.PROMOTE
+
+
 def verdict_of(candidate, served, episodes=10, margin=0.25):
     """The verdict on returns that come in turn, and the number of episodes of the candidate until it."""
-    trial = Trial(1, episodes, margin)
+    trial = Trial(1, episodes, margin, history=SPREAD[:20])
     for number, (one, other) in enumerate(zip(candidate, served), start=1):
         for total, is_candidate in ((other, False), (one, True)):
             if (verdict := trial.add(total, is_candidate)) is not None:

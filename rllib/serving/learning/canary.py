@@ -3,7 +3,9 @@
 Promoted is what is shown not to be worse, with a margin; what is merely not shown to be worse is not. The test
 (betting.py) holds for all returns within the range of those that are known, whatever their distribution and however few
 they are, and at all looks together. With few or scattered returns nothing is shown, and the candidate is dropped at the
-last look; the learner keeps what it has learned, since only the returns were too few. A candidate is dropped as well if
+last look; the learner keeps what it has learned, since only the returns were too few. The margin is fixed before the
+trial, by the history: a deviation of the trial's own returns would vary with them, and where it happens to be large, a
+candidate would pass that is worse by more than the margin. A candidate is dropped as well if
 all returns are the same: failures that are too rare to be seen would make it worse, and a policy that is as good need
 not replace another.
 """
@@ -36,9 +38,9 @@ class Trial:
     Args:
         version: of the candidate.
         episodes: least number of episodes of each at the first look; look k needs k times as many.
-        margin: how much worse the candidate may be, in standard deviations of the served policy's returns.
+        margin: how much worse the candidate may be, in standard deviations of the history.
         begun_at: when it was offered (seconds).
-        history: earlier returns of the served policy.
+        history: earlier returns of the served policy; with fewer than two the candidate may not be worse at all.
 
     Attributes:
         version, begun_at: the same.
@@ -50,11 +52,11 @@ class Trial:
         self, version: int, episodes: int, margin: float, begun_at: float = 0.0, history: Iterable[float] = ()
     ):
         self.version, self.begun_at = version, begun_at
-        self._episodes, self._margin = episodes, margin
+        self._history = list(history)
+        self._episodes, self._shift = episodes, margin * Sample.of(self._history).deviation
         self.served, self.candidate = Sample(), Sample()
         self.served_returns: list[float] = []
         self.candidate_returns: list[float] = []
-        self._history = list(history)
         self._looks = 0
 
     def add(self, total: float, is_candidate: bool) -> Verdict | None:
@@ -72,7 +74,7 @@ class Trial:
     def _look(self) -> Verdict | None:
         candidate, served = self.candidate_returns, self.served_returns
         bounds = bounds_of(candidate, served, self._history)
-        if p_not_above(candidate, served, bounds, self._margin * self.served.deviation) <= LEVEL:
+        if p_not_above(candidate, served, bounds, self._shift) <= LEVEL:
             return Verdict.PROMOTE
         if p_not_above(served, candidate, bounds) <= LEVEL:
             return Verdict.WORSE

@@ -14,7 +14,7 @@ class LearningSettings(msgspec.Struct, frozen=True, kw_only=True):
         overrides: settings of the checkpoint's algorithm to change.
         canary_share: share of the episodes that a candidate acts in, above 0 and at most 0.5.
         trial_episodes: least number of episodes of each policy before a candidate is judged.
-        margin: how much worse a candidate may be, in standard deviations of the served policy's returns.
+        margin: how much worse a candidate may be, in standard deviations of the served policy's earlier returns.
         offer_every: steps learned from before the next candidate is offered.
         block_episodes: episodes of the served policy that vouch for the rewards of a period.
         reward_limit: rewards are clipped to [-limit, limit]; None: they are not.

@@ -124,8 +124,9 @@ class TrainingLoop:
 
     @property
     def wants_candidate(self) -> bool:
-        """Whether a candidate is to be offered."""
-        return self.trial is None and not self.vetting.is_paused and self._since_offer >= self._settings.offer_every
+        """Whether a candidate is to be offered; by the history its margin is known."""
+        is_due = self._since_offer >= self._settings.offer_every
+        return is_due and self.trial is None and not self.vetting.is_paused and len(self.vetting.history) > 1
 
     def offered(self, version: int, now: float) -> None:
         """Begins the trial of a candidate, which is served from now on."""

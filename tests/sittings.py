@@ -20,7 +20,7 @@ FIELDS = ["test", "result", "variants", "seconds", "commit", "day"]
 
 def pytest_addoption(parser):
     parser.addoption("--list", required=True, help="CSV file of what has run")
-    parser.addoption("--minutes", type=float, default=float("inf"), help="after which no further test is begun")
+    parser.addoption("--minutes", type=float, default=float("inf"), help="after which no test but the first is begun")
 
 
 def pytest_configure(config):
@@ -32,7 +32,7 @@ class Sitting:
 
     Args:
         path: of the list.
-        limit_s: seconds after which no further test is begun.
+        limit_s: seconds after which no test but the first is begun.
     """
 
     def __init__(self, path: Path, limit_s: float):
@@ -53,7 +53,7 @@ class Sitting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        if (key := key_of(item)) != self._newest and time.monotonic() > self._ends_at:
+        if self._newest not in ("", key := key_of(item)) and time.monotonic() > self._ends_at:
             self._is_over = True
             item.session.shouldstop = f"the sitting is over; tests that are left: {len(self._left)}"
             return True

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+import runtime
 from rllib import DefaultCallbacks, tune
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.config.conflicts import SettingsError
@@ -370,6 +371,7 @@ def test_a_reader_in_whose_batches_nothing_follows_is_refused():
 
 @pytest.mark.parametrize("form", ["file", "pattern", "list", "share"])
 def test_a_trial_reads_paths_from_the_directory_of_its_script(tmp_path, monkeypatch, form):
+    runtime.shutdown()  # workers begin in the directory in which their session did
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     Dataset.from_path(CARTPOLE).save("data/steps.npz")

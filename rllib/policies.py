@@ -46,6 +46,12 @@ def overrides_of(given: Any) -> Any:
     return changes() if callable(changes) else given
 
 
+def own_settings_of(given: Any) -> Mapping[str, Any]:
+    """Settings in which a policy differs from its run, of any value of `policies` (PolicySpec.of); {} without any."""
+    own = overrides_of(given[-1] if isinstance(given, tuple) and given else getattr(given, "config", given))
+    return own if isinstance(own, Mapping) else {}
+
+
 @dataclass(frozen=True)
 class PolicySpec(ByArguments):
     """Description of one policy of a run with several agents, by Ray's names.

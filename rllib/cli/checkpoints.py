@@ -14,6 +14,7 @@ from rllib.cli.failures import Mistake, storage_input
 from rllib.did_you_mean import similar_path
 from rllib.env.suites.table import starts_simulator
 from rllib.offline.stream import Unread
+from rllib.policies import own_settings_of
 from rllib.remote.download import is_copy, local_checkpoint
 from rllib.remote.url import is_url, place_of
 from rllib.replay.disk import MEMORY
@@ -108,8 +109,7 @@ def _has_teacher(checkpoint: Path, settings: Mapping[str, Any]) -> bool:
     name, given = "algorithm.json", settings.get("policies")
     added = read_checkpoint(checkpoint, only=name).get(name, {}).get("agents", {}).get("policies", {})
     specs = [*added.values(), *(given.values() if isinstance(given, Mapping) else ())]
-    owns = [getattr(spec, "config", spec) for spec in specs]
-    return any(isinstance(own, Mapping) and own.get("teacher") is not None for own in owns)
+    return any(own_settings_of(spec).get("teacher") is not None for spec in specs)
 
 
 def _without_data(checkpoint: Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from rllib.metrics import Metrics
 from rllib.models.architectures import description_of, spec_without_code
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.notices import shown
+from rllib.policies import own_settings_of
 from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
@@ -508,8 +509,7 @@ def _saved_settings_of(policy_id: str, state: Mapping[str, Any]) -> dict[str, An
     saved, added = state["config.json"], state["algorithm.json"]["agents"].get("policies", {})
     given = saved.get("policies")
     spec = {**(given if isinstance(given, Mapping) else {}), **added}.get(policy_id)
-    own = getattr(spec, "config", spec)
-    return {**saved, **own} if isinstance(own, Mapping) else saved
+    return {**saved, **own_settings_of(spec)}
 
 
 def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:

@@ -9,6 +9,7 @@ from rllib.algorithms.families.teacher import FORMS, Teacher, Unasked, is_teache
 from rllib.config.config_object import relation
 from rllib.config.conflicts import DEFAULT, Mistake, Unfit, conflict, needs
 from rllib.config.sections import OfPolicy, at_least, between, only_with, section
+from rllib.policies import own_settings_of
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.trainee import Trainee
@@ -180,8 +181,7 @@ class TaughtConfig(AlgorithmConfig):
     def _has_teachers(self) -> bool:
         """Whether there is a teacher, of the run or of a policy."""
         specs = self.policies.values() if isinstance(self.policies, Mapping) else ()
-        owns = [getattr(spec, "config", spec) for spec in specs]
-        has_own = any(isinstance(own, Mapping) and own.get("teacher") is not None for own in owns)
+        has_own = any(own_settings_of(spec).get("teacher") is not None for spec in specs)
         return not self.leaves_teachers_alone and (has_own or self.teacher is not None)
 
     @property

@@ -16,7 +16,7 @@ ratios (losses/returns.py: standardized), which keeps it without bias for old ro
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib.algorithms.families.on_policy import AdaptiveKL
+from rllib.algorithms.families.on_policy import OF_KL, AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig, IMPALATrainee
 from rllib.config.sections import OfPolicy, above, at_least, between, section
 from rllib.learners.learner import Learner
@@ -80,6 +80,8 @@ class APPOTrainee(IMPALATrainee):
         kl: coefficient of the penalty on the KL divergence.
     """
 
+    first_values = OF_KL
+
     def __init__(self, algorithm: "APPO", policy_id: str):
         super().__init__(algorithm, policy_id)
         self.kl = AdaptiveKL(self)
@@ -123,6 +125,10 @@ class APPOTrainee(IMPALATrainee):
     def set_numbers(self, numbers: Mapping[str, Any]) -> None:
         super().set_numbers(numbers)
         self.kl.coefficient = numbers.get("kl_coeff", self.kl.coefficient)
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        super().begin_again(changed)
+        self.kl.begin_at(self.timesteps)
 
 
 class APPO(IMPALA):

@@ -23,7 +23,7 @@ from rllib.algorithms.families.constrained_on_policy import (
     with_cost_advantages,
 )
 from rllib.algorithms.families.intrinsic import advantage_estimator, seeks_novelty, with_advantages
-from rllib.algorithms.families.on_policy import AdaptiveKL
+from rllib.algorithms.families.on_policy import OF_KL, AdaptiveKL
 from rllib.config.conflicts import Mistake, conflict, needs
 from rllib.config.sections import FollowsKL, OfPolicy, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
@@ -145,6 +145,8 @@ class PPOTrainee(ConstrainedTrainee):
         rate: the learning rate that follows the KL; None: it is a setting.
     """
 
+    first_values = (*OF_KL, "lr")
+
     def __init__(self, algorithm: "PPO", policy_id: str):
         super().__init__(algorithm, policy_id)
         self.kl, self.rate = AdaptiveKL(self), self.config.adaptive_rate
@@ -199,6 +201,15 @@ class PPOTrainee(ConstrainedTrainee):
         self.kl.coefficient = numbers.get("kl_coeff", self.kl.coefficient)
         if self.rate is not None and "lr" in numbers:
             self.rate = self.rate.at(numbers["lr"])
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        super().begin_again(changed)
+        if any(name in changed for name in OF_KL):
+            self.kl.begin_at(self.timesteps)
+        if "lr" in changed and self.rate is not None:
+            first, before = self.config.adaptive_rate, AdaptiveRate.from_setting(changed["lr"])
+            if before is None or before.initial != first.initial:
+                self.rate = first
 
 
 class PPO(Algorithm):

@@ -279,8 +279,13 @@ class Temperature:
 
     def __init__(self, initial: float, target_entropy: float, optimizer: OptimizerSettings):
         self.target_entropy = target_entropy
-        self._log = np.array([math.log(initial)], np.float32)
+        self._log = np.zeros(1, np.float32)
         self._optimizer = optimizer.make(1)
+        self.begin_at(initial)
+
+    def begin_at(self, initial: float) -> None:
+        """Sets alpha, from which it is learned."""
+        self._log[:] = math.log(initial)
 
     @property
     def alpha(self) -> float:
@@ -315,6 +320,8 @@ class SACTrainee(ActorCriticTrainee):
     Attributes:
         temperature: alpha, learned.
     """
+
+    first_values = ("initial_alpha",)
 
     def __init__(self, algorithm: "SAC", policy_id: str):
         super().__init__(algorithm, policy_id)
@@ -395,6 +402,10 @@ class SACTrainee(ActorCriticTrainee):
         if not self.config.limits_costs:
             return super().discounts
         return {**super().discounts, COST_DISCOUNTS: ("cost_gamma", self.config.get_cost_gamma())}
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        super().begin_again(changed)
+        self.temperature.begin_at(self.config.initial_alpha)
 
     # ------------------------------------------------------------------ updates
 

@@ -1,6 +1,7 @@
 """Optional parts of a run that are neither a policy's nor a worker's, such as a limit on costs."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from rllib.evaluation.sampling_worker import SampleReport
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
@@ -14,6 +15,9 @@ class Feature:
 
     No name of a feature is that of a number of trainees, and none of its statistics that of one of the policies'.
     """
+
+    # As `Trainee.first_values`.
+    first_values: ClassVar[tuple[str, ...]] = ()
 
     def take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None) -> None:
         """Called with the report of each fragment, as it arrives.
@@ -40,3 +44,6 @@ class Feature:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes `get_state` back."""
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        """As `Trainee.begin_again`."""

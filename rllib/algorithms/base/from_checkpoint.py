@@ -251,13 +251,13 @@ def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *g
         groups: names of settings; those of the first group with a difference are the remedy.
     """
     for names in groups:
-        if remedy := _as_saved(config, saved, names):
+        if remedy := as_saved(config, saved, names):
             said = ", ".join(f"{name}={value!r:.80}" for name, value in remedy.items())
             return Unfit(f"{problem.removesuffix('.')}.", f"It was saved with {said}.", remedy)
     return None
 
 
-def _as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Saved values of those of these settings that are other ones in a config; of dicts that are merged, their keys.
 
     Code of the user's that was not loaded is left out: it can be given by the user alone.

@@ -19,6 +19,7 @@ from rllib.algorithms.base.curriculum import Curriculum
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.feature import Feature
 from rllib.algorithms.base.from_checkpoint import (
+    as_saved,
     keep_changes,
     loaded_changes,
     names_changed_policies,
@@ -365,8 +366,10 @@ class Saving:
         for trainee in self.trainees.values():
             trainee.set_numbers(_numbers_of(trainee, algorithm["state"]))
             trainee.set_state(_files_of(trainee, state))
+            _begin_again(trainee, trainee.config, _saved_settings_of(trainee.policy_id, state))
         for name in self.features.keys() & algorithm["state"].keys():  # a run may begin from one without them
             self.features[name].set_state(algorithm["state"][name])
+            _begin_again(self.features[name], self.config, state["config.json"])
         self.set_algorithm_state(algorithm["state"])
         self._ahead = None
         self._first_timestep = algorithm.get("first_timestep", 0)  # earlier checkpoints are without it
@@ -510,6 +513,12 @@ def _saved_settings_of(policy_id: str, state: Mapping[str, Any]) -> dict[str, An
     given = saved.get("policies")
     spec = {**(given if isinstance(given, Mapping) else {}), **added}.get(policy_id)
     return {**saved, **own_settings_of(spec)}
+
+
+def _begin_again(part: Trainee | Feature, config: AlgorithmConfig, saved: Mapping[str, Any]) -> None:
+    """Lets numbers of a restored part that adapt begin at the settings of this run, where the saved run had others."""
+    if changed := as_saved(config, saved, part.first_values):
+        part.begin_again(changed)
 
 
 def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -110,6 +110,9 @@ class Trainee:
         env_steps_of_batch: environment steps in which the rows of the next update were made; None: as many as its rows.
         is_refused: whether the user's `policies_to_train` has said no to its newest rows. A replay has earlier ones.
     """
+
+    # Settings at which numbers of it begin that then adapt, such as the coefficient of PPO's KL penalty.
+    first_values: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, algorithm: "Algorithm", policy_id: str):
         self.algorithm, self.policy_id = algorithm, policy_id
@@ -340,6 +343,13 @@ class Trainee:
                     ):
                         raise unfit from error
                     raise
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        """Called after a restore into a run with other `first_values`: numbers that follow from them begin there.
+
+        Args:
+            changed: names of those that differ -> values of the saved run.
+        """
 
     def numbers(self) -> dict[str, Any]:
         """JSON-able state that is no array, by name: counts, coefficients that adapt."""

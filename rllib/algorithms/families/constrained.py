@@ -16,6 +16,7 @@ For PPO and its kin workers compute advantages of costs (evaluation/postprocess/
 constrained_on_policy.py), and the driver subtracts them times the multiplier.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -186,14 +187,11 @@ class CostLimit(Feature):
         multiplier: of the costs; its value is the reward for a unit of cost.
     """
 
+    first_values = ("lagrangian_multiplier_init",)
+
     def __init__(self, config: ConstrainedConfig):
-        self.multiplier = Multiplier(
-            config.cost_limit,
-            config.lagrangian_multiplier_init,
-            config.lagrangian_lr,
-            config.lagrangian_kp,
-            config.lagrangian_kd,
-        )
+        self._config = config
+        self.multiplier = self._first_multiplier()
         # Of the episodes that have ended since the multiplier's last step.
         self._episode_costs: list[float] = []
 
@@ -214,6 +212,19 @@ class CostLimit(Feature):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.multiplier.set_state(state)
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        self.multiplier = self._first_multiplier()
+
+    def _first_multiplier(self) -> Multiplier:
+        config = self._config
+        return Multiplier(
+            config.cost_limit,
+            config.lagrangian_multiplier_init,
+            config.lagrangian_lr,
+            config.lagrangian_kp,
+            config.lagrangian_kd,
+        )
 
 
 def cost_limit_of(config: ConstrainedConfig) -> dict[str, CostLimit]:

@@ -10,6 +10,8 @@ from rllib.evaluation.quorum import quorum_of
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.schedules import Schedule
 
+# Settings of the coefficient that AdaptiveKL begins with.
+OF_KL = ("kl_coeff", "use_kl_loss")
 # A minibatch may exceed `target_kl` by this factor before the epochs end, as in Spinning Up and Stable-Baselines3.
 KL_MARGIN = 1.5
 
@@ -103,7 +105,8 @@ class AdaptiveKL:
         self._trainee, self._config = trainee, trainee.config
         config = self._config
         self._schedule = config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
-        self.coefficient: float = self._schedule(0)
+        self._adapts = config.use_kl_loss and isinstance(config.kl_coeff, float)
+        self.begin_at(0)
 
     @property
     def stop_above(self) -> tuple[str, float] | None:
@@ -117,9 +120,11 @@ class AdaptiveKL:
             kl: mean KL(old || new), nats.
             timestep: environment steps sampled so far.
         """
-        if self._trainee.num_updates <= self._config.get("actor_warmup_updates", 0):
-            return  # the update left the policy as it is
-        if isinstance(self._config.kl_coeff, float):
+        if not self._adapts:
+            self.begin_at(timestep)
+        elif self._trainee.num_updates > self._config.get("actor_warmup_updates", 0):  # else the policy has not moved
             self.coefficient = adapted_kl_coeff(self.coefficient, kl, self._config.kl_target)
-        else:
-            self.coefficient = self._schedule(timestep)
+
+    def begin_at(self, timestep: int) -> None:
+        """Takes the coefficient of the settings, at `timestep` environment steps."""
+        self.coefficient: float = self._schedule(timestep)

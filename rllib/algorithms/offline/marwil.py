@@ -87,6 +87,8 @@ class MARWILTrainee(Trainee):
         norm: c, the mean of the squared advantages so far.
     """
 
+    first_values = ("moving_average_sqd_adv_norm_start",)
+
     def __init__(self, algorithm: "MARWIL", policy_id: str):
         super().__init__(algorithm, policy_id)
         self.norm: float = self.config.moving_average_sqd_adv_norm_start
@@ -120,6 +122,10 @@ class MARWILTrainee(Trainee):
     def set_numbers(self, numbers: Mapping[str, Any]) -> None:
         super().set_numbers(numbers)
         self.norm = numbers.get("advantage_norms", self.norm)
+
+    def begin_again(self, changed: Mapping[str, Any]) -> None:
+        super().begin_again(changed)
+        self.norm = self.config.moving_average_sqd_adv_norm_start
 
 
 class MARWIL(Algorithm):

@@ -1,5 +1,6 @@
 """A replay of several parts, from each of which a batch has its share: recorded steps, and new ones."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -61,16 +62,23 @@ class MixedReplay:
         return range(added.start * self._stride + last, added.stop * self._stride + last, self._stride)
 
     def sample(self, batch_size: int, rng: np.random.Generator, beta: float = 0.0) -> SampleBatch:
-        """Draws each part's share, in the order of the parts; see ReplayBuffer."""
+        """Draws each part's share, in the order of the parts; see ReplayBuffer.
+
+        Importance weights are (N P)^-beta with N and P of a row's part, whose rows are to count alike. Divided by the
+        largest of the batch, not of the part: parts whose priorities differ more would count less than their shares.
+        """
         counts = self._counts(batch_size)
-        drawn = []
+        drawn, divided_by = [], []
         for index, (buffer, count) in enumerate(zip(self._buffers, counts)):
             if count:
                 part = buffer.sample(int(count), rng, beta)
+                divided_by.append(buffer.log_largest_weight(part[sb.INDICES], beta))
                 part[sb.INDICES] = part[sb.INDICES] * self._stride + index
                 is_new = self._takes_new_rows and index == self._stride - 1
                 part[sb.RECORDED] = np.full(len(part), not is_new, np.float32)
                 drawn.append(part)
+        for part, logarithm in zip(drawn, divided_by):
+            part[sb.WEIGHTS] = part[sb.WEIGHTS] * np.float32(math.exp(logarithm - max(divided_by)))
         return SampleBatch({name: np.concatenate([part[name] for part in drawn]) for name in drawn[0]})
 
     @property

@@ -65,6 +65,16 @@ class Priorities:
         values = self.tree[rows]
         return rows, (values / values.min()) ** -beta
 
+    def log_largest_weight(self, rows: np.ndarray, num_rows: int, beta: float) -> float:
+        """Logarithm of the largest (N P(i))^-beta of drawn rows, by which `sample` has divided their weights.
+
+        Args:
+            rows: [count] int64, as `sample` has drawn them.
+            num_rows: N, the rows that can be drawn.
+            beta: as for `sample`.
+        """
+        return -beta * (math.log(self.tree[rows].min()) + math.log(num_rows) - math.log(self.tree.total))
+
     def load(
         self, values: np.ndarray, largest: float, alpha: float | None = None, epsilon: float | None = None
     ) -> None:

@@ -262,6 +262,17 @@ class ReplayBuffer:
         columns |= {sb.WEIGHTS: out[sb.WEIGHTS], sb.INDICES: newest - (newest - places) % self.capacity}
         return SampleBatch(columns)
 
+    def log_largest_weight(self, indexes: np.ndarray, beta: float) -> float:
+        """Logarithm of the number by which `sample` has divided the weights of the rows that it has just drawn.
+
+        Args:
+            indexes: [B], the rows.
+            beta: as for `sample`.
+        """
+        if self._priorities is None:
+            return 0.0
+        return self._priorities.log_largest_weight(indexes % self.capacity, len(self), beta)
+
     def _outputs(self, batch_size: int) -> dict[str, np.ndarray]:
         if not self._out or len(self._out[sb.WEIGHTS]) != batch_size:
             self._out = {

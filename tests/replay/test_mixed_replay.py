@@ -73,6 +73,37 @@ def test_new_priorities_reach_the_rows_that_were_drawn():
     assert set(replay.sample(64, rng)[sb.REWARDS].tolist()) == heavy
 
 
+@pytest.mark.parametrize("capacity", [100, 40])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.6, 0.4), (1.0, 1.0), (0.7, 0.0)])
+def test_weights_of_all_parts_have_one_scale(alpha, beta, capacity):
+    """(N P)^-beta of a row in its part, over the largest of the batch, whatever the other parts' priorities are."""
+    rng, errors = np.random.default_rng(0), {}
+    parts = [ReplayBuffer([Column(sb.REWARDS)], capacity, alpha=alpha, epsilon=0.0) for _ in range(3)]
+    for number, (part, count) in enumerate(zip(parts, (60, 5, 20))):
+        errors[number] = rng.exponential(size=count) ** (3 if number else 1) * 10.0**number
+        part.add(rows(100 * number, count), errors[number])
+    batch = MixedReplay([(part, 1 / 3) for part in parts], takes_new_rows=True).sample(300, rng, beta)
+    expected = []
+    for reward in batch[sb.REWARDS].astype(int):
+        kept = errors[reward // 100][-capacity:] ** alpha
+        of_row = errors[reward // 100][reward % 100] ** alpha
+        expected.append((len(kept) * of_row / kept.sum()) ** -beta)
+    np.testing.assert_allclose(batch[sb.WEIGHTS], np.array(expected) / max(expected), rtol=1e-5)
+
+
+def test_parts_have_their_shares_of_an_update():
+    """With beta = 1 the sum of a part's weights is its share, as without priorities."""
+    rng, sums = np.random.default_rng(0), np.zeros(2)
+    parts = [ReplayBuffer([Column(sb.REWARDS)], 100, alpha=1.0) for _ in range(2)]
+    for number, errors in enumerate((np.ones(100), np.geomspace(1, 100, 100))):
+        parts[number].add(rows(100 * number, 100), errors)
+    replay = MixedReplay([(part, 0.5) for part in parts], takes_new_rows=True)
+    for _ in range(200):
+        batch = replay.sample(128, rng, 1.0)
+        sums += np.bincount((batch[sb.REWARDS] >= 100).astype(int), batch[sb.WEIGHTS], 2)
+    assert sums[1] / sums.sum() == pytest.approx(0.5, abs=0.03)
+
+
 def test_recorded_rows_alone_take_no_new_ones():
     replay = MixedReplay([(buffer(0, 4), 0.5), (buffer(9, 4), 0.5)], takes_new_rows=False)
     with pytest.raises(ValueError, match="takes no new ones"):

@@ -28,6 +28,7 @@ from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
 from rllib.policy import Policy
+from tests.config.probes import messages
 from tests.generated.worlds import Worlds
 
 pytestmark = pytest.mark.usefixtures("workers_know_the_module")
@@ -477,6 +478,17 @@ ON_THE_WAY = {
     "DQN that samples ahead": (DQNConfig, REPLAY, {"sample_async": True}),
     "Ape-X": (ApexDQNConfig, REPLAY, {}),
 }
+
+
+def test_what_a_policy_that_learns_again_has_lost_is_told():
+    with changing("SAC with scaled rewards") as algo, messages() as logged:
+        algo.train()
+        algo.set_policies_to_train(["p"])
+        algo.add_policy("new", policy_mapping_fn={"a": "p", "b": "new"}, policies_to_train=["p", "new"])
+        algo.train()
+        assert not any("learn again" in line for line in logged.lines)
+        algo.set_policies_to_train(["p", "z"])
+        assert [line for line in logged.lines if line.startswith("z learn again, but kept only weights")]
 
 
 FILTERED, SCALED = {"observation_filter": "MeanStdFilter"}, {"normalize_returns": True}

@@ -1,5 +1,6 @@
 """The methods of an algorithm that are for environments with several agents: policies that come and go, and acting."""
 
+import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.algorithms.base.space_rules import naming_settings
-from rllib.notices import log_unused_arguments
+from rllib.notices import log_once, log_unused_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
@@ -81,7 +82,7 @@ class SeveralAgents(Acting):
         try:
             made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
             with naming_settings(self.config):
-                self._go_on_with(changed)
+                self._change_to(changed)
         except BaseException:  # the run continues without the policy
             self._leave(policy_id)
             raise
@@ -103,7 +104,7 @@ class SeveralAgents(Acting):
         log_unused_arguments("remove_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
-        self._go_on_with(changed)
+        self._change_to(changed)
         self._leave(policy_id)
 
     def _leave(self, policy_id: str) -> None:
@@ -124,11 +125,14 @@ class SeveralAgents(Acting):
     def set_policies_to_train(self, policies_to_train: Any) -> None:
         """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes.
 
+        A frozen policy keeps its weights and filter alone: if it learns again, its optimizer starts again, and what
+        else its algorithm has (critics, a replay, coefficients). A function that returns False keeps them.
+
         Args:
             policies_to_train: as in `.multi_agent()`: their ids, a function, or None for all.
         """
         agents = self._several_agents()
-        self._go_on_with(self._policy_changes.with_trained(agents, self.config, policies_to_train))
+        self._change_to(self._policy_changes.with_trained(agents, self.config, policies_to_train))
 
     def _several_agents(self) -> "Agents":
         """The agents of the run.
@@ -169,6 +173,18 @@ class SeveralAgents(Acting):
         settings = self._acting_settings, self._acting_rng, policy.distribution
         self._inferences[policy_id] = Inference(*spaces, *settings)
         return policy
+
+    def _change_to(self, agents: "Agents") -> None:
+        """`_go_on_with`, with a warning of what policies that learn again have lost."""
+        trained = set(self.trainees)
+        self._go_on_with(agents)
+        again = sorted(each for each in self.trainees if each not in trained and self.trainees[each].num_updates)
+        if again:
+            message = (
+                f"{', '.join(again)} learn again, but kept only weights and filter: optimizer, critics, replay and "
+                "coefficients start again. A function as policies_to_train that returns False for a while keeps them."
+            )
+            log_once("policies that learn again", message, logging.WARNING)
 
     def _go_on_with(self, agents: "Agents") -> None:
         """Learners, workers and evaluation continue with these agents, or with those before if one cannot learn."""

@@ -243,6 +243,24 @@ def test_all_faults_are_named_at_once(rllib_command, tmp_path, steps):
     assert rllib_command("dataset", "validate", steps, "--env", "CartPole-v7").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("env", "fault"),
+    [
+        ("tests.envs:CountingEnv", "was recorded with the observation_space"),
+        ("own_world:CartPole", "was recorded with the observation_space"),  # not gymnasium's of the same name
+        ("rllib.env.tasks.privileged:CartPole", "was recorded with the observation_space"),
+        ("tests.multi_agent:BasicMultiAgent", "has several agents"),
+        ("pettingzoo:classic.none_v9", "pettingzoo"),
+        ("gymnax:Nowhere-v1", "gymnax"),
+    ],
+)
+def test_steps_are_checked_by_every_kind_of_environment(rllib_command, tmp_path, steps, env, fault):
+    (tmp_path / "own_world.py").write_text("from tests.envs import CountingEnv as CartPole\n")
+    checked = rllib_command("dataset", "validate", steps, "--env", env)
+    assert checked.exit_code and fault in checked.output, checked.output
+    assert "Registration" not in checked.output and "registration" not in checked.output
+
+
 def test_data_is_converted(rllib_command, tmp_path, steps):
     result = rllib_command("dataset", "convert", steps, "all.json")
     assert result.exit_code == 0, result.output

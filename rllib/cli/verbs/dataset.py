@@ -1,15 +1,22 @@
 """`rllib dataset`: what is in recorded steps, whether they can be right, and other formats of them."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from gymnasium.vector import VectorEnv
 
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.videos import undrawn_environment
+from rllib.algorithms.base.wiring import playable_environment, time_limit_of
 from rllib.cli.columns import columns_option, parse_columns, refuse_loose
 from rllib.cli.failures import EXIT_FAILURE, Mistake, as_typed, reported, user_input, writing
+from rllib.cli.user_code import typed
 from rllib.cli.values import Number
+from rllib.env.agents import is_external, is_multi_agent
 from rllib.offline.dataset import Dataset
 from rllib.offline.options import ReadOptions
 from rllib.offline.validation import faults
@@ -107,17 +114,21 @@ def _spaces_of(env: str) -> tuple[dict[str, Any], int | None]:
     """Spaces and time limit of an environment.
 
     Raises:
-        ValueError: if there is none of this name.
+        ValueError: if there is none of this name, or it has not one agent.
     """
-    import gymnasium
-
-    try:
-        made = gymnasium.make(env)
-    except gymnasium.error.Error as error:
-        raise ValueError(str(error)) from error
-    made.close()
-    limit = made.spec.max_episode_steps if made.spec is not None else None
-    return {"observation_space": made.observation_space, "action_space": made.action_space}, limit
+    typed({"env": env})
+    # As a run that names it has it: an Atari game's frames are preprocessed.
+    config = AlgorithmConfig().environment(env)
+    factory, made = playable_environment(config), undrawn_environment(config)
+    with contextlib.closing(made):
+        if is_multi_agent(made) or is_external(made):
+            kind = "has several agents" if is_multi_agent(made) else "drives its own loop"
+            raise ValueError(
+                f"--env {env}: {factory.name} {kind}; recorded steps are of one agent that is asked to act."
+            )
+        place = "single_" if isinstance(made, VectorEnv) else ""
+        spaces = {name: getattr(made, f"{place}{name}") for name in ("observation_space", "action_space")}
+    return spaces, time_limit_of(factory)
 
 
 _SHARE = Number(0, 1, min_open=True)

@@ -23,6 +23,9 @@ from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 from rllib.storage.local_path import local_path
 
+# Names of recorded data in evaluation_config.
+_DATA = {"input_", "input"}
+
 
 class PlaceType(click.ParamType):
     """A path (Path), or the URL of a folder in remote storage (str), such as s3://BUCKET/RUN or hf://ORG/NAME."""
@@ -80,6 +83,7 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
             own["replay_buffer_config"] = {**replay, "storage": MEMORY}
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
         own |= _without_data(checkpoint)
+    own |= _without_evaluated_data(settings)
     if settings.get("demonstrations") is not None:
         own["demonstrations"] = _unread(checkpoint)
     if _has_teacher(checkpoint, settings):
@@ -121,6 +125,15 @@ def _without_data(checkpoint: Path) -> dict[str, Any]:
         "offline_evaluation_interval": None,
         "off_policy_estimation_methods": {},
     }
+
+
+def _without_evaluated_data(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by which it reads no recorded steps that evaluations alone do."""
+    given = settings.get("evaluation_config")
+    if not isinstance(given, Mapping) or not given.keys() & _DATA:
+        return {}
+    kept = {name: value for name, value in given.items() if name not in _DATA}
+    return {"evaluation_config": kept, "offline_evaluation_interval": None, "off_policy_estimation_methods": {}}
 
 
 def _unread(checkpoint: Path) -> Unread:

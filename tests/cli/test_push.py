@@ -6,12 +6,14 @@ import shlex
 
 import gymnasium
 import numpy as np
+import pandas
 import pytest
 import yaml
 
 import rllib
-from rllib import Algorithm, BCConfig, DQNConfig, ExternalEnv, PPOConfig
+from rllib import Algorithm, BCConfig, DQNConfig, ExternalEnv, GAILConfig, PPOConfig, SQILDQNConfig
 from rllib.errors import CheckpointError, DamagedFileError, StorageError
+from rllib.offline import Dataset
 from rllib.remote.hub import push
 from tests.hub_fake import installed
 from tests.multi_agent import BasicMultiAgent
@@ -178,6 +180,38 @@ def test_recorded_steps_are_not_published(hub, rllib_command, tmp_path, path):
         assert algo.train()["timesteps_total"] > 0
 
 
+def _steps():
+    obs = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    return {"obs": obs, "actions": (obs[:, 0] > 0).astype(int), "terminateds": np.arange(300) % 10 == 9}
+
+
+@pytest.mark.parametrize("form", ["arrays", "few", "table", "dataset", "mixture", "evaluated", "demonstrations"])
+def test_steps_among_the_settings_are_not_published(hub, rllib_command, tmp_path, form):
+    steps = {name: column[:20] for name, column in _steps().items()} if form == "few" else _steps()
+    steps["rewards"] = np.ones(len(steps["obs"]), np.float32)
+    dataset = Dataset.from_columns(steps)
+    learner = {"mixture": SQILDQNConfig, "demonstrations": GAILConfig}.get(form, BCConfig)()
+    given = {
+        "table": pandas.DataFrame({"obs": list(steps["obs"]), "actions": steps["actions"]}),
+        "dataset": dataset,
+        "mixture": {"sampler": 0.5, dataset: 0.5},
+    }.get(form, steps)
+    config = learner.environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config.offline_data(**{"demonstrations" if form == "demonstrations" else "input_": given})
+    if form == "evaluated":
+        config.evaluation(evaluation_config={"input": dataset}, off_policy_estimation_methods={"dm": {"type": "dm"}})
+    with config.training(model={"fcnet_hiddens": [4]}).build() as algo:
+        algo.save(tmp_path / "run")
+    done = rllib_command("push", "run", "me/it", "--seeds", 1, "--episodes", 1, "--no-video")
+    assert done.exit_code == 0 and "left out: the recorded steps of" in done.stderr, done.output
+    files = hub.files("me/it")
+    assert not any(name.startswith("user_code/") for name in files)
+    assert b"$array" not in files["config.json"] and b"$pickle" not in files["config.json"]
+    with pytest.raises(FileNotFoundError, match="rllib push has left out"):
+        Algorithm.from_checkpoint("hf://me/it")
+    assert rllib_command("evaluate", "hf://me/it", "--episodes", 1).exit_code == 0
+
+
 def test_a_second_push_leaves_nothing_of_the_first(hub, rllib_command, run):
     listed = b'{"files": {"mixer.safetensors": {}}}'
     mine = dict.fromkeys(
@@ -273,15 +307,3 @@ def test_the_stand_in_is_called_as_the_library_is():
     inspect.signature(huggingface_hub.hf_hub_download).bind("me/x", "a.json", revision="main")
     assert huggingface_hub.CommitOperationAdd(path_in_repo="a.json", path_or_fileobj=b"{}")
     assert huggingface_hub.CommitOperationDelete(path_in_repo="a.json")
-
-
-def test_recorded_steps_among_the_settings_are_named(hub, rllib_command, tmp_path):
-    """They are part of config.json, which is published."""
-    steps = {"obs": np.zeros((300, 4), np.float32), "actions": np.zeros(300, int), "terminateds": np.arange(300) == 299}
-    config = BCConfig().environment("CartPole-v1").offline_data(input_=steps).training(train_batch_size=32)
-    with config.build() as algo:
-        algo.save(tmp_path / "run")
-    done = rllib_command("push", "run", "me/it", "--seeds", 1, "--episodes", 1, "--no-video")
-    assert done.exit_code == 0, done.output
-    assert "published: the arrays of input_, 1,800 numbers in config.json" in done.stderr
-    assert done.stderr.count("published: ") == 1

@@ -1,8 +1,6 @@
 """`rllib push`: a trained policy on the Hugging Face Hub, with a model card."""
 
 import contextlib
-import json
-import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,12 +11,12 @@ import gymnasium
 import msgspec
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.from_checkpoint import FILES_OF_STEPS
 from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode
 from rllib.algorithms.base.wiring import environment_name
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, storage_input, user_input
 from rllib.cli.played_in import environment_option, refuse_nowhere_to_evaluate, settings_of_environment
+from rllib.cli.published_files import published_files
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import load_user_code_option
@@ -31,14 +29,12 @@ from rllib.runs.files import read_params, read_results
 from rllib.runs.safe_files import write_whole
 from rllib.runs.video import VideoFile, draw_without_display
 from rllib.serving.loaded_policy import policy_ids
-from rllib.storage.checkpoint import MANIFEST, read_manifest
+from rllib.storage.checkpoint import read_manifest
 from rllib.storage.foreign_files import copy_inside, inside, read_inside
 from rllib.storage.local_path import local_path
 
 # Largest picture that is published.
 _LARGEST_CURVE_BYTES = 2**24
-# Up to this many numbers are a bound or a mean; more may be data.
-_FEW_NUMBERS = 256
 
 
 @click.command("push", short_help="Publish a policy on the Hugging Face Hub.")
@@ -60,10 +56,9 @@ def command(
     """Publish the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as the repository ORG/NAME of
     the Hugging Face Hub: the files of the checkpoint, and a model card with the learning curve, the return in an
     evaluation, a video and the command that repeats the run. `hf auth login`, or HF_TOKEN, logs in. Steps that the run
-    has recorded, its replay, stay here.
+    has recorded, its replay, stay here, and so do those that were given as arrays, tables or a Dataset.
 
-    All settings are part of the checkpoint, those of environments and trackers among them, and recorded steps that were
-    given as arrays; a table or Dataset is published with --with-code. Look at the files with -o first.
+    All settings are part of the checkpoint, those of environments and trackers among them: look at them with -o first.
 
     \b
     rllib push results/PPO_CartPole-v1_... my-name/ppo-CartPole-v1
@@ -85,10 +80,9 @@ def command(
                 copy = Path(directory, "checkpoint")  # the run may remove its own meanwhile
                 read_manifest(checkpoint)
                 copy_inside(checkpoint.parent, checkpoint.name, copy)
-                files = _files(copy, with_code)
+                files = published_files(copy, with_code)
                 how = load_user_code, settings_of_environment(env)
                 returns = _returns(copy, range(seeds), episodes, *how)
-                _name_published_arrays(copy)
                 about, extras = _described(copy, run, Path(directory), video, *how)
             published = Published(
                 repository,
@@ -115,46 +109,6 @@ def _run_of(checkpoint: Path) -> Path | None:
     """Directory of the run of a checkpoint, or the run that was named; None if it lies in none."""
     places = (checkpoint, local_path(checkpoint).parent)
     return next((place for place in places if (place / "result.json").is_file()), None)
-
-
-def _files(checkpoint: Path, with_code: bool) -> dict[str, Path | bytes]:
-    """Name -> path or content of the files of a checkpoint that are published: all without recorded steps.
-
-    Raises:
-        Mistake: if it holds pickled code that is not to be published.
-    """
-    manifest = read_manifest(checkpoint)
-    code = [name for name in manifest["files"] if name.startswith("user_code/") and name.endswith(".pkl")]
-    if code and not with_code:
-        raise Mistake(
-            f"the checkpoint holds pickled code ({len(code)} objects without a name to import), which others would "
-            "have to run blindly. Publish it with --with-code, or train with callbacks and functions of a module, and "
-            "with files of recorded steps: tables and a Dataset are pickled, too."
-        )
-    kept = {name: entry for name, entry in manifest["files"].items() if Path(name).name not in FILES_OF_STEPS}
-    for name in manifest["files"].keys() - kept:
-        click.echo(f"left out: {name}, steps that the run has recorded", err=True)
-    content = json.dumps({**manifest, "files": kept}, indent=1) + "\n"
-    return {MANIFEST: content.encode(), **{name: inside(checkpoint, name, "a file") for name in kept}}
-
-
-def _name_published_arrays(checkpoint: Path) -> None:
-    """Prints which settings hold data, such as recorded steps that were given as arrays."""
-    for setting, value in json.loads(read_inside(checkpoint, "config.json")).items():
-        if (count := _numbers_in_arrays(value)) > _FEW_NUMBERS:
-            click.echo(f"published: the arrays of {setting}, {count:,} numbers in config.json", err=True)
-
-
-def _numbers_in_arrays(value: Any) -> int:
-    """Number of numbers in the arrays of a setting in its written form (storage/encoding.py)."""
-    match value:
-        case {"$array": {"shape": [*shape]}}:
-            return math.prod(shape)
-        case dict():
-            return sum(map(_numbers_in_arrays, value.values()))
-        case list():
-            return sum(map(_numbers_in_arrays, value))
-    return 0
 
 
 def _returns(

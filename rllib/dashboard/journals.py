@@ -8,7 +8,7 @@ import msgspec
 from rllib.errors import DamagedFileError
 from rllib.storage.growing_lines import GrowingLines
 from rllib.tune.experiment.directory import FORMAT, journal_file, lock_held
-from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.records import apply_record, with_settings
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.objectives import checked_objective, pairs
 
@@ -85,7 +85,9 @@ class Experiment:
                 self.problem = self.problem or f"the journal has a record that cannot be read: {error or type(error)}"
 
     def _take(self, record: dict) -> None:
-        if record["type"] != "experiment":
+        if record["type"] == "settings":
+            self.header = with_settings(self.header, record)
+        elif record["type"] != "experiment":
             apply_record(record, self.trials, self.path)
         elif record["format"] > FORMAT:
             raise ValueError(f"it is of format {record['format']}, and this version reads {FORMAT}")

@@ -17,8 +17,10 @@ from climber import Climber
 from rllib import tune
 from rllib.runs.files import ResultFiles
 from rllib.tune.experiment.files import roll_back
+from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.analysis import ExperimentAnalysis
+from rllib.tune.running.tuner import continued
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.trainables.checkpoint import temporary_directory
@@ -459,3 +461,24 @@ def test_settings_that_are_left_out_when_it_is_resumed_are_the_saved_ones(tmp_pa
     assert analysis.best_config == {"rate": 1.0}
     analysis = tune.run(Climber, resume=True, num_samples=3, stop={"training_iteration": 5}, **given, **where)
     assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [4] * 4 + [5] * 2
+
+
+def test_settings_that_replaced_the_saved_ones_are_the_saved_ones_from_then_on(tmp_path):
+    """Each program but the last one is killed; the last one names none of the settings of the one before it."""
+    where = {"name": "x", "local_dir": tmp_path, "verbose": 0}
+    first = {"stop": {"training_iteration": 2}, "checkpoint_freq": 3, "metric": "height", "mode": "min"}
+    changed = {
+        "stop": {"training_iteration": 4}, "num_samples": 3, "checkpoint_freq": 1, "keep_checkpoints_num": 2,
+        "max_failures": 1, "mode": "max", "time_budget_s": 1e6, "max_concurrent_trials": 1, "tensorboard": False,
+    }  # fmt: skip
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(Climber, config={"rate": 1.0}, callbacks=[EndsTheProgram()], **first, **where)
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(Climber, resume=True, callbacks=[EndsTheProgram()], **changed, **where)
+    left_out = continued(ExperimentSpec(trainable=Climber, resume=True, callbacks=[tune.Callback()], **where))
+    assert {name: getattr(left_out, name) for name in changed} == changed
+    analysis = tune.run(Climber, resume=True, callbacks=[tune.Callback()], **where)
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [4] * 3
+    assert [len(trial.checkpoints) for trial in analysis.trials] == [2] * 3
+    again = ExperimentAnalysis(analysis.experiment_path)
+    assert (again.default_metric, again.default_mode) == ("height", "max")

@@ -9,7 +9,7 @@ from rllib.runs.safe_files import write_whole
 from rllib.tune.experiment.directory import ExperimentDirectory, described, for_header
 from rllib.tune.experiment.files import write_config
 from rllib.tune.experiment.journal_values import ValueReader
-from rllib.tune.experiment.records import apply_record, config_record, status_record
+from rllib.tune.experiment.records import apply_record, config_record, settings_record, status_record
 from rllib.tune.experiment.stoppers import make_stopper
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.states import PENDING, TERMINATED
@@ -60,6 +60,7 @@ def change_experiment(
             if trial.status == TERMINATED and not stopper.reached(trial.trial_id, trial.last_result):
                 trial.status, trial.stopped_by = PENDING, None
                 records.append(status_record(trial))
+        records.append(settings_record(header))
         lines = (encode(record) + b"\n" for record in (header, *directory.past, *records))
         write_whole(directory.journal.path, b"".join(lines))
         for trial in trials.values():

@@ -1,11 +1,11 @@
 """The directory of an experiment and its journal, from which the experiment continues after any end.
 
 The journal, experiment_state-DATE.json, has one JSON object a line and only grows: a header that describes the
-experiment, then every new trial, checkpoint and result, and every change of a trial's state with its last result
-(experiment/records.py). A line is written by one system call, so that a killed driver leaves whole lines and at most
-half a last one. The file is synchronised to the disk once a second and at the end. The state of searcher and scheduler
-is in search_state.json, which is replaced in one step at intervals; it has the number of journal records that the state
-covers, and later records are replayed (resume.py).
+experiment, then every new trial, checkpoint and result, every change of a trial's state with its last result, and the
+settings that a resumed experiment has changed (experiment/records.py). A line is written by one system call, so that a
+killed driver leaves whole lines and at most half a last one. The file is synchronised to the disk once a second and at
+the end. The state of searcher and scheduler is in search_state.json, which is replaced in one step at intervals; it has
+the number of journal records that the state covers, and later records are replayed (resume.py).
 """
 
 import glob
@@ -35,8 +35,15 @@ from rllib.starts import note_start
 from rllib.storage.file_locks import lock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import code_in, written
-from rllib.tune.experiment.records import apply_record, check_record, with_infinite, with_numbers
-from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.records import (
+    apply_record,
+    check_record,
+    settings_record,
+    with_infinite,
+    with_numbers,
+    with_settings,
+)
+from rllib.tune.experiment.spec import WATCHING, ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.search.domains import Choice, Domain
 
@@ -109,7 +116,7 @@ class ExperimentDirectory:
     Attributes:
         path: of the directory.
         journal: closed by `close`, so that another process may open it.
-        header: first record of the journal, which describes the experiment.
+        header: first record of the journal, which describes the experiment, with its present settings.
         past: records that the journal had when it was opened, without the header; [] for a new one.
         lacking: message about files that have not arrived in remote storage; None if all have.
     """
@@ -168,6 +175,32 @@ class ExperimentDirectory:
             if self._mirror is not None and (lacking := self._mirror.close()):
                 self.lacking = lacking
                 logger.warning("%s", lacking)
+
+    def note_settings(self, spec: ExperimentSpec, settings: Mapping[str, dict | None]) -> None:
+        """Writes the settings of an experiment that is resumed into its journal, if they are others than before.
+
+        Else the next program that resumes it, without naming them, would go back to those of the first start. What only
+        watches the experiment is left out: it may be code, without which the experiment continues.
+
+        Args:
+            spec: the experiment's settings, complete.
+            settings: as for `open_directory`.
+        """
+        given = {name: value for name, value in settings.items() if name not in WATCHING}
+        now = {
+            **self.header,
+            "settings": {**(self.header.get("settings") or {}), **given},
+            "metric": spec.metric,
+            "mode": spec.mode,
+            "num_samples": spec.num_samples,
+        }
+        now = msgspec.json.decode(encode(now))
+        if now == msgspec.json.decode(encode(self.header)):
+            return
+        _name_code(given)
+        self.header = now
+        self.journal.append(settings_record(now))
+        self.journal.sync(now=True)
 
     def write_text(self, name: str, text: str, append: bool = False) -> None:
         path = inside(self.path, name, "a file of the experiment")
@@ -270,7 +303,7 @@ def _read_progress(trial: Trial) -> None:
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:
-    """All records of a journal, the header first; half a line at its end is left out.
+    """All records of a journal, the header first, with its present settings; half a line at its end is left out.
 
     Raises:
         ValueError: if it is not a journal, or of a newer format.
@@ -285,6 +318,12 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     header = records[0]
     if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
         raise ValueError(f"{file} is of format {header.get('format')}, and this version reads {FORMAT}")
+    for number, record in enumerate(records, 1):
+        if record.get("type") == "settings":
+            try:
+                records[0] = with_settings(records[0], record)
+            except ValueError as error:
+                raise DamagedFileError(f"{file} is damaged: record {number}: {error}") from error
     return records
 
 
@@ -403,13 +442,7 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
         logger.warning("%s exists already, so this experiment goes to %s, which resume=True continues from now on",
                        results / name, path)  # fmt: skip
     records = {"config": for_header(space), **settings}
-    if code := [f"{key}: {name}" for key, record in records.items() for name in code_in(record)]:
-        more = f" and {len(code) - _MOST_NAMED} more" if len(code) > _MOST_NAMED else ""
-        logger.warning(
-            "this experiment holds code, which is loaded from no file unasked (%s%s). To continue it, use "
-            "load_user_code=True; or give it again, in the arguments of run with resume=True, or as param_space, "
-            "tune_config and run_config of restore.", ", ".join(code[:_MOST_NAMED]), more,
-        )  # fmt: skip
+    _name_code(records)
     header = {
         "id": secrets.token_hex(3)[:5],
         "name": spec.name_of(path),
@@ -422,6 +455,17 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
         "num_samples": spec.num_samples,
     }
     return ExperimentDirectory.create(path, header)
+
+
+def _name_code(records: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Warns of code in settings that are about to be written."""
+    if code := [f"{key}: {name}" for key, record in records.items() for name in code_in(record)]:
+        more = f" and {len(code) - _MOST_NAMED} more" if len(code) > _MOST_NAMED else ""
+        logger.warning(
+            "this experiment holds code, which is loaded from no file unasked (%s%s). To continue it, use "
+            "load_user_code=True; or give it again, in the arguments of run with resume=True, or as param_space, "
+            "tune_config and run_config of restore.", ", ".join(code[:_MOST_NAMED]), more,
+        )  # fmt: skip
 
 
 def _is_free(path: Path, spec: ExperimentSpec) -> bool:

@@ -38,6 +38,26 @@ def trial_record(trial: Trial) -> dict[str, Any]:
     }
 
 
+# Fields of the header that a program which resumes the experiment may change.
+_OF_SETTINGS = ("settings", "metric", "mode", "num_samples")
+
+
+def settings_record(header: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment that is resumed has other settings from now on, those of this header."""
+    return {"type": "settings", **{name: header[name] for name in _OF_SETTINGS if name in header}}
+
+
+def with_settings(header: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The header with the settings of a `settings_record`.
+
+    Raises:
+        ValueError: for a record of another form.
+    """
+    if not isinstance(record.get("settings", {}), Mapping):
+        raise ValueError(f"settings must be a mapping, but are {record['settings']!r:.60}")
+    return {**header, **{name: record[name] for name in _OF_SETTINGS if name in record}}
+
+
 def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
     """A trial has another configuration, and the iteration of the checkpoint that it has taken over, if any."""
     record = {"type": "config", "id": trial.trial_id, **written(trial.config)}

@@ -333,6 +333,8 @@ _RESUMES = {
 }
 
 
+# Settings that watch an experiment, and decide nothing in it.
+WATCHING = ("callbacks", "loggers", "progress_reporter")
 # Given again when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
     "trainable", "config", "name", "storage_path", "local_dir", "resume", "load_user_code", "raise_on_failed_trial",

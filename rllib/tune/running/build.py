@@ -106,6 +106,7 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
         decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
         states = take_up(decided, directory, spec.resume, resolved.is_function, reader)
+        directory.note_settings(spec, pickled)
         pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
         callbacks = _callbacks(spec, directory, decided.trials, reporter)
         callbacks.set_state(states)

@@ -16,6 +16,7 @@ from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, described, journal_file, path_to_resume, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
+    WATCHING,
     CheckpointConfig,
     Experiment,
     ExperimentSpec,
@@ -35,9 +36,6 @@ from rllib.tune.trainables.resolve import merged_config, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
-
-# Settings that watch an experiment, and decide nothing in it.
-_WATCHING = ("callbacks", "loggers", "progress_reporter")
 
 
 class Tuner:
@@ -224,7 +222,7 @@ def continued(spec: ExperimentSpec, at: Path | None = None) -> ExperimentSpec:
         return spec
     if spec.config is None and not _has_saved(merged_config(resolved, None), found):
         return with_saved_settings(spec, found)
-    saved = with_saved_settings(replace(spec, config=spec.config or {}), found, optional=_WATCHING)
+    saved = with_saved_settings(replace(spec, config=spec.config or {}), found, optional=WATCHING)
     return replace(saved, config=spec.config)
 
 

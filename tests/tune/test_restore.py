@@ -84,6 +84,19 @@ def test_a_restored_tuner_keeps_failures_checkpoints_and_resources(tmp_path):
         assert result.trial.resources.own == {"CPU": 2}
 
 
+def test_a_tuner_keeps_the_checkpoints_of_an_experiment_of_run(run, tmp_path):
+    """It saves algorithms when they end in addition, and not instead of what `tune.run` was asked for."""
+    config = {"env": "CartPole-v1", "num_workers": 0, "train_batch_size": 64, "sgd_minibatch_size": 64}
+    settings = {"stop": {"training_iteration": 4}, "checkpoint_freq": 1, "keep_checkpoints_num": 2}
+    with pytest.raises(ConnectionError):
+        run("PPO", name="x", config=config, callbacks=[BreaksOff(2, tmp_path / "broken")], **settings)
+    own = tune.RunConfig(callbacks=[tune.Callback()], verbose=0)
+    (result,) = tune.Tuner.restore(tmp_path / "x", "PPO", run_config=own).fit()
+    assert [path.name for path in sorted(Path(result.path).glob("checkpoint_*"))] == [
+        "checkpoint_000003", "checkpoint_000004",
+    ]  # fmt: skip
+
+
 def test_a_restored_tuner_keeps_the_scheduler_and_its_state(tmp_path):
     scheduler = AsyncHyperBandScheduler(max_t=4, grace_period=2, reduction_factor=2)
     path = broken_off(

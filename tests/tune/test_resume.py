@@ -17,7 +17,7 @@ from climber import Climber
 from rllib import tune
 from rllib.runs.files import ResultFiles
 from rllib.tune.experiment.files import roll_back
-from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.spec import PARTS_OF_CONFIGS, ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.tuner import continued
@@ -482,3 +482,26 @@ def test_settings_that_replaced_the_saved_ones_are_the_saved_ones_from_then_on(t
     assert [len(trial.checkpoints) for trial in analysis.trials] == [2] * 3
     again = ExperimentAnalysis(analysis.experiment_path)
     assert (again.default_metric, again.default_mode) == ("height", "max")
+
+
+PARTS = {
+    "checkpoint_config": (
+        tune.CheckpointConfig(num_to_keep=3, checkpoint_frequency=5, checkpoint_score_attribute="height"),
+        {"keep_checkpoints_num": 2, "checkpoint_freq": 1, "checkpoint_score_attr": "rate",
+         "checkpoint_score_order": "min", "checkpoint_at_end": True},
+    ),
+    "failure_config": (tune.FailureConfig(max_failures=7), {"max_failures": 2, "fail_fast": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "name"), [(config, name) for config in PARTS for name in PARTS[config][1]])
+def test_a_separate_setting_replaces_the_one_in_a_saved_config(tmp_path, config, name):
+    where = {"name": "x", "local_dir": tmp_path, "verbose": 0}
+    saved, given = PARTS[config]
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(Climber, config={"rate": 1.0}, callbacks=[EndsTheProgram()], **{config: saved}, **where)
+    own = {"callbacks": [tune.Callback()], name: given[name]}
+    spec = continued(ExperimentSpec(trainable=Climber, resume=True, **own, **where))
+    by_name = {part: getattr(saved, field) for part, field in PARTS_OF_CONFIGS[config].items()}
+    made = {part: getattr(getattr(spec, config), field) for part, field in PARTS_OF_CONFIGS[config].items()}
+    assert made == {**by_name, name: given[name]}

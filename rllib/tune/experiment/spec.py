@@ -113,6 +113,19 @@ class FailureConfig:
     fail_fast: bool | str = False
 
 
+# Configs -> separate settings of `tune.run` -> their fields.
+PARTS_OF_CONFIGS: dict[str, dict[str, str]] = {
+    "checkpoint_config": {
+        "keep_checkpoints_num": "num_to_keep",
+        "checkpoint_score_attr": "checkpoint_score_attribute",
+        "checkpoint_score_order": "checkpoint_score_order",
+        "checkpoint_freq": "checkpoint_frequency",
+        "checkpoint_at_end": "checkpoint_at_end",
+    },
+    "failure_config": {"max_failures": "max_failures", "fail_fast": "fail_fast"},
+}
+
+
 @dataclass
 class RunConfig:
     """Settings of an experiment except its search: directory, stop criteria, checkpoints, failures, output.
@@ -259,18 +272,16 @@ class ExperimentSpec(RunConfig, TuneConfig):
     @property
     def checkpoints(self) -> CheckpointConfig:
         """The checkpoint_config, or one of the separate settings."""
-        return self.checkpoint_config or CheckpointConfig(
-            self.keep_checkpoints_num,
-            self.checkpoint_score_attr,
-            self.checkpoint_score_order,
-            self.checkpoint_freq,
-            self.checkpoint_at_end,
-        )
+        return self.checkpoint_config or CheckpointConfig(**self._parts_of("checkpoint_config"))
 
     @property
     def failures(self) -> FailureConfig:
         """The failure_config, or one of the separate settings."""
-        return self.failure_config or FailureConfig(self.max_failures, self.fail_fast)
+        return self.failure_config or FailureConfig(**self._parts_of("failure_config"))
+
+    def _parts_of(self, config: str) -> dict[str, Any]:
+        """Fields of a config by the separate settings."""
+        return {field: getattr(self, name) for name, field in PARTS_OF_CONFIGS[config].items()}
 
     @property
     def all_callbacks(self) -> list[Callback]:

@@ -16,8 +16,8 @@ from rllib.storage.local_path import local_path
 from rllib.tune.experiment.directory import JOURNALS, described, journal_file, path_to_resume, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
+    PARTS_OF_CONFIGS,
     WATCHING,
-    CheckpointConfig,
     Experiment,
     ExperimentSpec,
     RunConfig,
@@ -67,7 +67,9 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         """Runs the experiment; failed trials are in the result's `errors`."""
-        spec, checkpoints = self._spec, self._spec.checkpoint_config or CheckpointConfig()
+        spec = self._spec
+        # The experiment that a restored Tuner continues may have the settings of `tune.run`.
+        checkpoints = spec.checkpoint_config or replace(spec.checkpoints, checkpoint_at_end=None)
         # Ray's Tuner saves at the end unless told otherwise, its tune.run does not.
         if checkpoints.checkpoint_at_end is None and issubclass(
             resolve_trainable(spec.trainable).cls, AlgorithmTrainable
@@ -169,7 +171,7 @@ def with_saved_settings(
             if not given.load_user_code:
                 refuse_places(given.config, path, again, f"the search space of {path}")
         own = saved_settings(replace(given, resources_per_trial=given.resources_per_trial or resources))
-        settings = {**_settings_of(header, own, read, optional), **own}
+        settings = _put_into_configs({**_settings_of(header, own, read, optional), **own}, own)
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
     if resources is not None:
@@ -230,6 +232,20 @@ def _has_saved(space: Mapping[str, Any], path: Path) -> bool:
     """Whether the experiment in a directory has this search space."""
     header = read_records(journal_file(path))[0]
     return header.get("described", described(space)) == described(space)
+
+
+def _put_into_configs(settings: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """Settings in which separate ones that are given again, such as max_failures, are part of the saved config.
+
+    Args:
+        settings: of the experiment, from now on.
+        own: names of those that are given again.
+    """
+    for config, fields in PARTS_OF_CONFIGS.items():
+        if config in settings and config not in own:
+            given = {field: settings.pop(name) for name, field in fields.items() if name in own}
+            settings[config] = replace(settings[config], **given)
+    return settings
 
 
 def _settings_of(

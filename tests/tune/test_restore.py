@@ -3,6 +3,7 @@
 import datetime
 import enum
 import json
+import resource
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -393,3 +394,17 @@ def test_equal_spaces_have_no_difference():
 )
 def test_spaces_that_differ_in_a_value(other, path):
     assert path in difference(described(space()), described(space(**other)))
+
+
+def test_a_program_that_ends_before_the_first_record_leaves_no_experiment(run, tmp_path):
+    """As on a full disk, or after kill -9: the same call with resume="AUTO" starts the search later."""
+    search = {"name": "x", "config": {"rate": 1.0}, "stop": {"training_iteration": 1}, "resume": "AUTO"}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # no file may grow
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            run(Climber, **search)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    (trial,) = run(Climber, **search).trials
+    assert trial.status == "TERMINATED" and Path(trial.logdir).parent == tmp_path / "x"

@@ -131,11 +131,12 @@ class ExperimentDirectory:
     def create(cls, path: Path, header: Mapping[str, Any]) -> "ExperimentDirectory":
         """Makes a new experiment in a directory without one."""
         path.mkdir(parents=True, exist_ok=True)
-        journal = Journal(path / f"experiment_state-{datetime.now():%Y-%m-%d_%H-%M-%S}.json")
+        file = path / f"experiment_state-{datetime.now():%Y-%m-%d_%H-%M-%S}.json"
         header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
-        journal.append(header)
-        journal.sync(now=True)
+        # In one step: where a killed program or a full disk left an empty journal, resume="AUTO" would never start.
+        write_whole(file, encode(header) + b"\n")
         sync_directory(path)
+        journal = Journal(file)
         note_start(path)
         return cls(path, journal, header, [])
 

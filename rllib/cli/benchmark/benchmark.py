@@ -10,7 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.benchmark.picture import draw, refuse_other_kinds
 from rllib.benchmark.plan import Plan, algorithm_folder
 from rllib.benchmark.standings import read_standings
@@ -18,6 +18,7 @@ from rllib.benchmark.suite import Suite, label, read_suite, suite_names
 from rllib.benchmark.tables import as_csv, as_json, as_markdown, legend, rows_of
 from rllib.cli.benchmark.entries import DEFAULTS, Entry, described, entries_of
 from rllib.cli.benchmark.estimate import time_left
+from rllib.cli.completion import algorithms_like, settings_like
 from rllib.cli.display import QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, TakesSettings, reported, user_input, writing
 from rllib.cli.folders import Folders
@@ -37,14 +38,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     words = ctx.params.get("words") or ()
     if not words:
         return [name for name in suite_names() if name.startswith(incomplete)]
-    return [
-        *(name for name in algorithm_names() if name.lower().startswith(incomplete.lower())),
-        *(name for name in _settings_of(words) if name.startswith(incomplete)),
-    ]
-
-
-def _settings_of(words: Sequence[str]) -> list[str]:
-    return [f"{row.name}=" for row in get_algorithm_config(words[1]).describe()] if len(words) > 1 else []
+    return [*algorithms_like(incomplete), *(settings_like(words[1], incomplete) if len(words) > 1 else [])]
 
 
 @click.command("benchmark", cls=TakesSettings, short_help="Compare algorithms on a suite, beside published scores.")

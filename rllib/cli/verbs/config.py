@@ -7,6 +7,7 @@ import textwrap
 import click
 
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.cli.completion import complete_algorithm
 from rllib.cli.default_differences import default_differences
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.user_code import typed
@@ -19,7 +20,7 @@ _NARROWEST, _WIDEST = 80, 120
 
 
 @click.command("config", short_help="Show every setting of an algorithm.")
-@click.argument("algorithm", metavar="ALGO")
+@click.argument("algorithm", metavar="ALGO", shell_complete=complete_algorithm)
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 def command(algorithm: str, words: tuple[str, ...]) -> None:
     """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the

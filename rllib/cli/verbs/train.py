@@ -17,9 +17,10 @@ import click
 import msgspec
 
 from rllib.algorithms.base.recorded.settings import LOG_DIR
-from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE
 from rllib.cli.columns import columns_option, parse_columns, refuse_loose
+from rllib.cli.completion import complete_run
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, TakesSettings, as_typed, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
@@ -98,17 +99,8 @@ class _Experiment(NamedTuple):
     notice: str = ""
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Completes words for the shell: first the algorithm, then the names of its settings."""
-    words = ctx.params.get("words") or ()
-    if not words:
-        return [name for name in algorithm_names() if name.lower().startswith(incomplete.lower())]
-    names = [f"{row.name}=" for row in get_algorithm_config(words[0]).describe()] if len(words) > 1 else []
-    return [name for name in names if name.startswith(incomplete)]
-
-
 @click.command("train", cls=TakesSettings, short_help="Train an algorithm on an environment.")
-@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
+@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=complete_run)
 @click.option("-f", "--file", metavar="FILE", help="YAML file (RL Zoo's, too), Python file with config and "
               "stop, or name of a tuned example, like ppo/cartpole.")  # fmt: skip
 @click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling, with RLlib's defaults.")

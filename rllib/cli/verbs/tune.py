@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from rllib.cli.completion import complete_run
 from rllib.cli.failures import EXIT_FAILURE, Mistake, TakesSettings, reported, typed_settings, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, names_data, refuse_one_name
@@ -62,7 +63,7 @@ _OF_RANGES = ("hyperparam_mutations", "hyperparam_bounds")
 
 
 @click.command("tune", cls=TakesSettings, short_help="Search for the settings of an algorithm.")
-@click.argument("words", nargs=-1, metavar="[ALGO [ENV]] [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[ALGO [ENV]] [KEY=VALUE]...", shell_complete=complete_run)
 @click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
 @click.option("--search", "is_search", is_flag=True, help="The KEY=... that follow are searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "

@@ -7,7 +7,7 @@ import pytest
 from rllib import PPO, notices
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.compat.methods.stable_baselines3.construction import changes_from_words, config_from_words
-from rllib.compat.names.stable_baselines3.algorithms import _VOCABULARIES
+from rllib.compat.names.stable_baselines3.algorithms import _OVER_TIME, _VOCABULARIES
 from rllib.compat.programs.sb3.models import QRDQN
 from rllib.env.vec_env import make_vec_env
 
@@ -199,6 +199,19 @@ def test_updates_without_a_number_of_steps_are_refused():
     default = get_algorithm_class("DQN").get_default_config()
     with pytest.raises(ValueError, match=r"gradient_steps=2 needs train_freq"):
         changes_from_words(default, None, "auto", {"gradient_steps": 2}, saved)
+
+
+@pytest.mark.parametrize("algorithm", _VOCABULARIES)
+def test_functions_that_do_not_change_need_no_length(algorithm):
+    saved, default = _constructed(algorithm, {}).to_dict(), _class_of(algorithm).get_default_config()
+    numbers = {word: 0.05 for word in sorted(_OVER_TIME) if _VOCABULARIES[algorithm].knows(word)}
+    functions = {word: lambda _: 0.05 for word in numbers}
+    # As programs give them, with functions that a model makes from other words.
+    functions |= {"lr_schedule": lambda _: 0.0, "exploration_schedule": lambda _: 0.0}
+    functions = {"clip_range": lambda _: 0.0, **functions}
+    changes = [changes_from_words(default, None, "auto", words, saved) for words in (functions, numbers)]
+    assert changes[0] == changes[1]
+    assert changes[0]
 
 
 def test_a_saved_model_takes_its_words(tmp_path):

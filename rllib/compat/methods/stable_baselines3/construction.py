@@ -24,6 +24,8 @@ from rllib.notices import log_once
 # Words whose value may be a function of the remaining share of a run.
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
 _USUAL_LENGTH = 1_000_000
+# Functions that programs give to load; a model makes them from other words, there as here.
+_MADE_ANEW = frozenset({"lr_schedule", "exploration_schedule"})
 # Settings that are no part of the comparison: environments are made again, and a fresh seed is kept.
 _OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
 
@@ -113,12 +115,16 @@ def changes_from_words(
         saved: settings of the checkpoint, whose steps of each environment and updates of each round stay as they are
             with another number of environments.
     """
+    algorithm = _algorithm(config)
+    # Programs give one dict of functions to load of any algorithm.
+    without = _MADE_ANEW if algorithm == "PPO" else _MADE_ANEW | {"clip_range"}
+    words = {word: value for word, value in words.items() if not (word in without and callable(value))}
     if device != "auto":
         words = {"device": device, **words}
     own, theirs = _divided(config, words)
     if device == "cpu":
         own["num_gpus"] = 0
-    place, algorithm = settings_of(env), _algorithm(config)
+    place = settings_of(env)
     workers = own.get("num_rollout_workers", saved.get("num_rollout_workers", 0))
     if has_words(algorithm):
         n_envs = _number_of_environments(place.pop("num_envs_per_worker", None), own, theirs, workers)

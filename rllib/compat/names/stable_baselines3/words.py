@@ -116,20 +116,22 @@ def over_time(word: str, value, words: Words):
             return initial
         return {"type": "linear", "initial": initial, "final": 0.0, "timesteps": words.length(word)}
     if callable(value):
-        return _of_remaining_share(word, value, words.length(word))
+        return _of_remaining_share(word, value, words)
     if word == "clip_range_vf" and isinstance(value, int | float) and value < 0:
         return None  # as in Stable-Baselines 2: no clipping
     return value
 
 
-def _of_remaining_share(word: str, function: Callable[[float], float], timesteps: int):
+def _of_remaining_share(word: str, function: Callable[[float], float], words: Words):
     """A function of the remaining share as one of the environment step; a line as data, which files can hold."""
     try:
         start, middle, end = (float(function(share)) for share in (1.0, 0.5, 0.0))
     except Exception as error:
         raise ValueError(f"{word}={function!r} must be a function of the remaining share: {error}") from error
     if start == middle == end:
-        return start
+        # Of a run of any length. A clip range of 0, which models that only act are loaded with, is no number here.
+        return [[0, 0.0]] if word == "clip_range" and start == 0 else start
+    timesteps = words.length(word)
     if math.isclose(2 * middle, start + end, rel_tol=1e-6):
         return {"type": "linear", "initial": start, "final": end, "timesteps": timesteps}
     return lambda timestep: float(function(max(1.0 - timestep / timesteps, 0.0)))

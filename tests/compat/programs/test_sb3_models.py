@@ -31,7 +31,7 @@ MODELS = {
 
 def made(name, **words):
     env, usual = MODELS[name]
-    return getattr(models, name)("MlpPolicy", env, seed=0, **{**usual, **words})
+    return getattr(models, name)("MlpPolicy", env, **{"seed": 0, **usual, **words})
 
 
 class Steps(BaseCallback):
@@ -186,6 +186,33 @@ def test_a_missing_file_is_not_found(tmp_path):
     for path in (tmp_path / "nothing", tmp_path / "nothing.zip", tmp_path / "no" / "folder"):
         with pytest.raises(FileNotFoundError, match="no model"):
             models.PPO.load(path)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_only_acts_is_loaded_with_functions_of_zero(tmp_path, name):
+    with made(name) as model:
+        path = model.save(tmp_path / "model")
+    functions = {"lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
+    with getattr(models, name).load(path, custom_objects={"learning_rate": 0.0, **functions}) as loaded:
+        assert loaded.learning_rate == 0.0
+        assert name != "PPO" or loaded.clip_range(1.0) == 0.0
+        loaded.predict(loaded.observation_space.sample())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_taken_from_whatever_load_takes(tmp_path, name):
+    with made(name) as model:
+        model.learn(40)
+        path, file, expected = model.save(tmp_path / "model"), io.BytesIO(), model.get_parameters()["policy"]
+        model.save(file)
+        file.seek(0)
+        assert model.device == torch.device("cpu")
+    for given in (path, tmp_path / "model", str(tmp_path / "model"), file):
+        with made(name, seed=1) as other:
+            other.set_parameters(given)
+            assert other.num_timesteps == 0
+            for parameter, value in other.get_parameters()["policy"].items():
+                np.testing.assert_array_equal(value, expected[parameter])
 
 
 def test_a_policy_is_loaded_by_its_class(tmp_path):
@@ -393,6 +420,7 @@ def test_a_frequency_is_the_pair_that_it_holds(unit):
     for frequency in (given, pair):
         with models.DQN("MlpPolicy", "CartPole-v1", train_freq=frequency, **words) as model:
             configs.append({name: value for name, value in model.config.to_dict().items() if name != "env"})
+            assert model.train_freq == given and model.train_freq.unit is unit
             model.learn(20)
     assert configs[0] == configs[1]
 

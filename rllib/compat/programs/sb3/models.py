@@ -7,6 +7,7 @@ processes act as well, in environments of their own.
 
 import logging
 import math
+import os
 import platform
 import random
 import sys
@@ -43,7 +44,7 @@ from rllib.compat.programs.sb3.logger import EventsOfRun, HumanOutputFormat, Log
 from rllib.compat.programs.sb3.policy import ModelPolicy
 from rllib.compat.programs.sb3.replay import ReplayView
 from rllib.compat.programs.sb3.tables import ON_POLICY, Tables, empty_buffer
-from rllib.compat.programs.sb3.tools import FloatSchedule
+from rllib.compat.programs.sb3.tools import FloatSchedule, as_train_freq
 from rllib.compat.programs.sb3.user_code import user_code_is_loaded
 from rllib.env.spaces.batches import rows_of
 from rllib.env.vec_env.given_vector import InPlace, NotInFiles
@@ -378,6 +379,11 @@ class BaseAlgorithm:
         return ModelPolicy(self, super().policy)
 
     @property
+    def device(self) -> torch.device:
+        """Device of the learner."""
+        return torch.device(super().device)
+
+    @property
     def policy_class(self) -> type:
         """Class of the policy."""
         return ModelPolicy
@@ -498,6 +504,10 @@ class BaseAlgorithm:
         value = self._given_word(word)
         if value is None:
             value = attribute_of(self.words_of, word, self.config)
+        if word == "train_freq":
+            return as_train_freq(value)
+        if word in _FUNCTIONS and isinstance(value, list) and len(value) == 1:  # a schedule of one value
+            value = value[0][1]
         is_function = word in _FUNCTIONS and (callable(value) or isinstance(value, float | int))
         return FloatSchedule(value) if is_function else value
 
@@ -526,6 +536,19 @@ class BaseAlgorithm:
         return actions, state
 
     # ------------------------------------------------------------------ files
+
+    def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
+        """As `Algorithm.set_parameters`; files are taken in any form that `load` takes.
+
+        Args:
+            load_path_or_dict: what `get_parameters` returned, a path as for `load`, or an open binary file.
+            exact_match, device: as there.
+        """
+        given = load_path_or_dict
+        if hasattr(given, "read") or (isinstance(given, str | os.PathLike) and file_named(given) is not None):
+            with type(self).load(given) as other:
+                given = other.get_parameters()
+        super().set_parameters(given, exact_match, device)
 
     def save(
         self, path: Any = None, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None

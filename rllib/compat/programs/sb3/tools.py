@@ -31,6 +31,12 @@ class TrainFreq(NamedTuple):
     unit: TrainFrequencyUnit
 
 
+def as_train_freq(given: Any) -> TrainFreq:
+    """What a constructor takes as `train_freq`, a number of steps or a pair, as a model has it."""
+    frequency, unit = given if isinstance(given, tuple | list) else (given, "step")
+    return TrainFreq(frequency, TrainFrequencyUnit(unit))
+
+
 class ConstantSchedule:
     """The same value at any time.
 

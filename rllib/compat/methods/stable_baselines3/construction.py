@@ -25,7 +25,7 @@ from rllib.notices import log_once
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
 _USUAL_LENGTH = 1_000_000
 # Functions that programs give to load; a model makes them from other words, there as here.
-_MADE_ANEW = frozenset({"lr_schedule", "exploration_schedule"})
+_DERIVED = frozenset({"lr_schedule", "exploration_schedule"})
 # Settings that are no part of the comparison: environments are made again, and a fresh seed is kept.
 _OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
 
@@ -117,7 +117,7 @@ def changes_from_words(
     """
     algorithm = _algorithm(config)
     # Programs give one dict of functions to load of any algorithm.
-    without = _MADE_ANEW if algorithm == "PPO" else _MADE_ANEW | {"clip_range"}
+    without = _DERIVED if algorithm == "PPO" else _DERIVED | {"clip_range"}
     words = {word: value for word, value in words.items() if not (word in without and callable(value))}
     if device != "auto":
         words = {"device": device, **words}

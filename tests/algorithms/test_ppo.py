@@ -321,15 +321,17 @@ def test_the_init_hook_may_restore_and_train(tmp_path):
     with config().build() as algo:
         algo.train()
         path = algo.save(tmp_path / "checkpoint")
+        algo.train()
+        expected = algo.numbers()["kl_coeff"]
 
     class Resume(DefaultCallbacks):
         def on_algorithm_init(self, *, algorithm, **kwargs):
             algorithm.restore(path)
             algorithm.train()
 
-    with config(kl_coeff=0.8).callbacks(Resume).build() as resumed:
+    with config().callbacks(Resume).build() as resumed:
         assert resumed.metrics.iteration == 2
-        assert resumed.numbers()["kl_coeff"]["default_policy"] < 0.2
+        assert resumed.numbers()["kl_coeff"] == expected != {"default_policy": 0.2}
 
 
 def test_habits_of_other_libraries_are_told_the_way():

@@ -195,7 +195,7 @@ def test_the_shell_completes(rllib, typed, offered):
     position = str(len(typed.split()) - 1)
     rllib.environment |= {"COMP_WORDS": typed, "COMP_CWORD": position, "_RLLIB_COMPLETE": "bash_complete"}
     code, output = rllib()
-    assert code == 0 and (f"plain,{offered}" in output.split() if offered else not output)
+    assert code == 0 and (f"plain,{offered}" in output.split() if offered else not output.strip())
 
 
 def test_checkpoints_of_a_gpu_act_without_one(rllib_command, tmp_path, monkeypatch):

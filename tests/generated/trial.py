@@ -841,6 +841,7 @@ _EXPECTED = (
     *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
     *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
     *("it repeats them", "what is sampled first is lost", "nothing is trained", "goes on with an empty one"),
+    "of policies that learn again",
 )
 
 
@@ -855,8 +856,6 @@ def _expected(draw: Draw) -> tuple[str, ...]:
         parts += ("follows the old gym API",)  # once in a process
     if "offline_memory" in draw["settings"]:
         parts += ("are kept in files",)
-    if world.get("form") == "old":
-        parts += ("follows the old gym API",)  # said once in a process
     return parts
 
 

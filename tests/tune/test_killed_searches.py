@@ -253,10 +253,14 @@ def test_members_of_a_population_that_is_killed_train_each_iteration_once(tmp_pa
 
 
 def calls_of_records(calls: list[str], directory: Path) -> list[tuple[int, dict]]:
-    """The records of an experiment that was not killed, and the number of the call that writes each."""
+    """The records of an experiment that was not killed, and the number of the call that writes each.
+
+    The first one is left out: it is written before the file has its name.
+    """
     [journal] = directory.glob("x/experiment_state-*.json")
     writes = [number for number, call in enumerate(calls, 1) if call.startswith("write x/experiment_state-")]
-    return list(zip(writes, map(json.loads, journal.read_text().splitlines()), strict=True))
+    _, *records = map(json.loads, journal.read_text().splitlines())
+    return list(zip(writes, records, strict=True))
 
 
 def reported(directory: Path) -> set[tuple[str, int]]:

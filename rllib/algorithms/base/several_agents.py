@@ -181,8 +181,9 @@ class SeveralAgents(Acting):
         again = sorted(each for each in self.trainees if each not in trained and self.trainees[each].num_updates)
         if again:
             message = (
-                f"{', '.join(again)} learn again, but kept only weights and filter: optimizer, critics, replay and "
-                "coefficients start again. A function as policies_to_train that returns False for a while keeps them."
+                f"only weights and filter were kept of policies that learn again ({', '.join(again)}): optimizer, "
+                "critics, replay and coefficients start again. A function as policies_to_train that returns False for "
+                "a while keeps them."
             )
             log_once("policies that learn again", message, logging.WARNING)
 

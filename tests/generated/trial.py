@@ -609,10 +609,10 @@ class Trial:
             # A run that learned from recorded rows alone had none of its own.
             for problem in restores.wrong_rows(*settings[policy_id], rows.get(policy_id, {}), restored):
                 self.note("rows", problem)
-        left, self._left_to_world = self._left_to_world, left_to_world(other.config, self.draw)
-        result = other.train()
-        self._check_result(result, self._iterations + 1)
-        self._left_to_world = left
+        looked_at = {"_left_to_world": left_to_world(other.config, self.draw), "_algorithm": other}
+        with patch.multiple(self, **looked_at):
+            result = other.train()
+            self._check_result(result, self._iterations + 1)
         for policy_id, (_, own) in settings.items():
             stats = result["info"]["learner"].get(policy_id, {}).get("learner_stats", {})
             lr = None if own.get("lr_schedule") else own.get("lr")  # a schedule is in lr's place

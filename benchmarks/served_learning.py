@@ -199,7 +199,7 @@ OPTIONS = {
         *("--margin", "0.5"),
     ),
 }
-STEPS = {"bandit": 12_000, "cartpole": 120_000}
+STEPS = {"bandit": 12_000, "cartpole": 60_000}
 
 
 def main() -> None:

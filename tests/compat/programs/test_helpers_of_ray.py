@@ -201,6 +201,7 @@ class Heuristic(Policy):
 
 def test_policy_is_a_base_of_heuristics_and_the_name_of_networks(tmp_path):
     config = small().environment(MultiAgentCartPole, env_config={"num_agents": 2}).rollouts(num_rollout_workers=0)
+    config.debugging(seed=0)  # episodes end in the first iteration
     config.multi_agent(
         policies={"learned": PolicySpec(policy_class=Policy), "by_hand": PolicySpec(policy_class=Heuristic)},
         policy_mapping_fn=lambda agent, *args, **kwargs: ["learned", "by_hand"][agent],

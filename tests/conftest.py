@@ -102,7 +102,7 @@ def no_hook_is_left():
     yield
     if foreign_program.is_running():
         foreign_program._is_running = False  # one test fails, not all that follow
-        pytest.fail("the test has left an import hook in its process: run the program in a process of its own")
+        pytest.fail("the test has left an import hook in its process: run the program in another process")
 
 
 @pytest.fixture(autouse=True)

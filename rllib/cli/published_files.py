@@ -17,7 +17,7 @@ from rllib.storage.foreign_files import inside, json_object, read_inside
 _SETTINGS, _CODE, _INDEX = "config.json", "user_code/", "user_code/index.json"
 # Places of recorded steps among the settings.
 _OF_DATA = (("input_",), ("demonstrations",), ("evaluation_config", "input_"), ("evaluation_config", "input"))
-# What the settings have there instead, in the form of a path: whoever learns from a copy is told that there is none.
+# The settings have this path there instead: learning from a copy ends with an error that names it.
 LEFT_OUT = "recorded steps, which rllib push has left out"
 
 

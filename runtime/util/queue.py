@@ -162,7 +162,7 @@ class _Items:
         return [self._items.popleft() for _ in range(count)] if count <= len(self._items) else None
 
     def give_back(self, items):
-        # Of a `get` whose caller was interrupted: nobody else would see them.
+        # Of a `get` whose caller was interrupted: they would be lost.
         self._items.extendleft(reversed(items or ()))
 
 

@@ -206,7 +206,7 @@ def test_the_replay_has_the_recorded_steps_and_learns_from_them(name):
 
 
 def stacks_of_frames(length, overlap):
-    """Episodes of so many steps, whose rewards are their numbers; without overlap no two stacks share a frame."""
+    """Episodes of these lengths; rewards are numbers of steps. Without overlap no two stacks share a frame."""
     rng, count = np.random.default_rng(0), 240
     frames = rng.random((count // length, length + 4, 5), np.float32)
     obs = np.stack([frames[:, t : t + 3] for t in range(length + 1)], 1)

@@ -8,7 +8,12 @@ import runtime
 
 
 def as_completed(
-    refs: Iterable[Any], *, chunk_size: int = 10, yield_obj_refs: bool = False, **of_wait: Any
+    refs: Iterable[Any],
+    *,
+    chunk_size: int = 10,
+    yield_obj_refs: bool = False,
+    timeout: float | None = None,
+    fetch_local: bool = True,
 ) -> Iterator[Any]:
     """Yields the values of references as they are done.
 
@@ -16,7 +21,7 @@ def as_completed(
         refs: different references.
         chunk_size: without effect beyond its check; each value is yielded when it is there.
         yield_obj_refs: yield the references instead.
-        of_wait: arguments of `wait`, which Ray repeats until all are done; without effect.
+        timeout, fetch_local: arguments of `wait`, which Ray repeats until all are done; without effect.
 
     Raises:
         ValueError: if chunk_size is below 1.
@@ -33,7 +38,8 @@ def map_unordered(
     backpressure_size: int | None = 100,
     chunk_size: int = 10,
     yield_obj_refs: bool = False,
-    **of_wait: Any,
+    timeout: float | None = None,
+    fetch_local: bool = True,
 ) -> Iterator[Any]:
     """Yields the values of a remote function for each item, as they are done.
 
@@ -41,7 +47,7 @@ def map_unordered(
         fn: the remote function.
         items: its arguments.
         backpressure_size: tasks that run or wait at a time; None: all.
-        chunk_size, yield_obj_refs, of_wait: see `as_completed`.
+        chunk_size, yield_obj_refs, timeout, fetch_local: see `as_completed`.
 
     Raises:
         ValueError: if chunk_size is below 1, or backpressure_size below chunk_size.

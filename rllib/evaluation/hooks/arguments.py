@@ -121,7 +121,7 @@ def _read_of_any(function: Callable) -> set[str]:
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         with contextlib.suppress(ValueError):  # a variable of the function around it that has no value yet
             wrapped = None if name == "__class__" else cell.cell_contents
-            # A function that is called with other things than the hook's arguments has names of its own.
+            # The hook may call it with other values, under any names.
             texts |= named_arguments(wrapped)[0] & _LATER_NAMES if inspect.isfunction(wrapped) else set()
     return texts
 

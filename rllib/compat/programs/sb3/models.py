@@ -538,7 +538,7 @@ class BaseAlgorithm:
     # ------------------------------------------------------------------ files
 
     def set_parameters(self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto") -> None:
-        """As `Algorithm.set_parameters`; files are taken in any form that `load` takes.
+        """As `Algorithm.set_parameters`, which reads all files that `load` reads.
 
         Args:
             load_path_or_dict: what `get_parameters` returned, a path as for `load`, or an open binary file.

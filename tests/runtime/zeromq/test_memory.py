@@ -1,8 +1,9 @@
 """The memory of the machine: what the node reads of it, which process it ends, and when an ended task runs again."""
 
 import logging
-import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -261,12 +262,27 @@ def test_the_next_look_comes_before_memory_can_be_filled():
     assert SHORTEST_PAUSE_S < watch.pause_s(2**30 * os.cpu_count()) < LONGEST_PAUSE_S
 
 
+# Of a process that does nothing else: the tests' own memory grows and shrinks as other tests' threads and forks end.
+FILL = f"""
+import mmap, sys
+print("started", flush=True)
+sys.stdin.readline()
+block = mmap.mmap(-1, {64 * MB}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block.write(b"x" * len(block))
+print("full", flush=True)
+sys.stdin.readline()
+"""
+
+
 def test_private_memory_of_a_process():
-    before = private_bytes(os.getpid())
-    # Mapped anew: what an allocator gives may be memory that the process has used before.
-    with mmap.mmap(-1, 64 * MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
-        block.write(b"x" * len(block))
-        assert 63 * MB <= private_bytes(os.getpid()) - before < 80 * MB
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", FILL], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout.readline() == "started\n"
+        before = private_bytes(process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "full\n"
+        assert 63 * MB <= private_bytes(process.pid) - before < 80 * MB
     assert private_bytes(2**22 + 1) == 0
 
 

@@ -801,7 +801,8 @@ def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
         return False  # whether episodes are over there is not known here
     if name in _ASYNCHRONOUS and (config.get("replay_proportion") or config.get("minibatch_buffer_size", 1) > 1):
         return False
-    if config.has_data and not (world["data"].get("share") and not config.get("store_buffer_in_checkpoints", True)):
+    samples = algorithm.recorded is not None and algorithm.recorded.sampled  # SQIL does so without being told
+    if config.has_data and not (samples and not config.get("store_buffer_in_checkpoints", True)):
         return "replay_buffer_config" not in config or "Prioritized" not in config.replay_settings()["type"]
     return "store_buffer_in_checkpoints" not in config or config.store_buffer_in_checkpoints
 

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 from runtime_support import wait_until
 
 import runtime
@@ -89,6 +90,19 @@ def test_status_memory_and_stack(fresh):
     assert f"== driver, process {os.getpid()}" in stack and "test_status_memory_and_stack" in stack
     runtime.kill(actor)
     runtime.get(waiting)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_what_cannot_be_printed_is_said(fresh):
+    session = fresh()
+    run = "from runtime.engines.zeromq.cli import main; main()"
+    for command in ("status", "memory", "stack"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-c", run, command, "--address", str(session.session_dir)],
+                stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+            )  # fmt: skip
+        assert done.returncode == 1 and done.stderr == "Error: OSError: [Errno 28] No space left on device\n"
 
 
 def test_a_stack_shows_processes_that_hang_even_the_node(fresh):

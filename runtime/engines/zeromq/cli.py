@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,19 @@ ADDRESS = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 
 
-@click.group()
+class _Commands(click.Group):
+    """Commands that end in words where what they print cannot be written, on a full disk for instance."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of the output has gone; click ends quietly
+        except OSError as error:
+            raise click.ClickException(f"{type(error).__name__}: {error}") from error
+
+
+@click.group(cls=_Commands)
 def main() -> None:
     """Looks into a running session of this user, from another terminal."""
 

@@ -173,7 +173,7 @@ class ShardedTrainee(OffPolicyTrainee):
         replay.add(rows)
         if not (replay.is_ready and self.learning_has_started):
             return
-        self.count_steps()
+        self.count_steps(steps)
         if config.training_intensity is None:
             self.updates_owed = MOST_UPDATES_OWED - 1
         else:

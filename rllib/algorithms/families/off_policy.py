@@ -279,7 +279,6 @@ class OffPolicyTrainee(Trainee):
         replay: its rows; None before `prepare`.
         updates_owed: updates, or parts of one, that the steps sampled so far ask for and that have not been made.
         empty_at: the run's clock when the replay was empty.
-        counted_until: the run's clock up to which steps are counted for `ratios`.
     """
 
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
@@ -289,7 +288,7 @@ class OffPolicyTrainee(Trainee):
         super().__init__(algorithm, policy_id)
         replay, beta = self.config.replay_settings(), "prioritized_replay_beta"
         self._beta = Schedule(replay[beta], beta, replay.settings[beta].range_of_schedule)
-        self.updates_owed, self.empty_at, self.counted_until = 0.0, self.timesteps, self.timesteps
+        self.updates_owed, self.empty_at = 0.0, self.timesteps
         self.replay: Any = None
 
     def prepare(self) -> None:
@@ -465,12 +464,9 @@ class OffPolicyTrainee(Trainee):
         enough = sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
         return enough and len(self.replay) > 0
 
-    def count_steps(self) -> None:
-        """Counts the steps since the last time, as far as learning had begun, among those that `ratios` are of."""
-        before = self.empty_at + max(self.config.num_steps_sampled_before_learning_starts, 1) - 1
-        new = max(self.timesteps - max(self.counted_until, before), 0)
-        self.algorithm.metrics.policies[self.policy_id][_STEPS] += new
-        self.counted_until = self.timesteps
+    def count_steps(self, steps: float) -> None:
+        """Counts steps that make updates due among those that `ratios` are of."""
+        self.algorithm.metrics.policies[self.policy_id][_STEPS] += steps
 
     def updates_due(self, steps: int) -> int:
         """Updates that newly sampled steps ask for; fractions add up from round to round."""
@@ -493,7 +489,7 @@ class OffPolicyTrainee(Trainee):
         """
         if not self.learning_has_started:
             return
-        self.count_steps()
+        self.count_steps(steps)
         rates = self.learning_rates(now)
         for _ in range(self.updates_due(steps)):
             self.stats = self.update(**rates)
@@ -564,7 +560,7 @@ class OffPolicyTrainee(Trainee):
         self.empty_at = numbers.get("replay_empty_at", self.empty_at)
         self.stats = numbers.get("stats", self.stats)
         self.is_refused = numbers.get("is_refused", False)
-        self.counted_until, counts = self.timesteps, self.algorithm.metrics.policies[self.policy_id]
+        counts = self.algorithm.metrics.policies[self.policy_id]
         if counts["num_updates"] and _STEPS not in counts:  # an earlier checkpoint
             counts[_STEPS] = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 0)
         if isinstance(self.replay, MixedReplay) and "rows_owed" in numbers:
@@ -618,9 +614,7 @@ class OffPolicy(Algorithm):
         before = self.timesteps
         self.store(self.sample(1))
         for trainee in self.trainees.values():
-            if trainee.is_refused:
-                trainee.counted_until = self.timesteps  # no updates belong to these steps
-            else:
+            if not trainee.is_refused:
                 trainee.learn(self.timesteps - before, before)
         return self.newest_stats()
 

@@ -10,6 +10,8 @@ from rllib.compat.methods.stable_baselines3.construction import changes_from_wor
 from rllib.compat.names.stable_baselines3.algorithms import _OVER_TIME, _VOCABULARIES
 from rllib.compat.programs.sb3.models import QRDQN
 from rllib.env.vec_env import make_vec_env
+from rllib.exploration.epsilon import EpsilonGreedy
+from rllib.schedules import Schedule
 
 # Values of words, drawn for the constructor and for load.
 VALUES = {
@@ -212,6 +214,67 @@ def test_functions_that_do_not_change_need_no_length(algorithm):
     changes = [changes_from_words(default, None, "auto", words, saved) for words in (functions, numbers)]
     assert changes[0] == changes[1]
     assert changes[0]
+
+
+# Setting that each word over time becomes, where its values are the word's.
+SETTINGS_OVER_TIME = {"learning_rate": "lr", "clip_range": "clip_param", "clip_range_vf": "vf_clip_param"}
+CURVES = {"line": lambda left: 0.1 * left + 0.01, "curve": lambda left: 0.1 * left**2 + 0.01, "lin": "lin_0.1"}
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("algorithm", sorted(_VOCABULARIES.keys() - {"ARS"}))
+def test_a_share_is_of_the_steps_that_follow(algorithm, curve):
+    saved, default = _constructed(algorithm, {}).to_dict(), _class_of(algorithm).get_default_config()
+    given, function = CURVES[curve], CURVES[curve] if callable(CURVES[curve]) else lambda left: 0.1 * left
+    words = {word: given for word in SETTINGS_OVER_TIME if _VOCABULARIES[algorithm].knows(word)}
+    changes = changes_from_words(default, None, "auto", words, saved, range(500, 1500))
+    for word in words:
+        schedule = Schedule(changes[SETTINGS_OVER_TIME[word]])
+        values = [schedule(timestep) for timestep in (0, 500, 750, 1500, 2000)]
+        assert values == pytest.approx([function(left) for left in (1.0, 1.0, 0.75, 0.0, 0.0)])
+
+
+@pytest.mark.parametrize("further", [{}, {"exploration_final_eps": 0.2}, {"exploration_initial_eps": 0.9}], ids=str)
+def test_epsilon_falls_within_the_steps_that_follow(further):
+    saved, default = _constructed("DQN", {"learning_starts": 10}).to_dict(), get_algorithm_class("DQN")
+    default = default.get_default_config()
+    words = {"exploration_fraction": 0.5, **further}
+    exploration = changes_from_words(default, None, "auto", words, saved, range(500, 1500))["exploration_config"]
+    epsilon = EpsilonGreedy(**{key: value for key, value in exploration.items() if key != "type"})
+    initial, final = further.get("exploration_initial_eps", 1.0), further.get("exploration_final_eps", 0.05)
+    expected = [initial, (initial + final) / 2, final, final]
+    assert [epsilon.numbers(timestep)["epsilon"] for timestep in (500, 750, 1000, 1500)] == pytest.approx(expected)
+
+
+def test_an_end_of_epsilon_keeps_its_length():
+    saved, default = _constructed("DQN", {"n_timesteps": 1000}).to_dict(), get_algorithm_class("DQN")
+    default = default.get_default_config()
+    changes = changes_from_words(default, None, "auto", {"exploration_final_eps": 0.2}, saved, range(500, 1500))
+    assert changes == {"exploration_config": {**saved["exploration_config"], "final_epsilon": 0.2}}
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_loaded_model_takes_shares_of_its_next_learn(tmp_path, resets):
+    rates = {}
+
+    def note(variables, _):
+        result = variables["result"]
+        rates[result["timesteps_total"]] = result["info"]["learner"]["default_policy"]["learner_stats"]["cur_lr"]
+
+    words = {"n_steps": 16, "batch_size": 8, "n_epochs": 1}
+    with PPO("MlpPolicy", "CartPole-v1", **words) as model:
+        path = model.learn(32).save(tmp_path / "model")
+    functions = {"learning_rate": lambda left: 1e-3 * left**2, "custom_objects": {"clip_range": lambda left: left}}
+    with PPO.load(path, **functions) as loaded:
+        assert loaded.config.get_schedule("lr")(loaded.timesteps) == 1e-3
+        before = loaded.get_weights()["default_policy"]
+        loaded.learn(64, note, reset_num_timesteps=resets)
+        assert (loaded.timesteps, loaded.num_timesteps) == (96, 64 if resets else 96)
+        assert any((old != new).any() for old, new in zip(before, loaded.get_weights()["default_policy"]))
+    # An update reads the rate of the round's first step.
+    first, length = (32, 64) if resets else (0, 96)
+    expected = {step: 1e-3 * (1 - (step - 16 - first) / length) ** 2 for step in (48, 64, 80, 96)}
+    assert rates == pytest.approx(expected)
 
 
 def test_a_saved_model_takes_its_words(tmp_path):

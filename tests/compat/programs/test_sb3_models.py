@@ -149,6 +149,32 @@ def test_a_keyword_that_is_set_before_a_schedule_is_known_keeps_it():
     assert lasts[0] == lasts[1]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_function_that_is_set_is_of_the_next_learn(name, tmp_path):
+    def function(left):
+        return 1e-3 * left**2
+
+    def check(model, first, length):
+        schedule = model.config.get_schedule("lr")
+        values = [schedule(first + share * length) for share in (0.0, 0.5, 1.0, 2.0)]
+        assert values == pytest.approx([1e-3, 0.25e-3, 0.0, 0.0])
+
+    with made(name) as model:
+        path = model.learn(64).save(tmp_path / "model")
+        rows = None if model.replay_buffer is None else model.replay_buffer.size()
+        first, model.learning_rate = model.timesteps, function
+        assert model.learning_rate is function and model.num_timesteps == first
+        model.learn(32)
+        check(model, first, 32)
+        assert rows is None or model.replay_buffer.size() == rows + 32
+        steps, model.learning_rate = model.num_timesteps, function  # the same one begins once more
+        model.learn(32, reset_num_timesteps=False)
+        check(model, first, steps + 32)
+    with getattr(models, name).load(path, MODELS[name][0], learning_rate=function) as loaded:
+        assert loaded.learning_rate is function
+        check(loaded.learn(32), first, 32)
+
+
 def test_clip_range_is_a_function():
     with made("PPO", clip_range_vf=0.3) as model:
         assert model.clip_range(0.5) == 0.2 and model.clip_range_vf(1.0) == 0.3

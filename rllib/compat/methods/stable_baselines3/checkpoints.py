@@ -72,6 +72,16 @@ def saved_settings(path: str | os.PathLike) -> dict[str, Any]:
     return read_checkpoint(path, only=("config.json",)).get("config.json", {})
 
 
+def saved_timesteps(path: str | os.PathLike) -> int:
+    """Environment steps of a checkpoint's algorithm.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, or it is damaged.
+    """
+    algorithm = read_checkpoint(path, only=("algorithm.json",)).get("algorithm.json", {})
+    return int(algorithm.get("metrics", {}).get("counters", {}).get("num_env_steps_sampled", 0))
+
+
 def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str | None]]:
     """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
 

@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.compat.methods.stable_baselines3.directories import next_directory
 from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
-from rllib.compat.names.stable_baselines3 import has_words, settings_from_sb3
+from rllib.compat.names.stable_baselines3 import has_words, is_share, settings_from_sb3
 from rllib.compat.names.stable_baselines3.sampling import joined_exploration
 from rllib.config.config_object import ConfigObject
 from rllib.env.factories.registry import EnvContext, resolve
@@ -46,7 +46,7 @@ class Words:
 
     def config(self, config: Any) -> Any:
         """The config for a run whose length is not known: schedules over the remaining share last a million steps."""
-        changes = any(callable(value) or str(value).startswith("lin_") for value in map(self.given.get, _OVER_TIME))
+        changes = any(is_share(word, self.given.get(word)) for word in _OVER_TIME)
         length = {"n_timesteps": _USUAL_LENGTH} if changes else {}
         return config_from_words(config, self.policy, self.env, {**length, **self.given})
 
@@ -54,6 +54,18 @@ class Words:
         """The config for a run of a length (environment steps), unless `given` says another, with a seed."""
         words = {"n_timesteps": int(total_timesteps), **self.given, "seed": seed}
         return config_from_words(config, self.policy, self.env, words)
+
+
+def shares_of_run(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Words whose values are shares of a run of unknown length: of the next `learn`; {} with n_timesteps."""
+    if words.get("n_timesteps") is not None:
+        return {}
+    return {word: value for word, value in words.items() if is_share(word, value)}
+
+
+def steps_of_unknown_length(first: int) -> range:
+    """The environment steps of a run that begins after `first` steps, until `learn` says how many there are."""
+    return range(first, first + _USUAL_LENGTH)
 
 
 def differs(config: Any, other: Any) -> bool:
@@ -106,7 +118,12 @@ def _with_defaults(algorithm: str, words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes_from_words(
-    config: Any, env: Any, device: str, words: Mapping[str, Any], saved: Mapping[str, Any]
+    config: Any,
+    env: Any,
+    device: str,
+    words: Mapping[str, Any],
+    saved: Mapping[str, Any],
+    steps: range | None = None,
 ) -> dict[str, Any]:
     """Settings to change in a checkpoint's config, for `load`; arguments as for `config_from_words`.
 
@@ -114,6 +131,7 @@ def changes_from_words(
         device: "cuda", "cpu", or "auto", which changes nothing.
         saved: settings of the checkpoint, whose steps of each environment and updates of each round stay as they are
             with another number of environments.
+        steps: environment steps of the run that schedules are shares of, as for `settings_from_sb3`.
     """
     algorithm = _algorithm(config)
     # Programs give one dict of functions to load of any algorithm.
@@ -129,7 +147,7 @@ def changes_from_words(
     if has_words(algorithm):
         n_envs = _number_of_environments(place.pop("num_envs_per_worker", None), own, theirs, workers)
         theirs = theirs if n_envs is None else {**theirs, "n_envs": n_envs}
-    translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved) if theirs else {}
+    translated = settings_from_sb3(algorithm, theirs, defaults=False, saved=saved, steps=steps) if theirs else {}
     if (count := translated.get("num_envs_per_worker")) is not None:
         translated["num_envs_per_worker"] = _of_each_worker(count, max(workers, 1))
     _warn_of_doubled(own, translated, theirs)

@@ -2,10 +2,12 @@
 
 import contextlib
 import logging
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -19,9 +21,16 @@ from rllib.compat.methods.stable_baselines3.checkpoints import (
     checkpoint_named,
     log_directory,
     saved_settings,
+    saved_timesteps,
     without_environment,
 )
-from rllib.compat.methods.stable_baselines3.construction import Words, changes_from_words, differs
+from rllib.compat.methods.stable_baselines3.construction import (
+    Words,
+    changes_from_words,
+    differs,
+    shares_of_run,
+    steps_of_unknown_length,
+)
 from rllib.compat.methods.stable_baselines3.directories import directory_of_learning, numbered_name
 from rllib.compat.names.stable_baselines3.rules import check_flags, count, number
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
@@ -52,6 +61,8 @@ class StableBaselinesNames:
     verbose: int = 0
     # Arguments of a constructor in that library's form.
     _words: Words | None = None
+    # Words of `load`, or of attributes that were set, whose values are shares of the next `learn`.
+    _shares: Mapping[str, Any] = MappingProxyType({})
     # While `learn` runs.
     _learning: Learning | None = None
     # Environment steps before the newest `learn` that has reset their number.
@@ -68,6 +79,8 @@ class StableBaselinesNames:
     from_checkpoint: Any
     get_weights: Any
     set_weights: Any
+    get_state: Any
+    set_state: Any
 
     @abstractmethod
     def _frozen(self, config: Any) -> Any:
@@ -122,6 +135,8 @@ class StableBaselinesNames:
                 versions, and episodes start again.
             words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
                 n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
+                Functions of the remaining share of a run, "lin_NUMBER" and exploration_fraction are of the next
+                `learn`, whose steps are the run; with n_timesteps, of so many steps from the first on.
 
         Raises:
             CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
@@ -133,12 +148,14 @@ class StableBaselinesNames:
         log_unused_arguments("load", "episodes always start again", force_reset=not force_reset)
         path = checkpoint_named(path)
         words = {**(custom_objects or {}), **words}
-        changes = changes_from_words(cls.get_default_config(), env, device, words, saved_settings(path))
+        shares = shares_of_run(words)
+        steps = steps_of_unknown_length(saved_timesteps(path)) if shares else None
+        changes = changes_from_words(cls.get_default_config(), env, device, words, saved_settings(path), steps)
         if env is None:
             changes |= without_environment(path)
         saved, place = log_directory(path)
         algorithm = cls.from_checkpoint(path, {**place, **changes})
-        algorithm._loaded_from = saved
+        algorithm._loaded_from, algorithm._shares = saved, shares
         return algorithm
 
     def learn(
@@ -179,11 +196,14 @@ class StableBaselinesNames:
         callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
         if self.verbose and log_interval is not None:
             callbacks.append(TableCallback(log_interval))
-        if self._words is not None and not self.timesteps:
-            self._take_length(total_timesteps)
         first = self.timesteps
         if reset_num_timesteps:
             self._first_timestep = first
+        if self._words is not None and not first:
+            self._take_length(total_timesteps)
+        elif self._shares:
+            self._take_shares(range(self._first_timestep, first + math.ceil(total_timesteps)))
+        self._shares = {}
         variables = {
             "total_timesteps": self.num_timesteps + total_timesteps,
             "log_interval": log_interval,
@@ -212,6 +232,23 @@ class StableBaselinesNames:
         self.set_weights(weights)
         self._take_rows_of_replays(rows)
 
+    def _take_shares(self, steps: range) -> None:
+        """Builds the algorithm again, with its state, where words that were set later are shares of these steps."""
+        saved = {name: self.config[name] for name in self.config}
+        changes = changes_from_words(self.get_default_config(), None, "auto", self._shares, saved, steps)
+        if any(saved[name] != value for name, value in changes.items()):
+            self._build_with(changes)
+
+    def _build_with(self, changes: Mapping[str, Any]) -> None:
+        """Builds the algorithm again with changes of its settings; its state and the rows of its replay stay."""
+        state, rows = self.get_state(), self._rows_of_replays()
+        changed = self.config.copy(copy_frozen=False).update_from_dict(dict(changes))
+        state["config.json"] = changed.to_dict()
+        self._begin_again(changed)
+        self._parts.callback(self._close_vec_env)
+        self.set_state(state)
+        self._take_rows_of_replays(rows)
+
     def _begin_again(self, config) -> None:
         """Stops the algorithm and builds it with another config; what a program has set, as `model.mine = 3`, stays."""
         config = self._frozen(config)  # refuses it before this one is stopped
@@ -226,7 +263,7 @@ class StableBaselinesNames:
 
     def _taken_along(self) -> dict[str, Any]:
         """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""
-        names = ("verbose", "_vec_env", "_logger")
+        names = ("verbose", "_vec_env", "_logger", "_loaded_from")
         return {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
 
     def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:

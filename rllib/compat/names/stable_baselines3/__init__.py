@@ -17,6 +17,6 @@ Values are numbers, texts, lists and dicts. Classes (`activation_fn=torch.nn.ReL
 defaults are those of Stable-Baselines3 2.9 and sb3-contrib 2.9.
 """
 
-from rllib.compat.names.stable_baselines3.algorithms import has_words, settings_from_sb3
+from rllib.compat.names.stable_baselines3.algorithms import has_words, is_share, settings_from_sb3
 
-__all__ = ["has_words", "settings_from_sb3"]
+__all__ = ["has_words", "is_share", "settings_from_sb3"]

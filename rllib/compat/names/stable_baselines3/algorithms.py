@@ -126,7 +126,12 @@ class _Vocabulary:
 
 
 def settings_from_sb3(
-    algorithm: str, words: dict[str, Any], *, defaults: bool, saved: Mapping[str, Any] | None = None
+    algorithm: str,
+    words: dict[str, Any],
+    *,
+    defaults: bool,
+    saved: Mapping[str, Any] | None = None,
+    steps: range | None = None,
 ) -> dict[str, Any]:
     """Translates settings in Stable-Baselines3's words.
 
@@ -138,6 +143,8 @@ def settings_from_sb3(
             out of ours. Without `n_timesteps`, DQN's epsilon then falls within our 10,000 steps.
         saved: settings of a checkpoint that these are to change, without `defaults`: words that are not given mean
             there what they say. n_steps=16 of a model with 8 environments is a batch of 128 rows.
+        steps: with `saved`, the environment steps of the run that schedules and exploration_fraction are shares of,
+            unless `n_timesteps` says its length, from 0 on.
 
     Returns:
         settings here, for `update_from_dict`. They hold neither environment nor length of the run.
@@ -161,14 +168,14 @@ def settings_from_sb3(
         raise ValueError(f"policy='LinearPolicy' is of ARS. Give {algorithm} policy_kwargs={{'net_arch': []}}.")
     asked = {**vocabulary.defaults, **words} if defaults else words
     kept = {} if saved is None else kept_words(algorithm, saved)
-    known = Words({"n_envs": 1, **vocabulary.defaults, **kept, **words}, frozenset(asked))
+    length = {} if steps is None else {"n_timesteps": len(steps)}
+    first = 0 if saved is not None else None
+    if steps is not None and "n_timesteps" not in words:
+        first = steps.start
+    known = Words({"n_envs": 1, **vocabulary.defaults, **kept, **length, **words}, frozenset(asked), first)
     if not defaults and "exploration_fraction" in words:
         known.length("exploration_fraction")
-    if (
-        saved is not None
-        and "n_timesteps" in words
-        and not any(_is_share(word, value) for word, value in words.items())
-    ):
+    if saved is not None and "n_timesteps" in words and not any(is_share(word, value) for word, value in words.items()):
         log_unused_arguments("load", "no word beside it is a share of the run", n_timesteps=True)
     settings = dict(vocabulary.always) if defaults else {}
     for word, value in asked.items():
@@ -239,7 +246,7 @@ def _check_known(algorithm: str, vocabulary: _Vocabulary, word: str, value) -> N
         RULES[word].check(word, value)
 
 
-def _is_share(word: str, value) -> bool:
+def is_share(word: str, value) -> bool:
     """Whether what a word means depends on the length of the run."""
     return word == "exploration_fraction" or (word in _OVER_TIME and (callable(value) or str(value).startswith("lin_")))
 

@@ -153,8 +153,9 @@ def epsilon(words: Words) -> dict[str, Any]:
     if words.ask(*names):
         fraction, initial, final = (words[name] for name in names)
         config |= {"initial_epsilon": initial, "final_epsilon": final}
-        if words["n_timesteps"] is not None:
+        if words["n_timesteps"] is not None and words.ask("exploration_fraction"):
             config["epsilon_timesteps"] = int(fraction * words["n_timesteps"])
+            config |= {} if words.first is None else {"warmup_timesteps": words.first}
     return {"exploration_config": config}
 
 

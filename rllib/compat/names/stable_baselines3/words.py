@@ -25,10 +25,12 @@ class Words:
     Attributes:
         values: every word that has a value.
         asked: those whose values become settings; others are only read together with them.
+        first: environment steps before the run whose length `n_timesteps` is; None: a new algorithm's, from 0 on.
     """
 
     values: Mapping[str, Any]
     asked: frozenset[str]
+    first: int | None = None
 
     def __getitem__(self, word: str) -> Any:
         return self.values.get(word)
@@ -49,6 +51,17 @@ class Words:
                 f"n_timesteps, or a schedule over environment steps (docs/guide/exploration.md)."
             )
         return int(self["n_timesteps"])
+
+    def line(self, word: str, initial: float, final: float) -> Any:
+        """A schedule from one value to another over the run, which a word's value is a share of; data for files.
+
+        Raises:
+            ValueError: as `length`.
+        """
+        timesteps = self.length(word)
+        if self.first:
+            return [[0, initial], [self.first, initial], [self.first + timesteps, final]]
+        return {"type": "linear", "initial": initial, "final": final, "timesteps": timesteps}
 
     @property
     def has_box(self) -> bool | None:
@@ -114,7 +127,7 @@ def over_time(word: str, value, words: Words):
             raise ValueError(f"{word}={value!r} must be a number, or lin_NUMBER for a line from there to 0.")
         if not kind:
             return initial
-        return {"type": "linear", "initial": initial, "final": 0.0, "timesteps": words.length(word)}
+        return words.line(word, initial, 0.0)
     if callable(value):
         return _of_remaining_share(word, value, words)
     if word == "clip_range_vf" and isinstance(value, int | float) and value < 0:
@@ -131,10 +144,10 @@ def _of_remaining_share(word: str, function: Callable[[float], float], words: Wo
     if start == middle == end:
         # Of a run of any length. A clip range of 0, which models that only act are loaded with, is no number here.
         return [[0, 0.0]] if word == "clip_range" and start == 0 else start
-    timesteps = words.length(word)
+    first, timesteps = words.first or 0, words.length(word)
     if math.isclose(2 * middle, start + end, rel_tol=1e-6):
-        return {"type": "linear", "initial": start, "final": end, "timesteps": timesteps}
-    return lambda timestep: float(function(max(1.0 - timestep / timesteps, 0.0)))
+        return words.line(word, start, end)
+    return lambda timestep: float(function(min(max(1.0 - (timestep - first) / timesteps, 0.0), 1.0)))
 
 
 def scaled(value, factor: float):

@@ -30,10 +30,16 @@ from rllib.compat.methods.stable_baselines3.checkpoints import (
     checkpoint_named,
     log_directory,
     saved_settings,
+    saved_timesteps,
     spaces_alone,
     without_environment,
 )
-from rllib.compat.methods.stable_baselines3.construction import Words, changes_from_words
+from rllib.compat.methods.stable_baselines3.construction import (
+    Words,
+    changes_from_words,
+    shares_of_run,
+    steps_of_unknown_length,
+)
 from rllib.compat.methods.stable_baselines3.recurrent import WITHOUT_MEMORY
 from rllib.compat.names.stable_baselines3.algorithms import attribute_of, words_of_algorithm
 from rllib.compat.names.stable_baselines3.words import name_of
@@ -194,7 +200,7 @@ class BaseAlgorithm:
             ValueError: for other spaces or another number of environments.
         """
         if self._place is None:
-            self._build_with(env)
+            self._build_with_environment(env)
             return
         venv = as_trained_in(env)
         if venv.num_envs != self.n_envs:
@@ -209,7 +215,7 @@ class BaseAlgorithm:
         self._place.venv = venv
         self._begin_episodes()
 
-    def _build_with(self, env: Any) -> None:
+    def _build_with_environment(self, env: Any) -> None:
         """Builds the model again, with an environment; its state stays."""
         self._build_again(self._place_for(env, {}), {}, observation_space=None, action_space=None)
 
@@ -221,14 +227,10 @@ class BaseAlgorithm:
             words: keywords of the constructor that have other values.
             settings: further settings to change.
         """
-        state, rows, config = self.get_state(), self._rows_of_replays(), self.config
-        saved = {name: config[name] for name in config}
-        changes = changes_from_words(type(self).get_default_config(), place, "auto", dict(words), saved)
-        changed = config.copy(copy_frozen=False).update_from_dict({**settings, **changes})
-        state["config.json"] = changed.to_dict()
-        self._begin_again(changed)
-        self.set_state(state)
-        self._take_rows_of_replays(rows)
+        saved = {name: self.config[name] for name in self.config}
+        steps = steps_of_unknown_length(self.timesteps)
+        changes = changes_from_words(type(self).get_default_config(), place, "auto", dict(words), saved, steps)
+        self._build_with({**settings, **changes})
         self._note_place()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -239,10 +241,11 @@ class BaseAlgorithm:
                 f"{name} cannot be set while learn runs. Set model.{name} between two calls of learn, or give the "
                 f"constructor a schedule where it takes one, {name}=lambda remaining: ..."
             )
-        elif value != self._word(name):
+        elif value != self._word(name) or shares_of_run({name: value}):
             words, given = self._words, {**(self._words_given or {}), name: value}
+            others = {word: share for word, share in self._shares.items() if word != name}
             self._build_again(None, {name: value})
-            self._words_given = given
+            self._words_given, self._shares = given, {**others, **shares_of_run({name: value})}
             self._words = None if words is None else replace(words, given={**words.given, name: value})
 
     @classmethod
@@ -345,9 +348,9 @@ class BaseAlgorithm:
         schedule = self.config.get_schedule("lr") if "lr" in self.config.settings else None
         if schedule is not None and schedule(steps) == 0 < schedule(0):
             logger.warning(
-                "learning_rate has come to 0 after %s steps, and this learn would change nothing: schedules go on "
-                "where the learn before has ended. Give the first learn all steps, or make the model anew with another "
-                "learning_rate.",
+                "learning_rate has come to 0 after %s steps, and this learn would change nothing: schedules continue "
+                "where the learn before has ended. Give the first learn all steps, or set model.learning_rate before "
+                "this one, which begins there.",
                 f"{steps:,}",
             )
 
@@ -631,14 +634,16 @@ class BaseAlgorithm:
         path = checkpoint_named(path)
         config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
         saved = saved_settings(path)
-        changes = changes_from_words(config, env, device, words, saved)
+        shares = shares_of_run(words)
+        steps = steps_of_unknown_length(saved_timesteps(path)) if shares else None
+        changes = changes_from_words(config, env, device, words, saved, steps)
         if env is None and isinstance(saved.get("env"), NotInFiles):
             changes |= spaces_alone(path)
         elif env is None:
             changes |= without_environment(path)
         before, place = log_directory(path)
         model = cls.from_checkpoint(path, {**place, **changes}, load_user_code=load_user_code)
-        model._loaded_from = before
+        model._loaded_from, model._shares, model._words_given = before, shares, dict(shares) or None
         return model
 
     @classmethod

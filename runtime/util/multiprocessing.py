@@ -239,7 +239,7 @@ class _Process:
             function, calls, result, index = job
             values = error = None
             try:
-                values = self._run(function, calls)
+                values = self._run(function, calls) if calls else []
             except BaseException as raised:
                 error = raised
             result.part_came(index, values, error)
@@ -324,7 +324,13 @@ class Pool:
     def map_async(
         self, func: Callable, iterable: Iterable, chunksize: int | None = None, callback=None, error_callback=None
     ) -> AsyncResult:
-        """`map` without waiting."""
+        """`map` without waiting.
+
+        Args:
+            callback: called with the list, in a thread of the pool; also with that of an empty iterable, as Ray's pool
+                does, where multiprocessing calls none.
+            error_callback: called with the error.
+        """
         return self._map([((value,), {}) for value in iterable], func, chunksize, callback, error_callback)
 
     def starmap(self, func: Callable, iterable: Iterable[Iterable], chunksize: int | None = None) -> list:
@@ -381,6 +387,10 @@ class Pool:
         return self._enqueue(put(func), chunks, join, self._guarded(callback), self._guarded(error_callback))
 
     def _enqueue(self, function, chunks, join, callback=None, error_callback=None, when_done=None):
+        if not chunks and callback is not None:
+            # In a thread of the pool: the caller may hold what the callback waits for, or be a callback itself.
+            self._jobs.put((None, [], AsyncResult(1, join, callback), 0))
+            callback = None
         result = AsyncResult(len(chunks), join, callback, error_callback, when_done)
         for index, chunk in enumerate(chunks):
             self._jobs.put((function, chunk, result, index))

@@ -133,6 +133,34 @@ def test_callbacks_come_one_at_a_time(pool):
     assert pool.apply(square, (2,)) == 4
 
 
+@pytest.mark.parametrize("name", ["map_async", "starmap_async"])
+def test_a_callback_of_no_calls_comes_in_a_thread_of_the_pool(pool, name):
+    held, values, threads = threading.Lock(), [], []
+    call = getattr(pool, name)
+
+    def callback(value):
+        with held:
+            values.append(value)
+            threads.append(threading.current_thread())
+        if len(values) < 3:  # a callback may make further calls
+            call(square, [], callback=callback)
+
+    with held:  # the caller may hold what the callback waits for
+        result = call(square, iter([]), callback=callback)
+        assert result.ready() and result.get(0) == []
+    wait_until(lambda: len(values) == 3)
+    assert values == [[]] * 3 and threading.current_thread() not in threads
+
+
+def test_a_pool_that_is_joined_has_called_the_callback_of_no_calls(engine, processes):
+    values = []
+    with Pool(1) as pool:
+        pool.map_async(square, [], callback=values.append)
+        pool.close()
+        pool.join()
+    assert values == [[]]
+
+
 def test_a_raising_callback_does_not_stop_the_pool(pool, caplog):
     pool.apply_async(square, (1,), callback=lambda value: 1 / 0).wait(20)
     wait_until(lambda: "a callback of a pool raised" in caplog.text)

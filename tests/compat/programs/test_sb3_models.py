@@ -317,6 +317,112 @@ def test_parameters_can_be_counted_and_do_not_learn():
             assert not model.policy.predict_values(observations).requires_grad
 
 
+def _computed(weights, name, rows, activation):
+    """What a network's head computes in float64, by the parameters of its layers."""
+    prefix = "shared" if "shared.hidden_0.weight" in weights else name.partition(".")[0]
+    rows, index = np.asarray(rows, np.float64), 0
+    while f"{prefix}.hidden_{index}.weight" in weights:
+        layer = f"{prefix}.hidden_{index}"
+        rows = activation(rows @ weights[f"{layer}.weight"].numpy().T + weights[f"{layer}.bias"].numpy())
+        index += 1
+    return rows @ weights[f"{name}.weight"].numpy().T + weights[f"{name}.bias"].numpy()
+
+
+def _relu(rows):
+    return np.maximum(rows, 0)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_a_policy_says_what_its_network_computes(env):
+    with models.PPO("MlpPolicy", env, seed=0, n_steps=32) as model:
+        policy = model.learn(64).policy
+        observations = np.stack([model.observation_space.sample() for _ in range(5)])
+        tensors, several = policy.obs_to_tensor(observations)
+        weights, actions = policy.state_dict(), policy._predict(tensors).numpy()
+        outputs = _computed(weights, "policy.head", observations, np.tanh)
+        if env == "CartPole-v1":
+            probabilities = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+            log_probs = np.log(probabilities)
+            log_prob, entropy = log_probs[range(5), actions], -(probabilities * log_probs).sum(axis=1)
+            most_likely = outputs.argmax(axis=1)
+        else:
+            deviation = np.exp(weights["policy.log_std"].numpy())
+            log_prob = -0.5 * ((actions - outputs) / deviation) ** 2 - np.log(deviation * np.sqrt(2 * np.pi))
+            log_prob = log_prob[:, 0]
+            entropy = np.full(5, np.log(deviation * np.sqrt(2 * np.pi * np.e)))
+            most_likely = outputs
+        with torch.no_grad():
+            values, of_actions, entropies = policy.evaluate_actions(tensors, torch.as_tensor(actions))
+            assert several and torch.equal(policy.predict_values(tensors), values)
+            expected = _computed(weights, "value.head", observations, np.tanh)
+            for computed, right in ((values, expected), (of_actions, log_prob), (entropies, entropy)):
+                np.testing.assert_allclose(computed.numpy(), right, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(policy._predict(tensors, deterministic=True), most_likely, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["SAC", "TQC", "CrossQ", "TD3", "DDPG"])
+def test_actions_are_squashed_and_scaled(name):
+    space = spaces.Box(np.float32([-1, 0, 3]), np.float32([1, 4, 5]))
+    env = FakeImageEnv(4, 40, 40, 1, discrete=False)
+    env.observation_space, env.action_space = spaces.Box(-1, 1, (4,)), space
+    env.reset = lambda **_: (np.zeros(4, np.float32), {})
+    with getattr(models, name)("MlpPolicy", env, seed=0, policy_kwargs={"net_arch": [8]}) as model:
+        policy, observations = model.policy, np.random.default_rng(0).uniform(-1, 1, (500, 4)).astype(np.float32)
+        observations[100:] = observations[0]  # samples of one distribution
+        best = policy._predict(policy.obs_to_tensor(observations)[0], deterministic=True).numpy()
+        drawn = policy._predict(policy.obs_to_tensor(observations)[0]).numpy()
+        assert policy.squash_output and best.shape == (500, 3)
+        np.testing.assert_allclose(
+            policy.unscale_action(best), model.predict(observations, deterministic=True)[0], atol=1e-5
+        )
+        if name in ("TD3", "DDPG"):
+            np.testing.assert_array_equal(drawn, best)
+            np.testing.assert_array_equal(
+                model.predict(observations)[0], model.predict(observations, None, None, True)[0]
+            )
+            expected = np.tanh(_computed(policy.state_dict(), "policy.head", observations, _relu))
+            np.testing.assert_allclose(best, expected, atol=1e-4)
+        elif name != "CrossQ":  # whose layers are normalised
+            outputs = _computed(policy.state_dict(), "policy.head", observations[:1], _relu)[0]
+            np.testing.assert_allclose(best[0], np.tanh(outputs[:3]), atol=1e-4)
+            normal = (np.arctanh(drawn[100:].astype(np.float64)) - outputs[:3]) / np.exp(outputs[3:])
+            assert np.abs(normal.mean(axis=0)).max() < 0.2 and np.abs(normal.std(axis=0) - 1).max() < 0.15
+        corners = np.float32([[-1, 0, 3], [1, 4, 5], [0, 2, 4]])
+        np.testing.assert_array_equal(policy.scale_action(corners), [[-1] * 3, [1] * 3, [0] * 3])
+        np.testing.assert_array_equal(policy.unscale_action(policy.scale_action(corners)), corners)
+
+
+def test_the_values_of_actions_of_dqn():
+    with made("DQN") as model:
+        observations = np.stack([model.observation_space.sample() for _ in range(5)])
+        tensors, _ = model.policy.obs_to_tensor(observations)
+        with torch.no_grad():
+            values = model.q_net(tensors)
+        expected = _computed(model.policy.state_dict(), "policy.head", observations, _relu)
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4)
+        for given in (True, False):
+            assert model.policy._predict(tensors, deterministic=given).tolist() == expected.argmax(axis=1).tolist()
+        with pytest.raises(ValueError, match="Discrete"):
+            model.policy.scale_action(np.zeros(1))
+        for name in ("get_distribution", "evaluate_actions"):
+            with pytest.raises(AttributeError, match="q_net"):
+                getattr(model.policy, name)(tensors, *([torch.zeros(5)] if name == "evaluate_actions" else []))
+    with made("PPO") as model, pytest.raises(AttributeError, match="no 'q_net'"):
+        _ = model.policy.q_net
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "SAC"])
+def test_parameters_are_one_array(name):
+    with made(name) as model:
+        vector = model.policy.parameters_to_vector()
+        flat = np.concatenate([each.detach().numpy().reshape(-1) for each in model.policy.parameters()])
+        np.testing.assert_array_equal(vector, flat)
+        model.policy.load_from_vector(vector + 1)
+        np.testing.assert_array_equal(model.policy.parameters_to_vector(), vector + 1)
+        with pytest.raises(ValueError, match="has 3 numbers"):
+            model.policy.load_from_vector(np.zeros(3))
+
+
 # ---------------------------------------------------------------------- logger
 
 

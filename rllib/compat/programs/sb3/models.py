@@ -532,7 +532,11 @@ class BaseAlgorithm:
     # ------------------------------------------------------------------ acting
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False, action_masks=None):
-        """As `Algorithm.predict`; actions of several observations, and of one, are arrays."""
+        """As `Algorithm.predict`; actions of several observations, and of one, are arrays.
+
+        Those of TD3 and DDPG are without noise, whatever `deterministic` is, as in Stable-Baselines3.
+        """
+        deterministic = deterministic or self.words_of in ("TD3", "DDPG")
         actions, state = super().predict(observation, state, episode_start, deterministic, action_masks)
         if not isinstance(actions, list | tuple | dict):
             actions = np.asarray(actions)
@@ -762,6 +766,11 @@ class DQN(OffPolicyAlgorithm, rllib.DQN):
     """DQN."""
 
     words_of = "DQN"
+
+    @property
+    def q_net(self) -> Any:
+        """The network: called with observations [B, ...] it returns the values [B, A] of all actions."""
+        return self.policy.q_net
 
 
 class QRDQN(OffPolicyAlgorithm, rllib.DQN):

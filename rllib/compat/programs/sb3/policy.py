@@ -7,6 +7,8 @@ import numpy as np
 import torch
 
 from rllib import load_policy
+from rllib.compat.programs.sb3.tables import ON_POLICY
+from rllib.models.distributions.squashed import LOG_STD
 from rllib.policy import Policy
 from rllib.sample_batch import ACTION_DIST_INPUTS, VF_PREDS
 
@@ -93,8 +95,83 @@ class ModelPolicy:
         return _of_network(computed[VF_PREDS]).reshape(-1, 1)
 
     def get_distribution(self, obs: Any) -> "ModelDistribution":
-        """The distribution of actions for observations [B, ...]."""
+        """The distribution of actions for observations [B, ...].
+
+        Raises:
+            AttributeError: for a policy without one in that library too: only PPO's, A2C's and TRPO's have it.
+            ValueError: for actions that are squashed, whose distribution is another one.
+        """
+        if self._model.words_of not in ON_POLICY:
+            raise AttributeError(
+                f"the policy of {self._model.words_of} has no get_distribution and evaluate_actions, as in "
+                "Stable-Baselines3. Use model.policy._predict(obs, deterministic) for its actions, and "
+                "model.q_net(obs) for the values of DQN."
+            )
+        if self._model.config.model.get("squash_actions"):
+            raise ValueError("the distribution of squashed actions is read by model.get_policy()")
         return ModelDistribution(self._model.action_space, self._dist_inputs(obs))
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+        """Actions [B, ...] for tensors of observations [B, ...], before they are clipped, or brought to the bounds.
+
+        Those of SAC, TQC, CrossQ, TD3 and DDPG are in [-1, 1] (`unscale_action`). DQN, TD3 and DDPG have one action for
+        an observation, whatever `deterministic` is.
+
+        Args:
+            observation: as `obs_to_tensor` returns them.
+            deterministic: take the most likely actions instead of sampled ones.
+        """
+        of_network = self._model.words_of in ON_POLICY and not self.squash_output
+        if of_network:
+            return self.get_distribution(observation).get_actions(deterministic)
+        if self._model.words_of in _SAMPLING and not deterministic and not self._model.config.model.get("use_sde"):
+            mean, log_std = self._dist_inputs(observation).chunk(2, dim=1)
+            return torch.tanh(mean + log_std.clamp(*LOG_STD).exp() * torch.randn_like(mean)).detach()
+        given = {key: np.asarray(part) for key, part in observation.items()} if isinstance(observation, dict) else None
+        rows = np.asarray(observation) if given is None else given
+        actions = self._model.predict(rows, deterministic=deterministic or self._model.words_of not in _SAMPLING)[0]
+        return torch.as_tensor(self.scale_action(actions) if self.squash_output else actions)
+
+    @property
+    def squash_output(self) -> bool:
+        """Whether actions are in [-1, 1], and brought to the bounds of the action space by `unscale_action`."""
+        words_of = self._model.words_of
+        squashes = words_of not in (*ON_POLICY, "ARS") and self._is_box
+        return squashes or bool(self._model.config.model.get("squash_actions"))
+
+    @property
+    def _is_box(self) -> bool:
+        return type(self.action_space).__name__ == "Box"
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        if not self._is_box:
+            raise ValueError(f"only actions in a Box are scaled, and the action space is {self.action_space}.")
+        return self.action_space.low, self.action_space.high
+
+    def scale_action(self, action: np.ndarray) -> np.ndarray:
+        """Brings actions from the bounds of the action space to [-1, 1].
+
+        Raises:
+            ValueError: if the action space is no Box.
+        """
+        low, high = self._bounds()
+        return 2.0 * ((action - low) / (high - low)) - 1.0
+
+    def unscale_action(self, scaled_action: np.ndarray) -> np.ndarray:
+        """Brings actions from [-1, 1] to the bounds of the action space.
+
+        Raises:
+            ValueError: if the action space is no Box.
+        """
+        low, high = self._bounds()
+        return low + 0.5 * (scaled_action + 1.0) * (high - low)
+
+    @property
+    def q_net(self) -> Any:
+        """DQN's network: called with observations [B, ...] it returns the values [B, A] of all actions."""
+        if self._model.words_of != "DQN":
+            raise AttributeError("q_net")  # of which __getattr__ says more
+        return self._dist_inputs
 
     def _dist_inputs(self, obs: Any) -> torch.Tensor:
         return _of_network(self._computed(obs)[ACTION_DIST_INPUTS])
@@ -107,6 +184,23 @@ class ModelPolicy:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of the parameters, by this library's names."""
         return {name: torch.from_numpy(np.array(array)) for name, array in self._policy.parameters().items()}
+
+    def parameters_to_vector(self) -> np.ndarray:
+        """All parameters in one float32 array [K], in the order of `parameters`."""
+        return np.concatenate([np.ravel(array) for array in self._policy.parameters().values()])
+
+    def load_from_vector(self, vector: np.ndarray) -> None:
+        """Sets the parameters from an array [K], as `parameters_to_vector` returns it.
+
+        Raises:
+            ValueError: for an array of another length.
+        """
+        own, vector = self._policy.parameters(), np.asarray(vector, np.float32).reshape(-1)
+        ends = np.cumsum([array.size for array in own.values()])
+        if len(vector) != ends[-1]:
+            raise ValueError(f"vector has {len(vector)} numbers, and the policy {ends[-1]} parameters")
+        parts = zip(own.items(), np.split(vector, ends[:-1]), strict=True)
+        self._model.set_parameters({"policy": {name: part.reshape(array.shape) for (name, array), part in parts}})
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:
         """Sets the parameters that `state_dict` has given."""
@@ -149,11 +243,14 @@ class ModelPolicy:
         """
         return load_policy(path)
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions [B, ...], values [B, 1] and log-probabilities [B]."""
+    def __call__(self, obs: Any, deterministic: bool = False) -> Any:
+        """Actions [B, ...], values [B, 1] and log-probabilities [B]; of algorithms with a replay the actions alone."""
+        if self._model.words_of not in ON_POLICY:
+            return self._predict(obs, deterministic)
         distribution = self.get_distribution(obs)
         actions = distribution.get_actions(deterministic)
-        return actions, self.predict_values(obs), distribution.log_prob(actions)
+        log_prob = distribution.log_prob(actions)
+        return actions.reshape(-1, *self.action_space.shape), self.predict_values(obs), log_prob
 
     forward = __call__
 
@@ -169,6 +266,8 @@ class ModelPolicy:
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
 
 
+# Algorithms whose policies sample actions that are squashed.
+_SAMPLING = ("SAC", "TQC", "CrossQ")
 _MODULES = "use model.policy.state_dict(), or model.get_policy().model for the network"
 _NETWORKS = {
     **dict.fromkeys(
@@ -181,7 +280,7 @@ _NETWORKS = {
     "optimizer": "learners have it: model.learner",
     **dict.fromkeys(
         (
-            *("activation_fn", "net_arch", "ortho_init", "log_std_init", "share_features_extractor", "squash_output"),
+            *("activation_fn", "net_arch", "ortho_init", "log_std_init", "share_features_extractor"),
             *("features_extractor_class", "features_extractor_kwargs", "normalize_images", "optimizer_class"),
             *("optimizer_kwargs", "use_sde", "dist_kwargs", "actor_kwargs", "critic_kwargs", "net_args", "n_critics"),
         ),
@@ -191,14 +290,7 @@ _NETWORKS = {
         (
             *("pi_features_extractor", "vf_features_extractor", "features_dim", "latent_dim_pi", "latent_dim_vf"),
             *("make_actor", "make_critic", "make_q_net", "make_features_extractor", "extract_features"),
-            *(
-                "init_weights",
-                "reset_noise",
-                "scale_action",
-                "unscale_action",
-                "load_from_vector",
-                "parameters_to_vector",
-            ),
+            *("init_weights", "reset_noise"),
         ),
         _MODULES,
     ),
@@ -265,7 +357,8 @@ class ModelDistribution:
             raise ValueError(f"the distribution of actions in {action_space} is read by model.get_policy()")
 
     def log_prob(self, actions: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities [B]."""
+        """Log-probabilities [B] of actions [B, ...]."""
+        actions = actions.reshape(len(actions), -1)
         if self._kind == "Box":
             return self.distribution.log_prob(actions).sum(dim=1)
         if self._kind == "Discrete":

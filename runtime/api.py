@@ -70,13 +70,27 @@ def _remote(target, options):
     raise TypeError(f"@remote is for functions and classes, got {target!r}")
 
 
-def put(value: T) -> ObjectRef[T]:
+def put(value: T, *, _owner: Any = None) -> ObjectRef[T]:
     """Stores a copy of a value for tasks and actors; large arrays are copied once, into shared memory.
 
+    Args:
+        value: what to store.
+        _owner: for programs written for Ray, the handle of an actor whose end ends the value; without effect here,
+            since a value stays as long as there are references to it, whichever process has stored it.
+
     Raises:
-        TypeError: it cannot be pickled, or it is a reference already.
+        TypeError: it cannot be pickled, or it is a reference already; the owner is no actor's handle.
+        ValueError: with an owner on the engine "ray", where a value ends with the process that has stored it.
         ObjectStoreFullError: it does not fit.
     """
+    if _owner is not None:
+        if not isinstance(_owner, ActorHandle):
+            raise TypeError(f"_owner must be an actor's handle, got {_what(_owner)}")
+        if engine().name == "ray":
+            raise ValueError(
+                "put(_owner=...) is not available with the engine 'ray'. Let a method of that actor return the value: "
+                "its reference does not depend on this process."
+            )
     if isinstance(value, ObjectRef):
         raise TypeError(f"put() takes a value, and {value!r} is a reference already; use it as it is")
     return engine().put(value)

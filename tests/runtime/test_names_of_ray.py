@@ -24,6 +24,22 @@ def test_references_are_given_by_rays_names(fresh):
             call()
 
 
+def test_a_value_has_no_owner(fresh):
+    @runtime.remote
+    class Keeper:
+        def nothing(self):
+            return None
+
+    fresh("local")
+    keeper = Keeper.remote()
+    assert runtime.get(runtime.put([1], _owner=keeper)) == runtime.get(runtime.put([1], _owner=None)) == [1]
+    reference = runtime.put(2, _owner=keeper)
+    runtime.kill(keeper)
+    assert runtime.get(reference) == 2
+    with pytest.raises(TypeError, match="_owner must be an actor's handle"):
+        runtime.put(1, _owner=3)
+
+
 @pytest.mark.parametrize(
     ("name", "advice"),
     [

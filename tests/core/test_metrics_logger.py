@@ -1,6 +1,7 @@
 """Logged values: how they are reduced, nested and carried between processes, computed by hand."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -53,16 +54,26 @@ def test_which_values_count_in_the_next_result():
     assert metrics.reduce() == {"window": 5, "all": 5, "sum": 1, "mean": 1}
 
 
-@pytest.mark.parametrize(("reduce", "of_all"), [("sum", sum), ("min", min), ("max", max)])
-@pytest.mark.parametrize("is_named", [True, False])
-def test_reductions_of_all_times(reduce, of_all, is_named):
-    how = {"reduce": f"lifetime_{reduce}"} if is_named else {"reduce": reduce, "clear_on_reduce": False}
+REDUCTIONS = {"sum": sum, "min": min, "max": max, "mean": statistics.fmean}
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("form", ["name", "clear_on_reduce", "window"])
+def test_reductions_of_all_times(reduce, form):
+    of_all = REDUCTIONS[reduce]
+    if (reduce, form) == ("mean", "clear_on_reduce"):
+        pytest.skip("it is an exponential mean")
+    how = {
+        "name": {"reduce": f"lifetime_{reduce}"},
+        "clear_on_reduce": {"reduce": reduce, "clear_on_reduce": False},
+        "window": {"reduce": reduce, "window": float("inf")},
+    }[form]
     worker, driver, values = MetricsLogger(records=True), MetricsLogger(), [4.0, 1.0, 7.0, 5.0, 6.0, 2.0]
     for count, value in enumerate(values, start=1):
         worker.log_value("x", value, **how)
         driver.repeat(worker.pop_calls())
-        assert worker.peek("x") == of_all(values[:count])
-        assert driver.reduce() == {"x": of_all(values[:count])}
+        assert worker.peek("x") == pytest.approx(of_all(values[:count]))
+        assert driver.reduce() == {"x": pytest.approx(of_all(values[:count]))}
         state, driver = driver.get_state(), MetricsLogger()
         driver.set_state(state)
 

@@ -51,7 +51,7 @@ class MetricsLogger:
         value: Any,
         *,
         reduce: str | None = _DEFAULT,
-        window: int | None = None,
+        window: float | None = None,
         ema_coeff: float | None = None,
         percentiles: Any = None,
         clear_on_reduce: bool | None = None,
@@ -64,10 +64,11 @@ class MetricsLogger:
             key: a name, or a tuple of names.
             value: a number, or a tensor or array of one; anything for "item" and "item_series".
             reduce: "mean", "sum", "min" or "max" of the values since the last result, or of the newest `window`;
-                "ema", their exponential mean (the default); "lifetime_sum", "lifetime_min" or "lifetime_max" of all
-                times; "item", the newest; "item_series", a list; "percentiles", a dict. None with `clear_on_reduce` or
-                `window`: a list.
-            window: number of values, those of earlier results included.
+                "ema", their exponential mean (the default); "lifetime_sum", "lifetime_min", "lifetime_max" or
+                "lifetime_mean" of all times; "item", the newest; "item_series", a list; "percentiles", a dict.
+                None with `clear_on_reduce` or `window`: a list.
+            window: number of values, those of earlier results included; float("inf"): all, a mean, sum, minimum or
+                maximum of all times, unless `clear_on_reduce`.
             ema_coeff: weight of a new value in the exponential mean, 0.01 by default.
             percentiles: percentages for "percentiles".
             clear_on_reduce: False makes a sum, minimum or maximum one of all times, and a mean without window an
@@ -211,7 +212,7 @@ def _reduction(reduce, window, ema_coeff, percentiles, clear_on_reduce, with_thr
         raise ValueError(f"reduce={reduce!r} must be one of {', '.join(KINDS)}")
     if kind == "mean" and (ema_coeff is not None or (window is None and clear_on_reduce is False)):
         kind = "ema"
-    if window is None and clear_on_reduce is False:
+    if (window is None and clear_on_reduce is False) or (window == float("inf") and not clear_on_reduce):
         kind = OF_ALL_TIMES.get(kind, kind)
     bound = None if window is None or window == float("inf") else window
     given = PERCENTILES if percentiles in (None, True, False) else tuple(percentiles)

@@ -39,7 +39,7 @@ class Reduction:
 
 
 # Reduction of the values since the last result -> that of those of all times.
-OF_ALL_TIMES = {"sum": "lifetime_sum", "min": "lifetime_min", "max": "lifetime_max"}
+OF_ALL_TIMES = {"sum": "lifetime_sum", "min": "lifetime_min", "max": "lifetime_max", "mean": "lifetime_mean"}
 KINDS = ("ema", "mean", "min", "max", "sum", *OF_ALL_TIMES.values(), "item", "item_series", "percentiles")
 
 
@@ -53,7 +53,8 @@ class Stats:
     def __init__(self, how: Reduction):
         self.how = how
         self._values: deque = deque(maxlen=how.window)
-        self._kept: float | None = None  # the exponential mean; sum, minimum or maximum of all times
+        self._kept: float | None = None  # the exponential mean; sum, minimum, maximum or mean of all times
+        self._count = 0  # values in a mean of all times
         self._newest: Any = math.nan  # what the last result had
         self._since_result = 0.0  # sum of the values since the last result
         self._result_at = time.perf_counter()
@@ -66,6 +67,9 @@ class Stats:
         if kind == "ema":
             before, weight = self._kept, self.how.ema_coeff
             self._kept = value if before is None else (1 - weight) * before + weight * value
+        elif kind == "lifetime_mean":
+            self._count += 1
+            self._kept = (self._kept or 0.0) + (value - (self._kept or 0.0)) / self._count
         elif kind in OF_ALL_TIMES.values():
             combine = {"lifetime_sum": operator.add, "lifetime_min": min, "lifetime_max": max}[kind]
             self._kept = value if self._kept is None else combine(self._kept, value)
@@ -77,7 +81,7 @@ class Stats:
     def replace(self, value: Any) -> None:
         """Forgets all values but this one."""
         self._values.clear()
-        self._kept = None
+        self._kept, self._count = None, 0
         self.add(value)
 
     def peek(self) -> Any:
@@ -107,7 +111,7 @@ class Stats:
         """The part that a checkpoint keeps, JSON-able: numbers alone."""
         values = [float(value) for value in self._values if isinstance(value, int | float)]
         how = vars(self.how) | {"percentiles": list(self.how.percentiles)}
-        return {"how": how, "values": values, "kept": self._kept}
+        return {"how": how, "values": values, "kept": self._kept, "count": self._count}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Stats":
@@ -115,7 +119,7 @@ class Stats:
         how = dict(state["how"])
         stats = cls(Reduction(**how | {"percentiles": tuple(how["percentiles"])}))
         stats._values.extend(state["values"])
-        stats._kept = state["kept"]
+        stats._kept, stats._count = state["kept"], state.get("count", 0)  # earlier checkpoints are without it
         return stats
 
 

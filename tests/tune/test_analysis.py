@@ -3,13 +3,14 @@
 import builtins
 import math
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from rllib import tune
-from rllib.errors import NoBestTrialError
+from rllib.errors import DamagedFileError, NoBestTrialError
 from rllib.tune.experiment.trial import MetricAnalysis, Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 
@@ -130,6 +131,58 @@ def test_result_grid(analysis):
     assert list(grid.get_dataframe()["config/a"]) == [1, 2, 3]
     assert list(grid.get_dataframe(filter_metric="loss", filter_mode="min")["loss"]) == [1.0, 2.0, 8.0]
     assert (len(grid), grid.num_errors, grid.num_terminated, grid.errors) == (3, 0, 3, [])
+
+
+def test_a_result_from_its_directory(analysis, tmp_path):
+    best = ResultGrid(analysis).get_best_result()
+    moved = tmp_path / "moved"
+    shutil.copytree(analysis.experiment_path, moved)
+    for path in (best.path, moved / Path(best.path).name):
+        found = tune.Result.from_path(path)
+        assert (found.metrics["loss"], found.config, found.error) == (2.0, best.config, None)
+        assert Path(found.path) == Path(path) == Path(found.checkpoint.path).parent
+        assert Path(found.get_best_checkpoint("loss", "min").path, "iteration").read_text() == "3"
+        assert list(found.metrics_dataframe["loss"]) == LOSSES[2]
+    with pytest.raises(RuntimeError, match="no trial's directory"):
+        tune.Result.from_path(tmp_path / "nothing")
+    (moved / "other").mkdir()
+    with pytest.raises(ValueError, match="has no trial in other"):
+        tune.Result.from_path(moved / "other")
+    with pytest.raises(ValueError, match="no experiment"):
+        tune.Result.from_path(moved)
+
+
+def test_metadata_of_a_checkpoint(tmp_path):
+    checkpoint = tune.Checkpoint.from_directory(tmp_path)
+    assert checkpoint.get_metadata() == {}
+    checkpoint.set_metadata({"step": 1, "nested": {"x": [1, None]}})
+    checkpoint.update_metadata({"step": 2})
+    expected = {"step": 2, "nested": {"x": [1, None]}}
+    assert checkpoint.get_metadata() == tune.Checkpoint(checkpoint.to_directory()).get_metadata() == expected
+    with pytest.raises(TypeError):
+        checkpoint.set_metadata({"step": object()})
+    assert tune.Checkpoint(tmp_path).get_metadata() == expected
+    checkpoint.set_metadata({})
+    assert checkpoint.get_metadata() == {}
+    (tmp_path / ".metadata.json").write_text("[")
+    with pytest.raises(DamagedFileError, match=r"\.metadata\.json"):
+        checkpoint.get_metadata()
+    with pytest.raises(AttributeError, match="use path"):
+        _ = checkpoint.filesystem
+
+
+def test_metadata_are_reported_with_their_checkpoint(two_cpus, tmp_path):
+    def train(config):
+        for step in range(2):
+            directory = tmp_path / f"{config['a']}_{step}"
+            directory.mkdir()
+            checkpoint = tune.Checkpoint.from_directory(directory)
+            checkpoint.set_metadata({"step": step})
+            tune.report({"step": step}, checkpoint=checkpoint)
+
+    grid = tune.run(train, config={"a": 1}, storage_path=tmp_path / "results", verbose=0)
+    result = tune.Result.from_path(grid.trials[0].logdir)
+    assert [each.get_metadata() for each, _ in result.best_checkpoints] == [{"step": 0}, {"step": 1}]
 
 
 @dataclass

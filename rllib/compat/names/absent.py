@@ -209,6 +209,8 @@ TRAINABLE: Mapping[str, str] = {
     **_rows("remove the directory that save() returned", "delete_checkpoint"),
 }
 
+CHECKPOINT: Mapping[str, str] = _rows("files are on this machine; use path", "filesystem")
+
 ANALYSIS: Mapping[str, str] = {
     **_rows("use trials, whose attributes Trial lists", "runner_data"),
     **_rows("progress.csv and result.json are both written", "set_filetype"),

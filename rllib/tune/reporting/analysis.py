@@ -352,6 +352,7 @@ class ExperimentAnalysis:
         return f"ExperimentAnalysis({self.experiment_path}, {counted(len(self.trials), 'trial')})"
 
 
+@explains(absent.ANALYSIS)
 @dataclass(frozen=True)
 class TrialResult:
     """Result of one trial in a ResultGrid.
@@ -372,6 +373,25 @@ class TrialResult:
     error: Exception | None
     best_checkpoints: list[tuple[Checkpoint, dict]]
     trial: Trial
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> "TrialResult":
+        """The result of a trial from its directory, whose experiment's journal is read without running code.
+
+        Args:
+            path: the trial's directory, in that of its experiment.
+
+        Raises:
+            RuntimeError: if there is no such directory.
+            ValueError: if no experiment has a trial there.
+        """
+        place = local_path(path).resolve()
+        if not place.is_dir():
+            raise RuntimeError(f"there is no trial's directory {place}")
+        for trial in ExperimentAnalysis(place.parent).trials:
+            if Path(trial.logdir).resolve() == place:
+                return _result_of(trial)
+        raise ValueError(f"the experiment in {place.parent} has no trial in {place.name}")
 
     @property
     def log_dir(self) -> Path:

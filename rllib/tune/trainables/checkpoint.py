@@ -21,8 +21,10 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
+from rllib.compat.names import absent
+from rllib.did_you_mean import explains
 from rllib.errors import DamagedFileError
-from rllib.runs.safe_files import numbered
+from rllib.runs.safe_files import numbered, write_whole
 from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
 from rllib.storage.local_path import expanded, local_path
@@ -31,6 +33,8 @@ from rllib.storage.whole import move_whole
 from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
 METADATA = ".tune.json"
+# What a program adds to a checkpoint, under the name that Ray gives to it.
+_OF_PROGRAM = ".metadata.json"
 _DATA, _ARRAYS, _PICKLED = "checkpoint.json", "checkpoint.safetensors", "checkpoint.pkl"
 # More values would take long as text.
 _MOST_VALUES = 100_000
@@ -46,6 +50,7 @@ class _Metadata(TypedDict, total=False):
     path: str
 
 
+@explains(absent.CHECKPOINT)
 class Checkpoint:
     """A checkpoint directory, as functions report and receive it; it can be used as a path (os.PathLike).
 
@@ -101,6 +106,35 @@ class Checkpoint:
             ValueError: if it is a pickle of another run.
         """
         return read_dict(self.path, load_user_code or self._load_user_code)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The metadata of `set_metadata`; {} without any.
+
+        Raises:
+            DamagedFileError: if its file is damaged.
+        """
+        try:
+            return json_object(read_inside(self.path, _OF_PROGRAM))
+        except FileNotFoundError:
+            return {}
+        except DamagedFileError as error:
+            raise DamagedFileError(f"the checkpoint {self.path} is damaged: {_OF_PROGRAM}: {error}") from None
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Writes metadata into the directory, in the place of those that are there; they are copied with it.
+
+        Args:
+            metadata: what JSON can hold, by text.
+
+        Raises:
+            TypeError: if JSON cannot hold it; what was there before stays.
+        """
+        content = json.dumps(dict(metadata)).encode()
+        write_whole(local_path(self.path) / _OF_PROGRAM, content)
+
+    def update_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Adds to the metadata, or replaces some of it; arguments and errors as for `set_metadata`."""
+        self.set_metadata({**self.get_metadata(), **metadata})
 
     def __eq__(self, other):
         return isinstance(other, Checkpoint) and self.path == other.path

@@ -16,6 +16,11 @@ from rllib.compat.programs.sb3.environments import check_env, make_vec_env
 from rllib.compat.programs.sb3.environments_of_examples import FakeImageEnv, InvalidActionEnvDiscrete
 from rllib.compat.programs.sb3.extractors import BaseFeaturesExtractor
 from rllib.compat.programs.sb3.logger import Figure, HParam, Logger, TensorBoardOutputFormat, configure
+from rllib.compat.programs.sb3.noise import (
+    NormalActionNoise,
+    OrnsteinUhlenbeckActionNoise,
+    VectorizedActionNoise,
+)
 from rllib.compat.programs.sb3.tools import TrainFreq, TrainFrequencyUnit
 
 SMALL = {"learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -372,6 +377,9 @@ def test_actions_are_squashed_and_scaled(name):
         best = policy._predict(policy.obs_to_tensor(observations)[0], deterministic=True).numpy()
         drawn = policy._predict(policy.obs_to_tensor(observations)[0]).numpy()
         assert policy.squash_output and best.shape == (500, 3)
+        np.testing.assert_array_equal(model.actor(torch.as_tensor(observations), deterministic=True), best)
+        with pytest.raises(AttributeError, match="has no 'mu'"):
+            _ = model.actor.mu
         np.testing.assert_allclose(
             policy.unscale_action(best), model.predict(observations, deterministic=True)[0], atol=1e-5
         )
@@ -409,6 +417,14 @@ def test_the_values_of_actions_of_dqn():
                 getattr(model.policy, name)(tensors, *([torch.zeros(5)] if name == "evaluate_actions" else []))
     with made("PPO") as model, pytest.raises(AttributeError, match="no 'q_net'"):
         _ = model.policy.q_net
+
+
+@pytest.mark.parametrize("name", ["TD3", "DDPG"])
+@pytest.mark.parametrize("kind", [NormalActionNoise, OrnsteinUhlenbeckActionNoise])
+def test_noise_of_several_environments_is_that_of_each(name, kind):
+    base = kind(np.zeros(1), 0.1 * np.ones(1))
+    configs = [made(name, action_noise=noise).config for noise in (base, VectorizedActionNoise(base, 2))]
+    assert configs[0].exploration_config == configs[1].exploration_config
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN", "SAC"])

@@ -105,7 +105,7 @@ RULES: Mapping[str, Rule] = {
     "noise_std": Rule(lambda value: value is None or number(0.0).holds(value), "a number >= 0"),
     "noise_type": Rule(lambda value: value is None or isinstance(value, str), "a name, or None"),
     "action_noise": Rule(
-        lambda value: value is None or hasattr(value, "_sigma"),
+        lambda value: value is None or hasattr(getattr(value, "base_noise", value), "_sigma"),
         "NormalActionNoise or OrnsteinUhlenbeckActionNoise; without Stable-Baselines3, give noise_type='normal' and "
         "noise_std",
     ),

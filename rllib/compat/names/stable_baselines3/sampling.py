@@ -176,6 +176,7 @@ def action_noise(words: Words) -> dict[str, Any]:
     if not words.ask("action_noise", "noise_type", "noise_std", "policy"):
         return {"exploration_config": {"random_timesteps": steps}}
     noise = words["action_noise"]
+    noise = getattr(noise, "base_noise", noise)  # each environment has its own here in any case
     if words["noise_std"] is not None and not words["noise_type"]:
         raise ValueError(f"noise_std={words['noise_std']!r} needs its kind: give noise_type='normal' as well.")
     if noise is None and words["noise_type"]:

@@ -428,6 +428,13 @@ class BaseAlgorithm:
         return self._given_word("action_noise")
 
     @property
+    def actor(self) -> Any:
+        """The actor of SAC, TQC, CrossQ, TD3 and DDPG: it is called with observations, as `policy.actor`."""
+        if self.words_of in (*ON_POLICY, "DQN", "QRDQN", "ARS"):
+            return super().__getattr__("actor")
+        return self.policy.actor
+
+    @property
     def n_updates(self) -> int:
         """Number of updates, as Stable-Baselines3 counts them: epochs of PPO, gradient steps of others."""
         if self.words_of == "PPO":

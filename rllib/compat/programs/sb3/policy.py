@@ -1,6 +1,7 @@
 """The attribute `policy` of a model, by the methods of Stable-Baselines3's policies."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,17 @@ class ModelPolicy:
         """DQN's network: called with observations [B, ...] it returns the values [B, A] of all actions."""
         if self._model.words_of != "DQN":
             raise AttributeError("q_net")  # of which __getattr__ says more
-        return self._dist_inputs
+        return ComputedBy("q_net", self, self._dist_inputs)
+
+    @property
+    def actor(self) -> Any:
+        """The actor of SAC, TQC, CrossQ, TD3 and DDPG: called with observations [B, ...] it returns actions in [-1, 1].
+
+        Those of the first three are sampled, unless it is called with deterministic=True.
+        """
+        if self._model.words_of in (*ON_POLICY, "DQN", "QRDQN", "ARS"):
+            raise AttributeError("actor")
+        return ComputedBy("actor", self, self._predict)
 
     def _dist_inputs(self, obs: Any) -> torch.Tensor:
         return _of_network(self._computed(obs)[ACTION_DIST_INPUTS])
@@ -330,6 +341,35 @@ class ParameterList(dict):
 
     def __iter__(self):
         return iter([_parameter(array) for array in self.values()])
+
+
+class ComputedBy:
+    """A part of a policy that is called as a module, and is none.
+
+    Args:
+        name: of the attribute.
+        policy: whose part it is.
+        function: what it computes.
+    """
+
+    def __init__(self, name: str, policy: ModelPolicy, function: Callable[..., torch.Tensor]):
+        self._name, self._policy, self._function = name, policy, function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> torch.Tensor:
+        """What the part computes."""
+        return self._function(*arguments, **keywords)
+
+    forward = __call__
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+        """As the policy's."""
+        return self._policy._predict(observation, deterministic)
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Does nothing: networks have no parts that act otherwise in training."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"model.policy.{self._name} is called here, and has no {name!r}: {_MODULES}.")
 
 
 class ModelDistribution:

@@ -11,6 +11,7 @@ from rllib import PPOConfig, tune
 from rllib.tune.experiment.spec import make_spec
 from rllib.tune.running import tuner
 from rllib.tune.search import OptunaSearch
+from rllib.tune.trainables.session import TrialContext
 
 
 class Stepper(tune.Trainable):
@@ -264,3 +265,12 @@ def test_trainables_and_analyses_explain_absent_names():
     with pytest.raises(AttributeError, match="'runner_data': use trials"):
         analysis.runner_data()
     assert list(analysis.results_df["loss"]) == [1.0]
+
+
+def test_a_trial_is_one_process():
+    context = TrialContext("x_0", "x", "directory")
+    assert context.get_world_size() == context.get_local_world_size() == 1
+    assert context.get_world_rank() == context.get_local_rank() == context.get_node_rank() == 0
+    for name, advice in (("get_storage", "get_trial_dir"), ("get_metadata", "with_parameters")):
+        with pytest.raises(AttributeError, match=advice):
+            getattr(context, name)

@@ -209,6 +209,10 @@ TRAINABLE: Mapping[str, str] = {
     **_rows("remove the directory that save() returned", "delete_checkpoint"),
 }
 
+TRIAL_CONTEXT: Mapping[str, str] = {
+    **_rows("use get_trial_dir(), which is in the experiment's directory on this machine", "get_storage"),
+    **_rows("give the trainable its values by tune.with_parameters(function, name=value)", "get_metadata"),
+}
 CHECKPOINT: Mapping[str, str] = _rows("files are on this machine; use path", "filesystem")
 
 ANALYSIS: Mapping[str, str] = {

@@ -434,7 +434,7 @@ MISSING: dict[str, str] = {
     "ray.tune.search.nevergrad": _SEARCHER,
     "ray.tune.search.zoopt": _SEARCHER,
     "ray.tune.syncer": "there is nothing to synchronise: leave sync_config out",
-    "ray.tune.utils": "it belongs to the tests of Ray",
+    "ray.tune.utils": "it belongs to the inside of Ray; a trial starts when the GPUs that it asks for are free",
     "ray.util.collective": "learners sum their gradients by learner_collective (docs/scale/learners.md)",
     "ray.util.dask": "there is no scheduler for Dask; it has one of its own for processes",
     "ray.util.iter": "use tasks that yield, whose values come one by one (docs/scale/runtime.md)",

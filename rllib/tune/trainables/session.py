@@ -20,6 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rllib.compat.names import absent
+from rllib.did_you_mean import explains
 from rllib.notices import log_once
 from rllib.runs.files import ResultFiles, write_params
 from rllib.runs.safe_files import numbered
@@ -33,6 +35,7 @@ class StopFunction(BaseException):
     """Raised by `report` in a function whose trial has ended; `except Exception` does not catch it."""
 
 
+@explains(absent.TRIAL_CONTEXT)
 @dataclass
 class TrialContext:
     """Identity and place of a trial.
@@ -79,6 +82,7 @@ class TrialContext:
         return 0
 
     get_local_rank = get_node_rank = get_world_rank
+    get_local_world_size = get_world_size
 
 
 # Ray's name.

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import random
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ import pytest
 from rllib import PPO, Algorithm, PPOConfig, tune
 from rllib.errors import TuneError
 from rllib.policies import PolicySpec
-from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.spec import ExperimentSpec, settings_in
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import check_spec
 from rllib.tune.schedulers import PB2, PopulationBasedTraining, PopulationBasedTrainingReplay, create_scheduler
@@ -282,7 +281,9 @@ _TAKES = {
 _OF_OTHER_TESTS = {"trainable", "verbose", "progress_reporter", "storage_path", "local_dir", "sync_config"}
 
 
-@pytest.mark.parametrize("setting", [one.name for one in fields(ExperimentSpec) if one.name not in _OF_OTHER_TESTS])
+@pytest.mark.parametrize(
+    "setting", [one.name for one in settings_in(ExperimentSpec) if one.name not in _OF_OTHER_TESTS]
+)
 def test_values_of_a_wrong_kind_are_refused_before_anything_starts(run, tmp_path, setting):
     for kind in _WRONG.keys() - _TAKES.get(setting, set()):
         settings = {"config": {"a": 1}, "stop": {"training_iteration": 1}, setting: _WRONG[kind]}

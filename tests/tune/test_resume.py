@@ -17,7 +17,7 @@ from climber import Climber
 from rllib import tune
 from rllib.runs.files import ResultFiles
 from rllib.tune.experiment.files import roll_back
-from rllib.tune.experiment.spec import PARTS_OF_CONFIGS, ExperimentSpec
+from rllib.tune.experiment.spec import PARTS_OF_CONFIGS, ExperimentSpec, settings_in
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.tuner import continued
@@ -482,6 +482,47 @@ def test_settings_that_replaced_the_saved_ones_are_the_saved_ones_from_then_on(t
     assert [len(trial.checkpoints) for trial in analysis.trials] == [2] * 3
     again = ExperimentAnalysis(analysis.experiment_path)
     assert (again.default_metric, again.default_mode) == ("height", "max")
+
+
+# Settings with a default that is not None -> another value.
+OTHER_VALUES = {
+    "num_samples": 3, "reuse_actors": True, "chdir_to_trial_dir": False, "log_to_file": True, "checkpoint_freq": 2,
+    "checkpoint_at_end": True, "keep_checkpoints_num": 2, "checkpoint_score_order": "min", "max_failures": 2,
+    "fail_fast": True, "tensorboard": False, "verbose": 0,
+}  # fmt: skip
+# That say how the experiment is resumed, or where; and num_seeds, which cannot change.
+_OF_THE_PROGRAM = {"resume", "load_user_code", "raise_on_failed_trial", "return_trials", "num_seeds"}
+
+
+def test_a_setting_that_is_given_with_its_default_replaces_the_saved_one(tmp_path):
+    defaults = {one.name: one.default for one in settings_in(ExperimentSpec)}
+    for name, value in defaults.items():
+        assert value is None or name in {*OTHER_VALUES, *_OF_THE_PROGRAM}, name
+    defaults = {name: False if value is None else value for name, value in defaults.items() if name in OTHER_VALUES}
+    defaults |= {"keep_checkpoints_num": 5, "verbose": 1}  # of None
+    where = {"name": "x", "local_dir": tmp_path}
+    watching = {"callbacks": [EndsTheProgram()]}
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(Climber, config={"rate": 1.0}, **watching, **OTHER_VALUES, **where)
+    assert_settings(continued(ExperimentSpec(trainable=Climber, resume=True, **watching, **where)), OTHER_VALUES)
+    assert_settings(
+        continued(ExperimentSpec(trainable=Climber, resume=True, **watching, **defaults, **where)), defaults
+    )
+    run_settings = {name: defaults[name] for name in ("log_to_file", "verbose")}
+    tune_settings = {name: defaults[name] for name in ("num_samples", "reuse_actors", "chdir_to_trial_dir")}
+    failures = tune.FailureConfig()
+    given = tune.RunConfig(**run_settings, callbacks=[EndsTheProgram()], failure_config=failures)
+    tuner = tune.Tuner.restore(tmp_path / "x", Climber, run_config=given, tune_config=tune.TuneConfig(**tune_settings))
+    kept = {name: value for name, value in OTHER_VALUES.items() if name not in ("max_failures", "fail_fast")}
+    assert_settings(tuner._spec, kept | run_settings | tune_settings)
+    assert tuner._spec.failures == failures
+    with pytest.raises(RuntimeError, match="the program ends"):  # these are the saved ones from now on
+        tune.run(Climber, resume=True, **watching, **defaults, **where)
+    assert_settings(continued(ExperimentSpec(trainable=Climber, resume=True, **watching, **where)), defaults)
+
+
+def assert_settings(spec: ExperimentSpec, expected) -> None:
+    assert {name: getattr(spec, name) for name in expected} == expected
 
 
 PARTS = {

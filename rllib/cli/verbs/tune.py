@@ -269,7 +269,8 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
         else:
             searcher = Seeded(searcher, seed)
     scheduler = _made(create_scheduler, "scheduler", settings.pop("scheduler", None), seed, space=config)
-    settings["num_samples"] = settings.pop("trials", 1)
+    if "trials" in settings:
+        settings["num_samples"] = settings.pop("trials")
     if (experiment := settings.pop("experiment", None)) and "name" not in settings:
         settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     spec = ExperimentSpec(

@@ -3,12 +3,13 @@
 TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes the fields of an ExperimentSpec by name.
 """
 
+import functools
 import inspect
 import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, fields, replace
+from dataclasses import Field, InitVar, dataclass, field, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +29,7 @@ from rllib.tune.objectives import Metric, Mode, names
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R")
 
 # Arguments of other versions that are accepted without effect, and why.
@@ -126,6 +128,43 @@ PARTS_OF_CONFIGS: dict[str, dict[str, str]] = {
 }
 
 
+def _noting_given(cls: type[T]) -> type[T]:
+    """Decorates a dataclass of settings, whose `_given` are then the names of those that its constructor was given.
+
+    A setting that is given with its default is not left out: when an experiment is resumed, it replaces the saved one.
+    `dataclasses.replace` gives every field of the earlier object, and passes its `_given` on.
+    """
+    init = cls.__init__
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def construct(self, *args, **settings):
+        init(self, *args, **settings)
+        if self._given is None:
+            self._given = frozenset(signature.bind(self, *args, **settings).arguments)
+
+    shown = [parameter for name, parameter in signature.parameters.items() if name != "_given"]
+    construct.__signature__ = signature.replace(parameters=shown)
+    cls.__init__ = construct
+    return cls
+
+
+def settings_in(config: Any) -> list[Field]:
+    """The fields of a RunConfig, TuneConfig or ExperimentSpec that are settings."""
+    return [each for each in fields(config) if each.name != "_given"]
+
+
+def given_in(config: "RunConfig | TuneConfig") -> dict[str, Any]:
+    """Settings that a config was given, in the constructor or as attributes. None is as left out."""
+    values = {each.name: (getattr(config, each.name), each.default) for each in settings_in(config)}
+    return {
+        name: value
+        for name, (value, default) in values.items()
+        if value not in (default, []) or (value is not None and name in config._given)
+    }
+
+
+@_noting_given
 @dataclass
 class RunConfig:
     """Settings of an experiment except its search: directory, stop criteria, checkpoints, failures, output.
@@ -157,16 +196,18 @@ class RunConfig:
     log_to_file: Any = False
     local_dir: str | Path | None = None
     sync_config: InitVar[Any] = None
+    _given: frozenset[str] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self, sync_config: Any):
         if sync_config is not None:
             logger.warning("sync_config has no effect here: %s", OF_OTHER_ERAS["sync_config"])
 
     def __repr__(self):
-        given = (f"{each.name}={shortened(getattr(self, each.name))}" for each in fields(self))
+        given = (f"{each.name}={shortened(getattr(self, each.name))}" for each in settings_in(self))
         return f"{type(self).__name__}({', '.join(given)})"
 
 
+@_noting_given
 @dataclass
 class TuneConfig:
     """Settings of the search: metric, number of samples, searcher, scheduler, limits.
@@ -199,8 +240,10 @@ class TuneConfig:
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None
     chdir_to_trial_dir: bool = True
+    _given: frozenset[str] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
 
+@_noting_given
 @dataclass(kw_only=True)
 class ExperimentSpec(RunConfig, TuneConfig):
     """Settings of `tune.run`: the fields of RunConfig and TuneConfig, and the following.
@@ -215,7 +258,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
         restore: checkpoint directory, or a file in it, that every trial starts from.
         resume: True or "LOCAL": continue the experiment of this name; "AUTO": if it exists; "ERRORED_ONLY": only its
             failed trials. Without a config, the experiment has its own again, and its other settings where they are
-            left out.
+            left out or None.
         load_user_code: unpickle the objects that a resumed experiment, or a checkpoint of another run, holds next to
             plain values. That runs code: only for those whose origin you trust. Without it, values of `config` replace
             pickled ones of an experiment.
@@ -354,9 +397,8 @@ _NOT_SAVED = {
 
 
 def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
-    """Settings that differ from their defaults, with which an experiment is restored."""
-    settings = {one.name: (getattr(spec, one.name), one.default) for one in fields(spec) if one.name not in _NOT_SAVED}
-    return {name: value for name, (value, default) in settings.items() if value not in (default, [])}
+    """Settings that were given, with which an experiment is restored."""
+    return {name: value for name, value in given_in(spec).items() if name not in _NOT_SAVED}
 
 
 def takes_settings(
@@ -399,7 +441,7 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
     Raises:
         TypeError: for an unknown name, with the nearest; it begins with `where`.
     """
-    known = [one.name for one in fields(ExperimentSpec)]
+    known = [one.name for one in settings_in(ExperimentSpec)]
     settings = {}
     given = {key: value for key, value in given.items() if value is not None or key not in _UNSET_BY_NONE}
     resume_config = given.pop("resume_config", None)
@@ -419,7 +461,8 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
         raise TypeError(f"{where}: resume_config must be a tune.ResumeConfig, but got {resume_config!r:.80}")
     if resume_config is not None and settings.get("resume"):
         settings["resume"] = resume_config.resume
-    return replace(spec or ExperimentSpec(), **settings)
+    before = spec or ExperimentSpec()
+    return replace(before, **settings, _given=before._given | settings.keys())
 
 
 class Experiment:

@@ -23,6 +23,7 @@ from rllib.tune.experiment.spec import (
     RunConfig,
     TuneConfig,
     experiments_of,
+    given_in,
     make_spec,
     saved_settings,
     space_of,
@@ -58,8 +59,8 @@ class Tuner:
     ):
         self._path: Path | None = None  # of a restored experiment
         self._spec = ExperimentSpec(
-            **vars(tune_config or TuneConfig()),
-            **vars(run_config or RunConfig()),
+            **given_in(tune_config or TuneConfig()),
+            **given_in(run_config or RunConfig()),
             trainable=trainable,
             config=dict(space_of(param_space) or {}),
             raise_on_failed_trial=False,
@@ -176,8 +177,9 @@ def with_saved_settings(
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
     if resources is not None:
         settings.pop("resources_per_trial", None)
-    num_samples = header["num_samples"] if given.num_samples == 1 else given.num_samples
-    return replace(make_spec(settings, "Tuner", given), num_samples=num_samples)
+    if "num_samples" not in given_in(given):
+        settings["num_samples"] = header["num_samples"]
+    return make_spec(settings, "Tuner", given)
 
 
 def saved_experiment(given: ExperimentSpec, again: Collection[str] = ()) -> ExperimentSpec:

@@ -63,6 +63,9 @@ class ConfigObject(Settings):
     # Settings without a warning if they have no effect (`note_as_warned`).
     _warned: frozenset[str] = frozenset()
 
+    # Settings that were given a value, also where that is the default (`given`).
+    _assigned: frozenset[str] = frozenset()
+
     # The subclass whose constructor runs, which declares settings by setting attributes (`_declare_own`).
     _declares: ClassVar[type["ConfigObject"] | None] = None
 
@@ -307,6 +310,10 @@ class ConfigObject(Settings):
         items = self.to_dict().items()
         return {name: value for name, value in items if not _is_same(value, self.settings[name].default)}
 
+    def given(self) -> dict[str, Any]:
+        """The settings that were given, also with their defaults, or that differ from these."""
+        return self.changes() | {name: copied(self._values[name]) for name in self.settings if name in self._assigned}
+
     def __getitem__(self, name: str):
         setting = self._find(name)
         if setting is None and name in aliases.READABLE_DICTS:
@@ -441,6 +448,8 @@ class ConfigObject(Settings):
                 others = {key: item for key, item in self._values[name].items() if key not in value}
                 resolved[name] = {**others, **value}
         self._values.update(resolved)
+        if self._declares is None:  # else a constructor sets what are the defaults of its class
+            self.__dict__["_assigned"] = self._assigned.union(resolved)
         for _, name, _ in self._flattened(given, section_name):
             if name in self.settings:
                 self._given_names.pop(name, None)

@@ -127,6 +127,12 @@ def test_a_checkpoint_takes_changed_settings_as_config(tmp_path):
             assert restored.config.lr == 0.5 and restored.config.model["fcnet_hiddens"] == [4]
     with PG.from_checkpoint(path, config={"lr": 0.5, "gamma": 0.9}, overrides={"lr": 0.25}) as restored:
         assert (restored.config.lr, restored.config.gamma) == (0.25, 0.9)
+        path = restored.save(tmp_path / "changed")
+    defaults = {name: PGConfig()[name] for name in ("lr", "gamma")}
+    for given in (defaults, PGConfig().training(**defaults), PGConfig().training(**defaults).copy()):
+        with PG.from_checkpoint(path, config=given) as restored:
+            assert {name: restored.config[name] for name in defaults} == defaults
+            assert restored.config.model["fcnet_hiddens"] == [4]  # which was not given
 
 
 def test_messages_about_arguments_name_no_private_class(tmp_path):

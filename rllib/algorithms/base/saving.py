@@ -256,7 +256,7 @@ class Saving:
             checkpoint_path: what `save` returned, or the directory or URL of a run or trial, whose newest checkpoint
                 is taken.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
-            config: the same by another name; of a config object, what differs from its defaults.
+            config: the same by another name; of a config object, what it was given, also values that are the defaults.
             policy_ids: of the policies to take, of several, with their settings; None: all. The mapping must name no
                 others.
             policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones, for the policies
@@ -274,7 +274,7 @@ class Saving:
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
             config_class = saved_config_class(state, algorithm_class)
         if isinstance(config, AlgorithmConfig):
-            config = config.changes()
+            config = config.given()
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
         given = {name: value for name, value in given.items() if value is not None}
         changes = {**(config or {}), **(overrides or {}), **given}

@@ -6,7 +6,7 @@ Others change without a refusal.
 import numpy as np
 import pytest
 
-from rllib import Algorithm, ApexDQNConfig, DQNConfig, PPOConfig, SACConfig
+from rllib import Algorithm, ApexDQNConfig, BCConfig, DQNConfig, PPOConfig, SACConfig
 from rllib.config.conflicts import Unfit
 from tests.multi_agent import NameTheSignal
 
@@ -85,6 +85,19 @@ def test_a_refused_checkpoint_changes_nothing(name, tmp_path):
     assert setting in remedy
     with Algorithm.from_checkpoint(path, {**own, **remedy}) as algorithm:
         assert algorithm.train()["training_iteration"] == 2
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_filter_of_recorded_data_is_refused_by_the_setting_it_follows_from(tmp_path, saved):
+    with built(PPOConfig, output=str(tmp_path / "steps")) as algorithm:
+        algorithm.train()
+    config = BCConfig().environment("CartPole-v1").training(train_batch_size=20, model={"fcnet_hiddens": [4]})
+    with config.offline_data(input_=str(tmp_path / "steps"), normalize_observations=saved).build() as algorithm:
+        path = algorithm.save(tmp_path / "run")
+    with pytest.raises(Unfit) as failure:
+        Algorithm.from_checkpoint(path, {"normalize_observations": not saved})
+    assert failure.value.mistake.remedies == ({"normalize_observations": saved},)
+    assert "observation_filter" not in str(failure.value)
 
 
 @pytest.mark.parametrize("policies", [["other", "unused"], ["first", "other"]])

@@ -8,7 +8,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import gymnasium
 import numpy as np
@@ -61,6 +61,9 @@ _BETWEEN_WORLD_AND_POLICY = (
     *("env_to_module_connector", "module_to_env_connector", "preprocessor_pref"),
     *("agent_id_in_observation", "centralized_critic"),
 )
+
+# Field of a network's description -> another setting that it may follow from.
+_FOLLOWS_FROM = {"observation_filter": "normalize_observations"}
 
 
 @under_plain_names
@@ -430,10 +433,17 @@ class Saving:
     def _refuse_network(self, policy_id: str, state: Mapping[str, Any]) -> None:
         """Refuses a policy with another network, with the saved settings that it follows from."""
         config, saved = self.config_of(policy_id), state["config.json"]
+        # What the user gave is named, not what follows from it.
+        given = {
+            field: Differing(name, saved[name], config[name])
+            for field, name in _FOLLOWS_FROM.items()
+            if not as_saved(config, saved, [field]) and as_saved(config, saved, [name])
+        }
         try:
-            check_policy(state[f"policies/{policy_id}/policy.json"], self.policies[policy_id].spec)
+            check_policy(state[f"policies/{policy_id}/policy.json"], self.policies[policy_id].spec, given)
         except ValueError as error:
             fields = [name for name in NetworkSpec.__dataclass_fields__ if name in config.settings]
+            fields += [each.name for each in given.values()]
             observed = [name for name in config.sections["environment"].names if name not in _OF_ANOTHER_WORLD]
             groups = fields, (*observed, *_BETWEEN_WORLD_AND_POLICY), ["model"], config.sections["training"].names
             if unfit := unfit_by(str(error), config, saved, *groups):
@@ -549,18 +559,33 @@ def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in stats.items() if isinstance(value, int | float | np.number)}
 
 
-def check_policy(saved: Mapping[str, Any], spec: NetworkSpec) -> None:
+class Differing(NamedTuple):
+    """A setting that is another one in a checkpoint."""
+
+    name: str
+    there: Any
+    here: Any
+
+
+def check_policy(saved: Mapping[str, Any], spec: NetworkSpec, given: Mapping[str, Differing] = {}) -> None:
     """Compares the "spec" of a policy.json with a policy's own.
+
+    Args:
+        saved: the policy.json.
+        spec: of the policy.
+        given: field of a description -> the setting that it follows from, which is named in its place.
 
     Raises:
         ValueError: if they differ.
     """
     theirs, own = spec_without_code(saved).to_json(), spec.to_json()
-    differing = [name for name in own if own[name] != theirs.get(name)]
+    differing = [
+        given.get(name, Differing(name, theirs.get(name), own[name])) for name in own if own[name] != theirs.get(name)
+    ]
     if differing:
         raise ValueError(
-            f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
-            f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
+            f"the checkpoint's policy differs from this one in {', '.join(each.name for each in differing)}: "
+            f"{[each.there for each in differing]} there, {[each.here for each in differing]} here. "
             "A checkpoint continues with its own network, in environments with the same spaces: leave out the settings "
             "that change them (env, model, ...)."
         )

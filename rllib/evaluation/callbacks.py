@@ -16,6 +16,7 @@ An object instead of the class is a pattern: the driver and every worker begin w
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,12 +27,16 @@ from rllib.evaluation.hooks.functions import functions_problem, methods_of
 if TYPE_CHECKING:
     from rllib.core.metrics.metrics_logger import Call
 
+logger = logging.getLogger(__name__)
+
 
 class DefaultCallbacks:
     """Base class of callbacks. Its hooks do nothing; override those that you need."""
 
     # Of an object that calls the hooks of several others.
     _parts: "Sequence[DefaultCallbacks] | None" = None
+    # [name of the class, state] of a restored checkpoint's callbacks that this run is without.
+    _left_out: Sequence[list] = ()
 
     # ------------------------------------------------------------------ in the driver
 
@@ -265,6 +270,41 @@ def _single(callbacks: DefaultCallbacks) -> list[DefaultCallbacks]:
     if callbacks._parts is None:
         return [callbacks]
     return [single for part in callbacks._parts for single in _single(part)]
+
+
+def states_of(callbacks: DefaultCallbacks) -> list[list]:
+    """[name of the class, state] of each object that has a state, for `restore_states`."""
+    states = [[type(part).__name__, part.get_state()] for part in _single(callbacks) if _has_state(part)]
+    return [*states, *callbacks._left_out]
+
+
+def restore_states(callbacks: DefaultCallbacks, saved: Sequence[Sequence] | Mapping) -> None:
+    """Restores the states of `states_of` in the objects of the same classes, in their order.
+
+    States of classes that are not there are kept: `states_of` returns them again, for a run that has these classes.
+
+    Args:
+        callbacks: the driver's.
+        saved: what `states_of` returned; of earlier checkpoints, what `get_state` of all together did.
+    """
+    callbacks._left_out = ()
+    if isinstance(saved, Mapping):
+        callbacks.set_state(saved)
+        return
+    left = [list(each) for each in saved]
+    for part in _single(callbacks):
+        own = next((each for each in left if each[0] == type(part).__name__), None)
+        if own is not None:
+            left.remove(own)
+            part.set_state(own[1])
+    callbacks._left_out = left
+    if left:
+        logger.info("the checkpoint keeps the states of callbacks that this run is without: %s",
+                    ", ".join(name for name, _ in left))  # fmt: skip
+
+
+def _has_state(callbacks: DefaultCallbacks) -> bool:
+    return type(callbacks).get_state is not DefaultCallbacks.get_state
 
 
 def _of_functions(functions: Mapping[str, Callable | Sequence[Callable]]) -> type[DefaultCallbacks]:

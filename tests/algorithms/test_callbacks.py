@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rllib import DefaultCallbacks, ESConfig, PPOConfig, make_multi_callbacks
-from rllib.evaluation.callbacks import hears
+from rllib import Algorithm, DefaultCallbacks, ESConfig, PPOConfig, make_multi_callbacks
+from rllib.evaluation.callbacks import hears, restore_states, states_of
 from tests.envs import CountingEnv
 
 pytestmark = pytest.mark.usefixtures("workers_know_the_module")
@@ -294,6 +294,30 @@ def test_the_state_of_several_callbacks_is_that_of_each():
     second.on_train_result(algorithm=None, result=result)
     assert (result["a"], result["b"]) == (2, 2)
     assert Print().get_state() == make_multi_callbacks([Print])().get_state() == {}
+
+
+class Counter(Greeting):
+    """Another class with a state, of one entry."""
+
+
+def test_states_of_callbacks_that_one_run_leaves_out_are_there_in_the_next(tmp_path):
+    """States belong to classes, whatever the positions of these in the list are."""
+    both, alone = [partial(Greeting, "greeting"), partial(Counter, "counter")], partial(Counter, "counter")
+    with config().callbacks(both).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "0")
+    given = [(alone, {"counter": 2}), ([], {}), (both[::-1], {"greeting": 2, "counter": 3})]
+    for number, (callbacks, expected) in enumerate(given, 1):
+        with Algorithm.from_checkpoint(path, {"callbacks_class": callbacks}) as algo:
+            result = algo.train()
+            assert {name: result[name] for name in ("greeting", "counter") if name in result} == expected
+            path = algo.save(tmp_path / str(number))
+
+
+def test_states_of_earlier_checkpoints_are_restored_by_position():
+    callbacks = make_multi_callbacks([Print, Greeting("hello")])()
+    restore_states(callbacks, {"1": {"results": 5}})
+    assert callbacks._parts[1].results == 5 and states_of(callbacks) == [["Greeting", {"results": 5}]]
 
 
 class TestRefusals:

@@ -207,6 +207,9 @@ def test_callbacks_know_the_experiment_and_their_state(tmp_path, searcher):
     assert first.told == third.told == [("score >= 2", 1, 3, 99, 0), recovered] and first.results == 7
     run(2, [second, other])
     assert second.told == [("score >= 2", 2, 6, 99, 7)] and second.results == 13
+    again, left_out = Counts(), Counts()  # whose state the second program has kept
+    run(3, [again, left_out])
+    assert (again.told[0][-1], left_out.told[0][-1]) == (13, 7)
 
 
 def test_a_state_of_a_callback_that_cannot_be_saved_is_an_error_at_the_start(tmp_path):

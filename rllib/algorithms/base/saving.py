@@ -35,6 +35,7 @@ from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.trainee import Trainee
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
+from rllib.evaluation.callbacks import restore_states, states_of
 from rllib.metrics import Metrics
 from rllib.models.architectures import description_of, spec_without_code
 from rllib.models.dense.network_spec import NetworkSpec
@@ -308,7 +309,7 @@ class Saving:
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
                 "first_timestep": self._first_timestep,
-                "callbacks": self.callbacks.get_state(),
+                "callbacks": states_of(self.callbacks),
                 # What was changed of the agents' policies while the run went on.
                 "agents": self._policy_changes.changes_of(self.agents) if self.agents else {},
             },
@@ -385,7 +386,7 @@ class Saving:
         self.workers.set_state(rng["workers"], self._restores)
         self._note_exploration()
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
-            self.callbacks.set_state(saved)
+            restore_states(self.callbacks, saved)
         self.callbacks.on_checkpoint_loaded(algorithm=self)
 
     def _filter_states(self) -> list[dict[str, np.ndarray]]:

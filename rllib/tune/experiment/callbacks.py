@@ -132,6 +132,7 @@ class Callbacks:
     def __init__(self, callbacks: Sequence[Callback], reporter, trials: list[Trial]):
         self.round = 0
         self._callbacks, self._reporter, self._trials = list(callbacks), reporter, trials
+        self._left_out: list[Sequence] = []  # saved states of callbacks that this program is without
 
     def setup(self, **properties) -> None:
         """Calls the hook before the first trial with these properties of the experiment."""
@@ -145,10 +146,13 @@ class Callbacks:
                 if (state := callback.get_state()) is None:
                     continue
                 states.append([type(callback).__name__, encode(state)])
-        return states
+        return [*states, *self._left_out]
 
     def set_state(self, states: Sequence[Sequence] | None) -> None:
-        """Restores the states of `get_state` in the callbacks of the same classes, in their order."""
+        """Restores the states of `get_state` in the callbacks of the same classes, in their order.
+
+        Other states are kept, for a program that has these callbacks again.
+        """
         left = list(states or ())
         for callback in self._callbacks:
             own = next((each for each in left if each[0] == type(callback).__name__), None)
@@ -156,6 +160,7 @@ class Callbacks:
                 left.remove(own)
                 with _naming(callback, "set_state"):
                     callback.set_state(decode(own[1]))
+        self._left_out = left
 
     def call(self, hook: str, **more) -> None:
         """Calls this hook of all callbacks with the round, all trials and `more`.

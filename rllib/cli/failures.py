@@ -1,6 +1,7 @@
 """Exit codes and messages of commands: 0 done, 1 failed, 2 the user's mistake, 130 interrupted."""
 
 import ast
+import errno
 import functools
 import numbers
 import re
@@ -121,12 +122,17 @@ def writing(path: Path) -> Iterator[None]:
         with removed_if_unused(path):
             yield
     except OSError as error:
-        if not isinstance(error.filename, str):  # the disk is full, say
+        if is_of_full_disk(error) or not isinstance(error.filename, str):
             raise
         named, directory = Path(error.filename).absolute(), path.absolute().parent
         if named != directory and directory not in named.parents and named not in directory.parents:
             raise
         raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place.") from error
+
+
+def is_of_full_disk(error: Exception) -> bool:
+    """Whether a file could not be written since the disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -160,6 +166,10 @@ def _print_traceback() -> None:
 def _show(error: Exception, verbose: bool) -> None:
     if verbose:
         _print_traceback()
+    elif is_of_full_disk(error) and not _users_frames(error.__traceback__):
+        what = f"{error.filename} cannot be written" if error.filename else "a file cannot be written"
+        advice = " ".join(getattr(error, "__notes__", ())) or "Make room, then repeat the command."
+        click.echo(printable(f"Error: the disk is full: {what}. {advice}"), err=True)
     elif (frames := _users_frames(error.__traceback__)) or getattr(error, "__notes__", None):
         raised = traceback.TracebackException(type(error), error, frames)
         # The traceback that comes from another process ends with the notes.

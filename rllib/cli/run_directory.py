@@ -104,7 +104,13 @@ class RunDirectory:
         refuse_used_name(results, spec, storage)
         path = _made_directory(results, spec)
         directory = cls(path, storage and joined(storage, path.name))
-        directory.write_spec(spec)
+        try:
+            directory.write_spec(spec)
+        except OSError:
+            directory.close()
+            with contextlib.suppress(OSError):
+                path.rmdir()  # else its name would be taken when the command is repeated
+            raise
         return directory
 
     @classmethod

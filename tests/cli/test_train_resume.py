@@ -280,6 +280,32 @@ def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8):
         assert [line["training_iteration"] for line in results_of(run_at_8)][-2:] == [last - 1, last]
 
 
+@pytest.mark.parametrize("file", ["run.json", "params.json"])
+def test_a_full_disk_at_a_resume_ends_in_words(rllib_command, run_at_8, monkeypatch, file):
+    def fill_the_disk(stop):
+        """Is called when the directory has been searched for links."""
+        (run_at_8 / f".{file}.tmp").symlink_to("/dev/full")
+
+    monkeypatch.setattr("rllib.cli.verbs.train.iteration_goal", fill_the_disk)
+    result = rllib_command("train", "--resume", "run", "--stop", "iterations=9")
+    assert result.exit_code == 1, result.output
+    assert f"Error: the disk is full: run/{file} cannot be written. Make room, then " in result.output
+
+
+def test_a_full_disk_at_the_start_of_a_run_leaves_its_name_free(rllib_command, monkeypatch, tmp_path):
+    def made(results, spec):
+        path = results / "run"
+        path.mkdir(parents=True)
+        (path / ".run.json.tmp").symlink_to("/dev/full")
+        return path
+
+    monkeypatch.setattr("rllib.cli.run_directory._made_directory", made)
+    for _ in range(2):
+        result = rllib_command(*TRAIN, "--stop", "iterations=1")
+        assert result.exit_code == 1 and "the disk is full: results/run/run.json" in result.output, result.output
+    assert not (tmp_path / "results" / "run").exists()
+
+
 def test_a_full_disk_ends_a_run_with_the_name_of_the_file(rllib_command, behaviour, tmp_path):
     run = tmp_path / "results" / "run"
 

@@ -337,6 +337,27 @@ def test_a_full_disk_under_the_state_of_the_search(run, tmp_path, monkeypatch):
     assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_full_disk_at_the_first_write_ends_in_the_same_words(run, tmp_path, monkeypatch, is_resumed):
+    settings = {"name": "full", "config": SPACE, "resume": is_resumed}
+    if is_resumed:
+        run(reports, **{**settings, "resume": False})
+
+    def no_room(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "full" / "a"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rllib.tune.experiment.directory.write_whole", no_room)
+        patched.setattr("rllib.tune.experiment.directory.ExperimentDirectory.note_settings", no_room)
+        with pytest.raises(
+            TuneError, match=r"experiment in .*full cannot.*the disk is full\. Make room, then"
+        ) as caught:
+            run(reports, **settings)
+    assert ("resume=True" in str(caught.value)) == is_resumed
+    run(reports, **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
 class CannotBeSaved(tune.Trainable):
     def step(self):
         return {"loss": self.config["a"]}

@@ -22,7 +22,16 @@ from rllib.cli.checkpoints import PLACE
 from rllib.cli.columns import columns_option, parse_columns, refuse_loose
 from rllib.cli.completion import complete_run
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
-from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, TakesSettings, as_typed, reported, user_input
+from rllib.cli.failures import (
+    EXIT_FAILURE,
+    EXIT_SIGNAL,
+    Mistake,
+    TakesSettings,
+    as_typed,
+    is_of_full_disk,
+    reported,
+    user_input,
+)
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
@@ -664,6 +673,8 @@ def _train(algorithm, spec: RunSpec, flags: Flags, run: RunDirectory, display: Q
             keep_failing_batch(run.path, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
             error.add_note(f"Resume from there: {run.resume_command}{outcome.flag}")
+        if is_of_full_disk(error) and run.checkpoint is not None:
+            error.add_note(f"Make room, then resume: {run.resume_command}{outcome.flag}")
         with suppress(OSError):  # the full disk has ended the run
             write_whole(run.path / "error.txt", traceback.format_exc().encode(errors="replace"), is_synced=False)
         raise

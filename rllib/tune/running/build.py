@@ -34,7 +34,7 @@ from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
 from rllib.tune.running.fresh import begin_anew, belong_to
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
-from rllib.tune.running.runner import TrialRunner
+from rllib.tune.running.runner import TrialRunner, first_writes
 from rllib.tune.running.seeds import SeveralSeeds
 from rllib.tune.running.trial_events import TensorBoardCallback
 from rllib.tune.running.trials import Trials
@@ -72,6 +72,7 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
     Raises:
         ValueError, TypeError: for invalid settings; nothing has been started or written then.
         UnschedulableError: if resources that all trials need can never be had.
+        TuneError: if the experiment cannot write its files since the disk is full.
     """
     resolved = resolve_trainable(spec.trainable)
     if spec.resources_per_trial is not None:
@@ -99,19 +100,21 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
         trainable_class, request = several.trainable(), several.resources
     if resolved.resources is not None and not callable(resolved.resources):  # the same for all trials
         request(space).within(total, f"a trial of {resolved.name}")
-    directory = open_directory(spec, resolved.name, space, pickled, at)
+    with first_writes(at or spec.results_dir / (spec.name or resolved.name), is_resumed=bool(at)):
+        directory = open_directory(spec, resolved.name, space, pickled, at)
     try:
-        _refuse_other_seeds(directory, spec)
-        make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
-        decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
-        reader = ValueReader(spec.load_user_code, space)
-        states = take_up(decided, directory, spec.resume, resolved.is_function, reader)
-        directory.note_settings(spec, pickled)
-        pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
-        callbacks = _callbacks(spec, directory, decided.trials, reporter)
-        callbacks.set_state(states)
-        runner = TrialRunner(directory, pool, decided, callbacks, spec)
-        belong_to(given, runner)
+        with first_writes(directory.path, is_resumed=True):
+            _refuse_other_seeds(directory, spec)
+            make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
+            decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
+            reader = ValueReader(spec.load_user_code, space)
+            states = take_up(decided, directory, spec.resume, resolved.is_function, reader)
+            directory.note_settings(spec, pickled)
+            pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
+            callbacks = _callbacks(spec, directory, decided.trials, reporter)
+            callbacks.set_state(states)
+            runner = TrialRunner(directory, pool, decided, callbacks, spec)
+            belong_to(given, runner)
     except BaseException:
         directory.close()
         raise

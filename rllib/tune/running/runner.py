@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from runtime.errors import RuntimeFailure
 
 # Longest time in seconds between two looks at clocks (reports, time limits, Ctrl-C).
 _TICK_S = 0.2
+# Numbers of the system's errors by which a disk, or the user's share of it, is full.
+_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class TrialRunner:
@@ -115,7 +117,9 @@ class TrialRunner:
             self._pool.close()
             if not _is_of_files(error, self.directory.path):
                 raise
-            raise TuneError(_what_happened(error, self.directory.path, self.trials)) from error
+            finished = sum(trial.is_finished for trial in self.trials)
+            kept = f"{finished} of its trials have ended, and their results are kept. "
+            raise TuneError(what_happened(error, self.directory.path, kept)) from error
         except BaseException:
             self._pool.close()
             raise
@@ -259,10 +263,34 @@ def _is_of_files(error: OSError, path: Path) -> bool:
     return not isinstance(error.filename, (str, bytes)) or Path(os.fsdecode(error.filename)).is_relative_to(path)
 
 
-def _what_happened(error: OSError, path: Path, trials: list[Trial]) -> str:
-    finished = sum(trial.is_finished for trial in trials)
-    what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"{error}"
-    return (
-        f"the experiment in {path} cannot write its files: {what}. {finished} of its trials have ended, and their "
-        "results are kept. Make room, then run it again with resume=True."
-    )
+@contextmanager
+def first_writes(path: Path, is_resumed: bool) -> Iterator[None]:
+    """Turns an error of the disk, before an experiment runs, into that of one that runs.
+
+    Args:
+        path: of the experiment's directory.
+        is_resumed: whether there is an experiment.
+
+    Raises:
+        TuneError: if the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL or getattr(error, "__notes__", None):  # which a user's function has
+            raise
+        raise TuneError(what_happened(error, path, is_resumed=is_resumed)) from error
+
+
+def what_happened(error: OSError, path: Path, kept: str = "", is_resumed: bool = True) -> str:
+    """Message about files of an experiment that cannot be written.
+
+    Args:
+        error: of the system.
+        path: of the experiment's directory.
+        kept: sentence on what is kept, with a space behind it.
+        is_resumed: whether there is an experiment to resume.
+    """
+    what = "the disk is full" if error.errno in _FULL else f"{error}"
+    resume = " with resume=True" if is_resumed else ""
+    return f"the experiment in {path} cannot write its files: {what}. {kept}Make room, then run it again{resume}."

@@ -163,6 +163,15 @@ def test_an_episode_whose_beginning_is_missing_is_not_compared(ledger):
     assert [episode.is_whole for episode in ledger.take()] == [False, True]
 
 
+@pytest.mark.parametrize(("at", "episode_id", "is_whole"), [(49.0, "e", False), (50.0, "e", True), (49.0, None, True)])
+def test_an_episode_that_may_have_begun_with_an_earlier_server_is_not_compared(at, episode_id, is_whole):
+    ledger = Ledger(timeout_s=100.0, max_steps=5, whole_from=50.0)
+    decide(ledger, "0", episode_id, at=at)
+    reward(ledger, "0", terminated=True)
+    (episode,) = ledger.take()
+    assert rows(episode) == [("0", 1.0)] and episode.is_whole == is_whole
+
+
 def test_memory_is_bounded(ledger, monkeypatch):
     monkeypatch.setattr(decisions, "MOST_OPEN_BYTES", 10_000)
     for index in range(100):

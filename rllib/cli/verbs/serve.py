@@ -5,6 +5,7 @@ import errno
 import importlib.util
 import os
 import secrets
+import time
 from pathlib import Path
 
 import click
@@ -23,7 +24,7 @@ from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.loaded_policy import LoadedPolicy, load_policy, policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
-from rllib.storage.checkpoint import checkpoint_at
+from rllib.storage.checkpoint import checkpoint_at, newest_checkpoint
 from rllib.storage.local_path import local_path
 from rllib.web.sockets import is_loopback, listen
 
@@ -126,6 +127,7 @@ def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: fl
         checkpoint = checkpoint_at(asked.path)
         if len(policy_ids(checkpoint)) > 1:
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
+        is_restarted = directory.is_dir() and newest_checkpoint(directory) is not None
         newest = prepare_directory(directory, checkpoint)
         named, there = (load_policy(path, load_user_code=asked.load_user_code) for path in (checkpoint, newest))
     except ValueError as error:  # a CheckpointError as well
@@ -140,6 +142,8 @@ def _learning(asked: ServingSettings, directory: Path, words, reward_timeout: fl
         overrides=overrides,
         reward_timeout_s=reward_timeout,
         key=secrets.token_bytes(16),
+        # Until then a client may continue an episode that began with the earlier server.
+        whole_from=time.monotonic() + reward_timeout if is_restarted else 0.0,
         **given,
     )
     return msgspec.structs.replace(asked, source=learning.directory, watch=True, learning=learning)

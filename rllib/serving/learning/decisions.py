@@ -89,14 +89,17 @@ class Ledger:
         timeout_s: that a reward, or the next decision of an episode, may take (seconds).
         max_steps: decisions after which an episode is cut; what follows is another one.
         reward_limit: rewards are clipped to [-limit, limit]; None: they are not.
+        whole_from: time (seconds) before which the first decision of an id may not be the beginning of its episode,
+            which an earlier server has seen; such an episode is not compared. A decision without an id is always one.
 
     Attributes:
         counts: decisions, rewards, clipped rewards, expired decisions, given_up ones for want of memory, and
             late_rewards, which were refused.
     """
 
-    def __init__(self, timeout_s: float, max_steps: int, reward_limit: float | None = None):
+    def __init__(self, timeout_s: float, max_steps: int, reward_limit: float | None = None, whole_from: float = 0.0):
         self._timeout_s, self._max_steps, self._limit = timeout_s, max_steps, reward_limit
+        self._whole_from = whole_from
         self._open: OrderedDict[int, _Open] = OrderedDict()
         self._numbers = itertools.count()
         # Episode id -> number of the episode that its next decision belongs to.
@@ -151,7 +154,8 @@ class Ledger:
             if episode.ending is None:
                 self._end(number, False, decision.observation)
         number = next(self._numbers)
-        self._open[number] = _Open(decision.episode_id)
+        is_whole = decision.episode_id is None or decision.at >= self._whole_from
+        self._open[number] = _Open(decision.episode_id, is_whole=is_whole)
         if decision.episode_id is not None:
             self._current[decision.episode_id] = number
         return number

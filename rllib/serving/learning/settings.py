@@ -21,6 +21,8 @@ class LearningSettings(msgspec.Struct, frozen=True, kw_only=True):
         reward_timeout_s: seconds after which a decision without a reward, or an episode without a decision, is over.
         max_episode_steps: decisions after which an episode is cut, and its value bootstrapped.
         key: of the hash that chooses the episodes of a candidate.
+        whole_from: time on the machine's monotonic clock (seconds) before which an episode may have begun with an
+            earlier server, so that its return is not known.
     """
 
     directory: str
@@ -34,6 +36,7 @@ class LearningSettings(msgspec.Struct, frozen=True, kw_only=True):
     reward_timeout_s: float = 600.0
     max_episode_steps: int = 1000
     key: bytes = b""
+    whole_from: float = 0.0
 
     @property
     def path(self) -> Path:

@@ -38,7 +38,9 @@ class TrainingLoop:
 
     def __init__(self, settings: LearningSettings, served: int, history: Iterable[float] = ()):
         self._settings, self.served = settings, served
-        self.ledger = Ledger(settings.reward_timeout_s, settings.max_episode_steps, settings.reward_limit)
+        self.ledger = Ledger(
+            settings.reward_timeout_s, settings.max_episode_steps, settings.reward_limit, settings.whole_from
+        )
         self.vetting = Vetting(settings.block_episodes, history)
         self.trial: Trial | None = None
         self.verdict: Verdict | None = None

@@ -224,7 +224,18 @@ class Dataset:
         return dataclasses.replace(self, columns=columns, metadata=self.metadata | {"densities": units})
 
     def with_bounds_of(self, observation_space: Space | None) -> Self:
-        """The dataset with another space of observations, if only bounds differ: arrays and files do not say them."""
+        """The dataset with another space of observations, if only bounds differ: arrays and files do not say them.
+
+        That is for a Box and one of the same shape and dtype, whose rows are the same with any bounds. All other spaces
+        are kept, since the rows of choices (Discrete, MultiDiscrete, MultiBinary) and of joined parts (Dict, Tuple) may
+        depend on them: read such data with the space, as in `Dataset.from_path(paths, observation_space=...)`.
+
+        Args:
+            observation_space: of the environment, say; None changes nothing.
+
+        Returns:
+            a Dataset with the same arrays; this one where the spaces differ in more than bounds.
+        """
         own, other = self.observation_space, observation_space
         are_boxes = isinstance(own, Box) and isinstance(other, Box)
         if not are_boxes or (own.shape, own.dtype) != (other.shape, other.dtype):

@@ -1,5 +1,6 @@
 """init, shutdown and what lies outside them, on every engine; each test has sessions of its own."""
 
+import asyncio
 import copy
 import logging
 import os
@@ -80,6 +81,35 @@ def test_the_first_use_starts_a_session(fresh, engine_name, monkeypatch):
     monkeypatch.setenv("RUNTIME_ENGINE", engine_name)
     assert runtime.get(add.remote(1, 2)) == 3
     assert runtime.is_initialized()
+
+
+@each_engine
+def test_the_session_ends_while_generators_are_awaited(fresh, engine_name):
+    if engine_name == "local":
+        pytest.skip("the local engine has each value at once")
+
+    @runtime.remote
+    class Gate:
+        async def values(self):
+            await asyncio.Event().wait()
+            yield 1
+
+    async def main():
+        gate = Gate.options(max_concurrency=20).remote()
+        generators = [gate.values.options(num_returns="streaming").remote() for _ in range(10)]
+        waiting = [asyncio.create_task(anext(each)) for each in generators]
+        await asyncio.sleep(0.5)
+        runtime.shutdown()
+        # A thread inside of Ray would end this process a little later, in most of the runs.
+        assert not [thread for thread in threading.enumerate() if thread.name == "runtime-turn"]
+        return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+
+    fresh(engine_name)
+    for value in asyncio.run(main()):  # an error, or the reference of one
+        with pytest.raises(runtime.exceptions.SessionClosedError):
+            if isinstance(value, Exception):
+                raise value
+            runtime.get(value)
 
 
 @each_engine

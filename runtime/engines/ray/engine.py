@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import sys
@@ -32,6 +31,7 @@ from . import placement
 from .failures import error_of
 from .options import actor_options, call_options, returned, task_options
 from .placement import Cluster, named
+from .turns import Turns
 from .values import (
     ActorId,
     Argument,
@@ -80,6 +80,7 @@ class RayEngine:
         self._killed = OrderedDict()  # actors, the last ones by this process
         self._removed = OrderedDict()  # placement groups, likewise
         self._cluster = Cluster()
+        self._turns = Turns()
 
     @property
     def totals(self) -> dict[str, float]:
@@ -90,6 +91,7 @@ class RayEngine:
         if self._closed is None:
             self._closed = errors.SessionClosedError
             self._exported.clear()
+            self._turns.stop()
             if self._owns_connection:
                 ray.shutdown()
 
@@ -100,6 +102,7 @@ class RayEngine:
 
     def forked(self) -> None:
         self._closed = errors.ForkedProcessError
+        self._turns.forked()
 
     # -- tasks and actors ---------------------------------------------------------------------------------------------
 
@@ -354,16 +357,10 @@ class RayEngine:
     def when_done(self, ref, callback):
         self._enter()
         self._check_own(ref)
-        if isinstance(ref, Turn):  # Ray has no futures of them
-
-            def wait():
-                with contextlib.suppress(Exception):  # the session may end meanwhile
-                    ray.wait([ref.inner], num_returns=1)
-                callback()
-
-            threading.Thread(target=wait, name="runtime-turn", daemon=True).start()
-            return
-        ref.inner.future().add_done_callback(lambda _: callback())
+        if isinstance(ref, Turn):
+            self._turns.when_done(ref.inner, callback)
+        else:
+            ref.inner.future().add_done_callback(lambda _: callback())
 
     def empty(self, shape, dtype):
         self._enter()

@@ -21,7 +21,7 @@ from ...pickling import Pickler
 from ...remote.actors import ActorHandle, handle_from_state, handle_session, handle_state
 from ...remote.generators import DynamicObjectRefGenerator
 from ...remote.refs import ForeignRef, ObjectRef
-from ..base import Engine
+from ..base import Engine, refusal
 from ..writable import freeze
 
 
@@ -223,6 +223,8 @@ class RayStream:
         return Turn(self._engine, self._inner)
 
     def take(self) -> Reference | None:
+        if not self._engine.is_open:
+            raise refusal(SessionClosedError)  # without a connection, Ray's own error says nothing of it
         try:
             return Reference(self._engine, next(self._inner))
         except StopIteration:

@@ -46,8 +46,8 @@ def press_ctrl_c():
     """Sends SIGINT to this process, as a terminal would."""
 
     def press():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0)  # a bytecode boundary, at which the handler runs
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)  # a bytecode boundary, at which the handler runs; os.kill may give it to another thread, later
 
     return press
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -51,7 +50,7 @@ def matplotlib_missing(monkeypatch):
 
 def stop_at_once():
     for _ in range(2):
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
 def runs_below(folder):
@@ -82,7 +81,7 @@ def test_a_benchmark_cut_off_goes_on_to_what_one_run_gives(rllib_command, steps,
 
 
 def test_a_run_cut_off_goes_on_from_its_checkpoint(rllib_command, steps, tmp_path, matplotlib_missing):
-    steps["MountainCar-v0", 1, 2] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    steps["MountainCar-v0", 1, 2] = lambda: signal.raise_signal(signal.SIGINT)
     one_seed = (*ONE, "--seed", 1, "--seeds", 1, "--steps")
     assert rllib_command(*one_seed, 600).exit_code == 130
     run = tmp_path / "results" / "benchmark_classic" / "PG" / "MountainCar-v0" / "seed_1"

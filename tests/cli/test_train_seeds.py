@@ -177,7 +177,7 @@ def test_a_seed_that_begins_again_has_the_settings_of_the_others(rllib_command, 
 
 
 def test_ctrl_c_lets_all_seeds_save_and_end(rllib_command, steps, tmp_path):
-    steps[0, 2] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    steps[0, 2] = lambda: signal.raise_signal(signal.SIGINT)
     result = rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=50")
     folder = tmp_path / "results" / "all"
     assert result.exit_code == 130, result.output
@@ -192,18 +192,18 @@ def test_ctrl_c_lets_all_seeds_save_and_end(rllib_command, steps, tmp_path):
 
 
 def test_sigterm_interrupts_as_ctrl_c_does(rllib_command, steps):
-    steps[0, 2] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    steps[0, 2] = lambda: signal.raise_signal(signal.SIGTERM)
     assert rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=50").exit_code == 128 + signal.SIGTERM
 
 
 def test_a_signal_to_the_whole_job_is_one_request_to_save():
     """A queue's manager tells each process to end, and the parent passes on what it was told."""
     with Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert interrupts.seen == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize(

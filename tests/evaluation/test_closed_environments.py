@@ -168,7 +168,7 @@ class Interrupting(tune.Callback):
 
     def on_step_begin(self, iteration, trials, **info):
         if (self.folder / "stands").exists():
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

@@ -1,6 +1,5 @@
 """Callbacks at the end of an experiment, whatever has ended it, and in one that is resumed."""
 
-import os
 import signal
 from pathlib import Path
 
@@ -109,7 +108,7 @@ def test_every_callback_is_called_even_if_one_raises():
 class CtrlC(tune.Callback):
     def on_trial_result(self, iteration, trials, trial, result, **info):
         if result["training_iteration"] == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_runs_are_closed_after_ctrl_c(two_cpus, run, stand_in):

@@ -657,7 +657,7 @@ class CtrlCBeforeTheEnd(tune.Callback):
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
         if result["value"] == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("scheduler", [None, "asha"])

@@ -42,6 +42,9 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 .PHONY: train test check oldest newest one-process venv extras faults soak learning ray chaos peers engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
+# Tests start hundreds of processes: without stored bytecode each compiles the library again, for half a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 train: $(VENV)/trains
 	@$(BIN)/rllib train -f tuned_examples/ppo/cartpole.yaml
 

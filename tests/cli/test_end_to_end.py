@@ -7,8 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rllib import DQNConfig
+from rllib.cli import command
 from rllib.storage.checkpoint import write_checkpoint
 
 QUICK = ("train_batch_size=256", "sgd_minibatch_size=128", "num_sgd_iter=2", "model.fcnet_hiddens=[16]")
@@ -19,7 +21,7 @@ def results(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
 
 
-def test_train_then_evaluate(rllib):
+def test_train_then_evaluate(rllib, rllib_command):
     code, output = rllib(*TRAIN, "--stop", "iterations=3")
     assert code == 0, output
     run = rllib.directory / "results" / "run"
@@ -29,18 +31,16 @@ def test_train_then_evaluate(rllib):
     assert len((run / "progress.csv").read_text().splitlines()) == 4
     assert (run / "curve.png").exists() and list(run.glob("events.out.tfevents*"))
 
-    evaluations = [rllib("evaluate", path, "--episodes", 5, "--seed", 7) for path in (run, run / "checkpoint_000003")]
-    assert evaluations[0] == evaluations[1]
-    code, output = evaluations[0]
-    assert code == 0 and "mean ± standard error of 5 episodes" in output, output
+    places = (run, run / "checkpoint_000003")
+    evaluations = [rllib_command("evaluate", place, "--episodes", 5, "--seed", 7) for place in places]
+    shown, again = (evaluation.output for evaluation in evaluations)
+    assert shown == again
+    assert evaluations[0].exit_code == 0 and "mean ± standard error of 5 episodes" in shown, shown
     code, output = rllib("evaluate", run, "--episodes", 5, "--seed", 7, "--json")
     found = json.loads(output)
     returns = found["hist_stats"]["episode_reward"]
     assert code == 0 and found["episodes"] == len(returns) == 5 and found["checkpoint"].endswith("checkpoint_000003")
-    assert (
-        f"return  {found['episode_reward_mean']:.2f} ± {found['episode_reward_standard_error']:.2f} ("
-        in (evaluations[0][1])
-    )
+    assert f"return  {found['episode_reward_mean']:.2f} ± {found['episode_reward_standard_error']:.2f} (" in shown
     assert found["episode_reward_mean"] == sum(returns) / 5 and found["episode_reward_max"] == max(returns)
 
 
@@ -184,18 +184,27 @@ def test_config_shows_which_defaults_are_not_rllibs_and_why(rllib_command):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("rllib t", "train"),
         *((f"rllib {verb} P", "PPO") for verb in ("train", "tune", "config", "benchmark classic")),
         *((f"rllib {verb} lamb", "lambda_=") for verb in ("train PPO x", "tune PPO x", "benchmark classic PPO")),
         *((f"rllib {verb} PPPO x lamb", "") for verb in ("train", "tune")),  # no prompt is for its error
         ("rllib benchmark classic PPPO lamb", ""),
     ],
 )
-def test_the_shell_completes(rllib, typed, offered):
-    position = str(len(typed.split()) - 1)
-    rllib.environment |= {"COMP_WORDS": typed, "COMP_CWORD": position, "_RLLIB_COMPLETE": "bash_complete"}
+def test_the_shell_completes(typed, offered):
+    found = CliRunner().invoke(command, [], prog_name="rllib", env=prompt(typed))
+    output = found.output
+    assert found.exit_code == 0 and (f"plain,{offered}" in output.split() if offered else not output.strip())
+
+
+def test_the_shell_completes_by_a_process_of_its_own(rllib):
+    rllib.environment |= prompt("rllib t")
     code, output = rllib()
-    assert code == 0 and (f"plain,{offered}" in output.split() if offered else not output.strip())
+    assert code == 0 and "plain,train" in output.split()
+
+
+def prompt(typed):
+    """Variables by which bash asks what completes the last word."""
+    return {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLLIB_COMPLETE": "bash_complete"}
 
 
 def test_checkpoints_of_a_gpu_act_without_one(rllib_command, tmp_path, monkeypatch):
@@ -208,6 +217,6 @@ def test_checkpoints_of_a_gpu_act_without_one(rllib_command, tmp_path, monkeypat
     settings = files["config.json"]
     settings |= {"num_gpus": 1, "replay_buffer_config": {**settings["replay_buffer_config"], "storage": "gpu"}}
     checkpoint = write_checkpoint(tmp_path / "checkpoint", files)
-    for command in (["evaluate", checkpoint, "--episodes", 1], ["export", checkpoint, "-o", tmp_path / "policy.pt2"]):
-        result = rllib_command(*command)
+    for words in (["evaluate", checkpoint, "--episodes", 1], ["export", checkpoint, "-o", tmp_path / "policy.pt2"]):
+        result = rllib_command(*words)
         assert result.exit_code == 0, result.output

@@ -18,8 +18,12 @@ import rllib
 from rllib.cli import command
 
 pytest.importorskip("hatchling", reason="needs hatchling to build the wheel")
-FILES = release.files_of_packages() if (release.ROOT / ".git").exists() else []
-pytestmark = pytest.mark.skipif(not FILES, reason="needs a git checkout to compare with")
+pytestmark = pytest.mark.skipif(not (release.ROOT / ".git").exists(), reason="needs a git checkout to compare with")
+
+
+@pytest.fixture(scope="module")
+def files():
+    return release.files_of_packages()
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +31,10 @@ def built(tmp_path_factory):
     return release.build(tmp_path_factory.mktemp("dist"))
 
 
-def test_wheel_and_sdist_hold_what_they_should(built):
+def test_wheel_and_sdist_hold_what_they_should(built, files):
     wheel, sdist = built
-    assert release.wheel_problems(wheel, FILES) == []
-    assert release.sdist_problems(sdist, FILES) == []
+    assert release.wheel_problems(wheel, files) == []
+    assert release.sdist_problems(sdist, files) == []
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     examples = ("rllib-stubs/algorithms/ppo.pyi", "rllib/tuned_examples/ppo/cartpole.yaml")
@@ -49,23 +53,23 @@ def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
     assert list((tmp_path / "user" / "results").glob("*/checkpoint_*"))
 
 
-def test_what_a_wheel_lacks_or_has_too_much_is_named(built, tmp_path):
+def test_what_a_wheel_lacks_or_has_too_much_is_named(built, files, tmp_path):
     broken = tmp_path / built[0].name
     with zipfile.ZipFile(built[0]) as whole, zipfile.ZipFile(broken, "w") as archive:
         for name in whole.namelist():
             if name != "rllib/py.typed" and not name.endswith("LICENSE"):
                 archive.writestr(name, whole.read(name))
         archive.writestr("rllib/notes.txt", "forgotten")
-    problems = release.wheel_problems(broken, FILES)
+    problems = release.wheel_problems(broken, files)
     assert "rllib/py.typed is missing" in problems and "LICENSE is missing" in problems
     assert "rllib/notes.txt does not belong there" in problems
 
 
-def test_what_an_sdist_lacks_is_named(tmp_path):
+def test_what_an_sdist_lacks_is_named(tmp_path, files):
     empty = tmp_path / "empty.tar.gz"
     with tarfile.open(empty, "w:gz") as archive:
         archive.add(__file__, "rllib-1/results/test_release.py")
-    problems = release.sdist_problems(empty, FILES)
+    problems = release.sdist_problems(empty, files)
     assert "pyproject.toml is missing" in problems and "results/test_release.py does not belong there" in problems
 
 

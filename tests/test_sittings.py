@@ -30,7 +30,8 @@ def sit(directory, minutes):
     options = ["-p", "tests.sittings", "-p", "no:cacheprovider", "-o", "markers=learning", "--list", "list.csv"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--minutes", str(minutes), "--rootdir", ".", "test_long.py"],
-        cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
+        cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     lines = sittings.read(directory / "list.csv")
     return done.stdout, done.returncode, [(line["test"], line["result"], line["variants"]) for line in lines]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from rllib.evaluation.estimators.formulas import importance_sampling, weighted_importance_sampling
 from rllib.evaluation.postprocess.return_scale import EPSILON, ReturnScale
@@ -78,9 +77,11 @@ def test_interval_beside_rliable(scores, rlax):
 
 
 def test_interquartile_mean_beside_scipy():
+    from scipy import stats  # here alone: it takes a second, in each process that collects the tests
+
     for count in range(1, 40):
         values = np.random.default_rng(count).normal(size=count)
-        assert measures.iqm(values) == pytest.approx(scipy.stats.trim_mean(values, 0.25))
+        assert measures.iqm(values) == pytest.approx(stats.trim_mean(values, 0.25))
 
 
 def test_importance_sampling_beside_ray(ray):

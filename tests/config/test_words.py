@@ -68,9 +68,8 @@ def in_situation(name, situations, place):
 def test_every_setting_acts_or_is_refused_or_is_told(name, read, read_with_files, place, capsys):
     found, idle = Counter(), []
     for each, setting in get_algorithm_config(name).settings.items():
-        outcome = ACTS if each in read(name) else evidence(setting, lambda: base(name), place)
-        if outcome == NOTHING and each in read_with_files():
-            outcome = ACTS  # files are written by log_dir, or by Tune
+        acts = each in read(name) or each in read_with_files()  # files are written by log_dir, or by Tune
+        outcome = ACTS if acts else evidence(setting, lambda: base(name), place)
         found[outcome] += 1
         idle += [each] if outcome == NOTHING else []
     with capsys.disabled():
@@ -110,10 +109,9 @@ VALUES = (
 )
 
 
-def answers(config, name):
+def answers(config, name, before):
     """Whether a name of any era changes the config's settings, is refused, or is told, with one of the values."""
     for value in VALUES:
-        before = config().to_dict()
         with messages() as told:
             try:
                 changed = config().update_from_dict({name: value})
@@ -131,9 +129,10 @@ def test_every_other_name_acts_or_is_refused_or_is_told(capsys):
     tables = (aliases.ALIASES, aliases.IGNORED, aliases.UNAVAILABLE, aliases.ELSEWHERE, aliases.DICTS_OF_SETTINGS)
     idle, count = [], 0
     for config in sorted(classes, key=lambda each: each.__name__):
+        before = config().to_dict()
         for name in {*config.own_aliases, *(each for table in tables for each in table)}:
             count += 1
-            if not answers(config, name):
+            if not answers(config, name, before):
                 idle.append(f"{config.__name__}: {name}")
     with capsys.disabled():
         print(f"\nother names: {count} of {len(classes)} algorithms, {len(idle)} do nothing")

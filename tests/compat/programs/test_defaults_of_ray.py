@@ -34,9 +34,9 @@ def test_a_file_of_defaults_is_accepted(algorithm, version):
     [each if each[1] == "2.40.0" else pytest.param(*each, marks=pytest.mark.slow) for each in FILES],
 )
 def test_each_default_is_accepted_by_itself(algorithm, version):
+    before = {mistake.problem for mistake in get_algorithm_config(algorithm).mistakes()}
     for name, value in FILES[algorithm, version].items():
         config = get_algorithm_config(algorithm)
-        before = {mistake.problem for mistake in config.mistakes()}
         config.update_from_dict({name: copy.deepcopy(value)})
         mistakes = {mistake.problem for mistake in config.mistakes()} - before
         assert not mistakes or name in (*GIVEN, "input"), (name, value)

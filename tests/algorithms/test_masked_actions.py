@@ -485,11 +485,11 @@ def test_agents_are_played_by_legal_actions(source, second, more, key):
         algo.train()
         env = undrawn_environment(algo.config)
         played = PlayedEpisodes(env, mask_key=key_in_infos(algo.config))
-        for _ in range(20):
+        for _ in range(10):
             played.play(algo.make_player(explore=True))
         player = algo.make_player(explore=True)
         for act in (lambda seen, masks: player.act(seen, action_masks=masks), by_agent(algo)):
-            for _ in range(20):
+            for _ in range(10):
                 (observations, infos), over = env.reset(), False
                 while not over:
                     masks = {agent: info[key] for agent, info in infos.items()} if source == "info" else None

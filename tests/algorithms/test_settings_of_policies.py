@@ -182,7 +182,7 @@ def weights_of(name, settings, own):
     config = of_two_policies(name, settings, own, {"gamma": 0.99}, Drawn).environment(env_config=env_config)
     config.rollouts(rollout_fragment_length="auto" if config.on_policy else 20, batch_mode="truncate_episodes")
     with config.build() as algo:
-        for _ in range(6):
+        for _ in range(4):
             algo.train()
         return {policy_id: algo.policies[policy_id].weights.copy() for policy_id in algo.policies}
 

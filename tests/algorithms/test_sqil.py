@@ -49,7 +49,7 @@ def test_the_experts_action_is_imitated(kind):
     exploration = {"exploration_config": {"epsilon_timesteps": 1000}} if kind == "dqn" else {}
     config = make(kind, training_intensity=32, **({"lr": 1e-3} if kind == "dqn" else {})).exploration(**exploration)
     with config.build() as algo:
-        while algo.timesteps < 3000:
+        while algo.timesteps < 2000:
             algo.train()
         chosen = [algo.compute_single_action(seen, explore=False) for seen in LEFT.columns["obs"][:60]]
     assert np.mean(chosen) < 0.2

@@ -15,7 +15,7 @@ LATER = {"num_steps_sampled_before_learning_starts": 8, "train_batch_size": 8}
 
 def built(cls, **settings):
     config = cls().environment("CartPole-v1").rollouts(num_rollout_workers=0).debugging(seed=1)
-    config.reporting(min_time_s_per_iteration=0)
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=100)
     own = {
         PPOConfig: {"train_batch_size": 40, "sgd_minibatch_size": 20, "num_sgd_iter": 1},
         DQNConfig: LATER,

@@ -157,7 +157,7 @@ def test_rows_are_those_of_the_definition(kind, strategy, n_step):
     limit = 2 * BITS if options.get("time_limit_ends_episode") else 0
     fragments, judge = made.policy_settings.postprocess.fragments, (env if isinstance(env, type) else Bits)()
     ended, of_goals, done = [], [], [0, 0]
-    for _ in range(16):
+    for _ in range(10):
         batch, _ = made.sample()
         rows = iter([{name: column[row] for name, column in batch.items()} for row in range(batch.count)])
         for i in range(2):

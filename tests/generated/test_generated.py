@@ -25,7 +25,7 @@ from tests.runtime.runtime_support import shared_memory_files, wait_until
 
 # Numbers of draws: most are of runs in one process, since others take ten times as long. QUICK of those are quick.
 NUMBERS = {"alone": 90, "processes": 2, "quorum": 2}
-QUICK = 36
+QUICK = 24
 CASES = sorted(Path(__file__).with_name("cases").glob("*.json"))
 
 

@@ -45,7 +45,7 @@ OF_A_PROCESS = (
     "episode_id",
     "restores",
 )
-EVERY = [23, pytest.param(1, marks=pytest.mark.slow)]
+EVERY = [37, pytest.param(1, marks=pytest.mark.slow)]
 
 
 def rllib(*arguments) -> None:
@@ -191,7 +191,7 @@ def results_of_seeds(folder: Path) -> dict[str, list]:
     return {name: [without_times({**each, "trial_id": ""}) for each in results] for name, results in found.items()}
 
 
-@pytest.mark.parametrize("every", [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("every", [97, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_seeds_that_are_killed_at_any_call_go_on_to_the_same(tmp_path, every):
     expected = None
 
@@ -212,7 +212,7 @@ def test_seeds_that_are_killed_at_any_call_go_on_to_the_same(tmp_path, every):
         assert {path.name for path in folder.rglob("*tmp*")} <= {".search_state.json.tmp"}, k
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_seeds_whose_resumption_is_killed_at_any_call_go_on_to_the_same(tmp_path, every):
     """With another stop criterion and another setting: both hold for all seeds, or for none."""
     expected, begun = None, tmp_path / "begun"
@@ -234,7 +234,7 @@ def test_seeds_whose_resumption_is_killed_at_any_call_go_on_to_the_same(tmp_path
 # ---------------------------------------------------------------------- steps that are recorded
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_recorded_steps_of_a_killed_command_are_whole_or_not_there(tmp_path, every):
     checkpoint = tmp_path / "checkpoint"
     crash_at(0, tmp_path / "none", lambda: PGConfig().environment("CartPole-v1").build().save(checkpoint))
@@ -290,7 +290,7 @@ def tuned(directory: Path, **more) -> None:
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
 
 
-@pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [97, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_experiment_that_is_killed_at_any_call_goes_on_to_the_same(tmp_path, every):
     expected = None
     for k, directory in kills(tmp_path, tuned, every):

@@ -120,7 +120,7 @@ def worse_by_the_margin(rate):
     ],
 )
 def test_a_worse_candidate_is_promoted_as_rarely_as_documented(served, candidate, episodes):
-    rng, promoted, num_trials = np.random.default_rng(0), 0, 120
+    rng, promoted, num_trials = np.random.default_rng(0), 0, 60
     for _ in range(num_trials):
         trial = Trial(1, episodes, 0.25, history=served(rng, 3 * episodes))
         verdict = None
@@ -129,8 +129,7 @@ def test_a_worse_candidate_is_promoted_as_rarely_as_documented(served, candidate
                 trial.add(usual, False)
             verdict = trial.add(*candidate(rng, 1).tolist(), True)
         promoted += verdict is Verdict.PROMOTE
-    # With a probability of 5 % there would be more than 14 of 120 in one of 1,000 runs.
-    assert promoted <= 14
+    assert promoted <= 3  # the documented 5 %; the bets' bound is far from tight, and the seeds are fixed
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_a_better_candidate_is_promoted_mostly(served, candidate):
 @pytest.mark.parametrize("episodes", [2, 6, 20])
 def test_the_bound_holds_for_each_margin(rate, margin, episodes):
     """A candidate that is worse by just the margin, as many returns of each; the history says what the margin is."""
-    rng, promoted, num_trials = np.random.default_rng(1), 0, 120
+    rng, promoted, num_trials = np.random.default_rng(1), 0, 60
     history = [1.0] * round(100 * rate) + [0.0] * (100 - round(100 * rate))
     worse = rate - margin * Sample.of(history).deviation
     if worse < 0:
@@ -169,7 +168,7 @@ def test_the_bound_holds_for_each_margin(rate, margin, episodes):
             trial.add(*successes(rate)(rng, 1).tolist(), False)
             verdict = trial.add(*successes(worse)(rng, 1).tolist(), True)
         promoted += verdict is Verdict.PROMOTE
-    assert promoted <= 14  # as above
+    assert promoted <= 3  # as above
 
 
 def test_without_a_history_there_is_no_margin():

@@ -143,7 +143,7 @@ def killed_and_resumed(directory: Path, run, calls: list[str], rng: random.Rando
     return killed_at
 
 
-DRAWS = [4, pytest.param(60, marks=pytest.mark.slow)]
+DRAWS = [2, pytest.param(60, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("draws", DRAWS)

@@ -61,13 +61,13 @@ def test_ppo_with_processes_and_normalisation(tmp_path):
 
 
 def test_sac_with_hindsight(tmp_path):
-    out = run_example("sac_her", "--timesteps", "450", cwd=tmp_path)
+    out = run_example("sac_her", "--timesteps", "250", cwd=tmp_path)
     train = "train/", "   actor_loss", "   critic_loss", "   ent_coef", "   ent_coef_loss", "   learning_rate"
     assert keys_of_tables(out)[-1] == (*ROLLOUT, *OF_SUCCESS, *OF_EPISODES, *train, "   n_updates")
     assert other_lines(out) == [
         "NormalActionNoise(mu=[0. 0.], sigma=[0.1 0.1])",
         "action: (2,) float32 None",
-        "steps: 450 learned: True",
+        "steps: 250 learned: True",
     ]
 
 
@@ -92,13 +92,13 @@ def test_callbacks_and_tensorboard(tmp_path):
 
 
 def test_load_continue_and_evaluate(tmp_path):
-    out = run_example("load_and_continue", cwd=tmp_path)
+    out = run_example("load_and_continue", "--timesteps", "300", cwd=tmp_path)
     learned = "train/", "   learning_rate", "   loss", "   n_updates"
     assert keys_of_tables(out)[-1] == ("rollout/", "   ep_len_mean", "   ep_rew_mean", "   exploration_rate",
                                        *OF_EPISODES, *learned)  # fmt: skip
     lines = [line for line in other_lines(out) if not line.startswith("Logging to")]
-    assert lines[:3] == ["rows: 600 rate: 0.0001 gamma: 0.99", "equal actions: True at step 600",
-                         "steps: 1200 rows: 1200"]  # fmt: skip
+    assert lines[:3] == ["rows: 300 rate: 0.0001 gamma: 0.99", "equal actions: True at step 300",
+                         "steps: 600 rows: 600"]  # fmt: skip
     assert "rollout/exploration_rate" in lines[3] and lines[4:] == [
         "evaluated: 3 True",
         "stepped: (1, 4) (1,) bool 1",

@@ -31,6 +31,18 @@ _RAYS = {"run": "algorithm", "num_samples": "trials"}
 _IGNORED = ("pass_criteria",)
 
 
+class Resumed(msgspec.Struct, forbid_unknown_fields=True):
+    """How a run was last resumed with other settings.
+
+    Attributes:
+        checkpoint: name of the one from which it continued, which has the earlier settings.
+        config: the settings that were given.
+    """
+
+    checkpoint: str
+    config: dict[str, Any]
+
+
 class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Specification of one run.
 
@@ -46,6 +58,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
         keep_checkpoints_num: number of newest checkpoints that are kept; None: all.
         measured: return, steps and minutes that the authors of the file measured. Not used by the program.
+        resumed: of a run that was resumed with other settings.
     """
 
     algorithm: str
@@ -59,6 +72,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     checkpoint_freq: Annotated[int, msgspec.Meta(ge=0)] = 0
     keep_checkpoints_num: Annotated[int, msgspec.Meta(ge=1)] | None = None
     measured: dict[str, Any] = {}
+    resumed: Resumed | None = None
 
     @property
     def world(self) -> str:

@@ -270,6 +270,28 @@ def test_what_is_refused_changes_no_file(rllib_command, run_at_8, arguments, har
     assert contents(run_at_8) == before
 
 
+def test_settings_of_a_resume_that_failed_before_a_checkpoint_hold_at_the_next(rllib_command, run_at_8, monkeypatch):
+    def fail(algorithm):
+        raise RuntimeError("lost")
+
+    def resumed(*words, last=None):
+        with monkeypatch.context() as patch:
+            if last is None:
+                patch.setattr("rllib.PPO.train", fail)
+            result = rllib_command("train", "--resume", "run", "--stop", f"iterations={last or 14}", *words, "-q")
+        assert result.exit_code == (last is None), result.output
+        params = json.loads((run_at_8 / "params.json").read_text())
+        return params["gamma"], params["clip_param"], params["train_batch_size"]
+
+    small = "train_batch_size=64", "sgd_minibatch_size=64", "num_sgd_iter=1"
+    assert resumed(*small, "gamma=0.5", "clip_param=0.1") == (0.5, 0.1, 64)
+    assert resumed("gamma=0.6") == (0.6, 0.1, 64)
+    assert resumed(last=9) == (0.6, 0.1, 64)
+    assert resumed("clip_param=0.2") == (0.6, 0.2, 64)  # iteration 9 has the others
+    assert resumed("gamma=0.7", last=10) == (0.7, 0.2, 64)
+    assert resumed(last=11) == (0.7, 0.2, 64)
+
+
 def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8):
     for last in (9, 10):
         with open(run_at_8 / "result.json", "a") as file:

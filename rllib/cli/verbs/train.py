@@ -37,6 +37,7 @@ from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.seeds.folder import SeedFolder, refuse_one_seed
 from rllib.cli.spec import (
+    Resumed,
     RunSpec,
     find_file,
     is_search,
@@ -378,9 +379,15 @@ def _earlier_run(
     """
     _refuse_fixed(words, options)
     run = RunDirectory.taken_up(place, folders.results, folders.storage)
-    before = msgspec.to_builtins(run.read_spec())
+    saved = run.read_spec()
+    before = msgspec.to_builtins(saved)
     changed, given = _changes(words, options, before, load_user_code)
-    return run, make_spec(before, given, "--resume"), changed
+    spec = make_spec(before, given, "--resume")
+    if (resumed := saved.resumed) and resumed.checkpoint == run.checkpoint.name:
+        # It has ended before a checkpoint had the settings that were given at the last time.
+        changed = merged_keys({"algorithm": spec.algorithm, "config": resumed.config}, {"config": changed})["config"]
+    spec.resumed = Resumed(run.checkpoint.name, changed) if changed else None
+    return run, spec, changed
 
 
 def _changes(words: tuple[str, ...], options: dict, before: dict, load_user_code: bool) -> tuple[dict, dict]:

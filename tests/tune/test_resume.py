@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -519,6 +520,35 @@ def test_a_setting_that_is_given_with_its_default_replaces_the_saved_one(tmp_pat
     with pytest.raises(RuntimeError, match="the program ends"):  # these are the saved ones from now on
         tune.run(Climber, resume=True, **watching, **defaults, **where)
     assert_settings(continued(ExperimentSpec(trainable=Climber, resume=True, **watching, **where)), defaults)
+
+
+@dataclass
+class ThreeSamples(tune.TuneConfig):
+    num_samples: int = 3
+    owner: str = "me"  # no setting
+
+
+@dataclass
+class Quiet(tune.RunConfig):
+    verbose: int = 0
+
+
+class Named(tune.RunConfig):
+    def __init__(self, name):
+        super().__init__(name=name, verbose=1)
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ((ThreeSamples(), Quiet()), {"num_samples": 3, "verbose": 0, "metric": None}),
+        ((ThreeSamples(num_samples=1, metric="a"), Quiet(name="x")), {"num_samples": 1, "name": "x", "metric": "a"}),
+        ((tune.TuneConfig("a", "min", 2), Named("x")), {"num_samples": 2, "mode": "min", "name": "x", "verbose": 1}),
+    ],
+)
+def test_configs_of_a_users_subclass_are_taken_with_its_defaults(configs, expected):
+    tune_config, run_config = configs
+    assert_settings(tune.Tuner(Climber, tune_config=tune_config, run_config=run_config)._spec, expected)
 
 
 def assert_settings(spec: ExperimentSpec, expected) -> None:

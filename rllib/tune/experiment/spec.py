@@ -155,12 +155,17 @@ def settings_in(config: Any) -> list[Field]:
 
 
 def given_in(config: "RunConfig | TuneConfig") -> dict[str, Any]:
-    """Settings that a config was given, in the constructor or as attributes. None is as left out."""
-    values = {each.name: (getattr(config, each.name), each.default) for each in settings_in(config)}
+    """Settings that a config was given, in the constructor or as attributes. None is as left out.
+
+    Of a user's subclass these are also its own defaults; what it has besides settings is left out.
+    """
+    noted = config._given or ()  # None: of a dataclass that inherits from one of these, whose constructor notes nothing
+    of_spec = [each for each in settings_in(ExperimentSpec) if hasattr(config, each.name)]
+    values = {each.name: (getattr(config, each.name), each.default) for each in of_spec}
     return {
         name: value
         for name, (value, default) in values.items()
-        if value not in (default, []) or (value is not None and name in config._given)
+        if value not in (default, []) or (value is not None and name in noted)
     }
 
 

@@ -248,7 +248,7 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
         if "seed" in above:
             raise ValueError(f"seed: there are two values, {above['seed']} and {above['config']['seed']}. Give one.")
         keys.pop("seed", None)
-    for key in ("trials", "checkpoint_at_end"):  # keys of a search with a single run
+    for key in ("trials", "checkpoint_at_end", "resumed"):  # of a search with one run; of an earlier directory
         keys.pop(key, None)
     config = keys.get("config")
     if isinstance(config, dict) and "env" in config:

@@ -292,6 +292,18 @@ def test_settings_of_a_resume_that_failed_before_a_checkpoint_hold_at_the_next(r
     assert resumed(last=11) == (0.7, 0.2, 64)
 
 
+def test_a_new_run_by_the_file_of_a_resumed_one_keeps_its_own_settings(rllib_command, run_at_8, tmp_path):
+    spec = json.loads((run_at_8 / "run.json").read_text())
+    small = {"train_batch_size": 64, "sgd_minibatch_size": 64, "num_sgd_iter": 1}
+    resumed = {"checkpoint": "checkpoint_000001", "config": {"gamma": 0.5}}
+    (tmp_path / "resumed.json").write_text(json.dumps(spec | {"config": small | {"gamma": 0.5}, "resumed": resumed}))
+    new = ("train", "-f", "resumed.json", "gamma=0.9", "--name", "new", "--stop", "iterations=1", "-q")
+    for words in (new, ("train", "--resume", "results/new", "--stop", "iterations=2", "-q")):
+        result = rllib_command(*words)
+        assert result.exit_code == 0, result.output
+        assert json.loads((tmp_path / "results" / "new" / "params.json").read_text())["gamma"] == 0.9, words
+
+
 def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8):
     for last in (9, 10):
         with open(run_at_8 / "result.json", "a") as file:

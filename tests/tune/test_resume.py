@@ -551,6 +551,12 @@ def test_configs_of_a_users_subclass_are_taken_with_its_defaults(configs, expect
     assert_settings(tune.Tuner(Climber, tune_config=tune_config, run_config=run_config)._spec, expected)
 
 
+def test_the_attributes_of_a_config_are_arguments(tmp_path):
+    config = tune.RunConfig(name="x", verbose=0, storage_path=tmp_path, stop={"training_iteration": 1})
+    experiment = tune.run(Climber, config={"rate": 1.0}, **vars(config))
+    assert [trial.status for trial in experiment.trials] == ["TERMINATED"] and (tmp_path / "x").is_dir()
+
+
 def assert_settings(spec: ExperimentSpec, expected) -> None:
     assert {name: getattr(spec, name) for name in expected} == expected
 

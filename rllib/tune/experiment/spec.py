@@ -141,7 +141,7 @@ def _noting_given(cls: type[T]) -> type[T]:
     def construct(self, *args, **settings):
         init(self, *args, **settings)
         if self._given is None:
-            self._given = frozenset(signature.bind(self, *args, **settings).arguments)
+            self._given = frozenset(signature.bind(self, *args, **settings).arguments) - {"self"}
 
     shown = [parameter for name, parameter in signature.parameters.items() if name != "_given"]
     construct.__signature__ = signature.replace(parameters=shown)
@@ -449,6 +449,7 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
     known = [one.name for one in settings_in(ExperimentSpec)]
     settings = {}
     given = {key: value for key, value in given.items() if value is not None or key not in _UNSET_BY_NONE}
+    given.pop("_given", None)  # of `**vars(RunConfig(...))`
     resume_config = given.pop("resume_config", None)
     if "upload_dir" in given and given.get("storage_path") is not None:
         raise TypeError(f"{where}: upload_dir is an earlier name of storage_path. Give storage_path alone.")

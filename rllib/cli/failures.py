@@ -1,7 +1,6 @@
 """Exit codes and messages of commands: 0 done, 1 failed, 2 the user's mistake, 130 interrupted."""
 
 import ast
-import errno
 import functools
 import numbers
 import re
@@ -21,6 +20,7 @@ from rllib.cli.leftovers import removed_if_unused
 from rllib.config.conflicts import Remedy, SettingsError
 from rllib.did_you_mean import nearest
 from rllib.notices import shown
+from rllib.runs.safe_files import is_of_full_disk
 from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1
@@ -128,11 +128,6 @@ def writing(path: Path) -> Iterator[None]:
         if named != directory and directory not in named.parents and named not in directory.parents:
             raise
         raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place.") from error
-
-
-def is_of_full_disk(error: Exception) -> bool:
-    """Whether a file could not be written since the disk, or the user's share of it, is full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from rllib.did_you_mean import did_you_mean
 from rllib.evaluation.hooks.arguments import LATER, LaterArguments, adapt, is_new_style, named_arguments
 from rllib.evaluation.hooks.functions import functions_problem, methods_of
+from rllib.storage.states import paired
 
 if TYPE_CHECKING:
     from rllib.core.metrics.metrics_logger import Call
@@ -36,7 +37,7 @@ class DefaultCallbacks:
     # Of an object that calls the hooks of several others.
     _parts: "Sequence[DefaultCallbacks] | None" = None
     # [name of the class, state] of a restored checkpoint's callbacks that this run is without.
-    _left_out: Sequence[list] = ()
+    _left_out: Sequence[Sequence] = ()
 
     # ------------------------------------------------------------------ in the driver
 
@@ -291,12 +292,9 @@ def restore_states(callbacks: DefaultCallbacks, saved: Sequence[Sequence] | Mapp
     if isinstance(saved, Mapping):
         callbacks.set_state(saved)
         return
-    left = [list(each) for each in saved]
-    for part in _single(callbacks):
-        own = next((each for each in left if each[0] == type(part).__name__), None)
-        if own is not None:
-            left.remove(own)
-            part.set_state(own[1])
+    pairs, left = paired(_single(callbacks), saved)
+    for part, state in pairs:
+        part.set_state(state)
     callbacks._left_out = left
     if left:
         logger.info("the checkpoint keeps the states of callbacks that this run is without: %s",

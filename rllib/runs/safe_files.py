@@ -1,5 +1,6 @@
 """Files that are whole if the process dies at any time: replaced in one step, or appended to in pieces."""
 
+import errno
 import itertools
 import mmap
 import os
@@ -12,6 +13,11 @@ def numbered(path: Path) -> Iterator[Path]:
     """Yields PATH, PATH_2, PATH_3, ... for the search of a free name."""
     yield path
     yield from (path.with_name(f"{path.name}_{number}") for number in itertools.count(2))
+
+
+def is_of_full_disk(error: BaseException) -> bool:
+    """Whether a file could not be written since the disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from rllib.cli.failures import (
     Mistake,
     TakesSettings,
     as_typed,
-    is_of_full_disk,
     reported,
     user_input,
 )
@@ -66,7 +65,7 @@ from rllib.progress import can_redraw, counted, elapsed, mean_rate, number
 from rllib.result import Result
 from rllib.runs.files import PROFILE, keep_failing_batch, read_results
 from rllib.runs.profiling import longer_steps
-from rllib.runs.safe_files import write_whole
+from rllib.runs.safe_files import is_of_full_disk, write_whole
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.running.runner import Interrupts
 

@@ -6,6 +6,7 @@ from types import NoneType
 from typing import Any
 
 from rllib.storage.encoding import decode, encode
+from rllib.storage.states import paired
 from rllib.tune.experiment.trial import Trial
 
 
@@ -153,14 +154,10 @@ class Callbacks:
 
         Other states are kept, for a program that has these callbacks again.
         """
-        left = list(states or ())
-        for callback in self._callbacks:
-            own = next((each for each in left if each[0] == type(callback).__name__), None)
-            if own is not None:
-                left.remove(own)
-                with _naming(callback, "set_state"):
-                    callback.set_state(decode(own[1]))
-        self._left_out = left
+        pairs, self._left_out = paired(self._callbacks, states or ())
+        for callback, state in pairs:
+            with _naming(callback, "set_state"):
+                callback.set_state(decode(state))
 
     def call(self, hook: str, **more) -> None:
         """Calls this hook of all callbacks with the round, all trials and `more`.

@@ -4,7 +4,6 @@ One thread, one wait. Everything that must survive the driver is in the journal 
 anything follows from it.
 """
 
-import errno
 import os
 import signal
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 
 from rllib.errors import TuneError
 from rllib.runs.files import ResultFiles
+from rllib.runs.safe_files import is_of_full_disk
 from rllib.tune.experiment import files as trial_files
 from rllib.tune.experiment.callbacks import Callbacks
 from rllib.tune.experiment.directory import ExperimentDirectory
@@ -30,8 +30,6 @@ from runtime.errors import RuntimeFailure
 
 # Longest time in seconds between two looks at clocks (reports, time limits, Ctrl-C).
 _TICK_S = 0.2
-# Numbers of the system's errors by which a disk, or the user's share of it, is full.
-_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class TrialRunner:
@@ -277,7 +275,7 @@ def first_writes(path: Path, is_resumed: bool) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL or getattr(error, "__notes__", None):  # which a user's function has
+        if not is_of_full_disk(error) or getattr(error, "__notes__", None):  # which a user's function has
             raise
         raise TuneError(what_happened(error, path, is_resumed=is_resumed)) from error
 
@@ -291,6 +289,6 @@ def what_happened(error: OSError, path: Path, kept: str = "", is_resumed: bool =
         kept: sentence on what is kept, with a space behind it.
         is_resumed: whether there is an experiment to resume.
     """
-    what = "the disk is full" if error.errno in _FULL else f"{error}"
+    what = "the disk is full" if is_of_full_disk(error) else f"{error}"
     resume = " with resume=True" if is_resumed else ""
     return f"the experiment in {path} cannot write its files: {what}. {kept}Make room, then run it again{resume}."

@@ -121,7 +121,7 @@ class Checkpoint:
             raise DamagedFileError(f"the checkpoint {self.path} is damaged: {_OF_PROGRAM}: {error}") from None
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Writes metadata into the directory, in the place of those that are there; they are copied with it.
+        """Replaces the metadata in the directory. A copy of the checkpoint has them, too.
 
         Args:
             metadata: what JSON can hold, by text.

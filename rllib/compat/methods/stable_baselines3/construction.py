@@ -57,7 +57,7 @@ class Words:
 
 
 def shares_of_run(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Words whose values are shares of a run of unknown length: of the next `learn`; {} with n_timesteps."""
+    """Words whose values depend on the length of the next `learn`; none with n_timesteps, which says the length."""
     if words.get("n_timesteps") is not None:
         return {}
     return {word: value for word, value in words.items() if is_share(word, value)}

@@ -135,8 +135,8 @@ class StableBaselinesNames:
                 versions, and episodes start again.
             words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
                 n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
-                Functions of the remaining share of a run, "lin_NUMBER" and exploration_fraction are of the next
-                `learn`, whose steps are the run; with n_timesteps, of so many steps from the first on.
+                Functions of the remaining share, "lin_NUMBER" and exploration_fraction cover the steps of the next
+                `learn`; with n_timesteps, the first n_timesteps steps of the model.
 
         Raises:
             CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.

@@ -128,8 +128,10 @@ class ModelPolicy:
         if self._model.words_of in _SAMPLING and not deterministic and not self._model.config.model.get("use_sde"):
             mean, log_std = self._dist_inputs(observation).chunk(2, dim=1)
             return torch.tanh(mean + log_std.clamp(*LOG_STD).exp() * torch.randn_like(mean)).detach()
-        given = {key: np.asarray(part) for key, part in observation.items()} if isinstance(observation, dict) else None
-        rows = np.asarray(observation) if given is None else given
+        if isinstance(observation, dict):
+            rows = {key: np.asarray(part) for key, part in observation.items()}
+        else:
+            rows = np.asarray(observation)
         actions = self._model.predict(rows, deterministic=deterministic or self._model.words_of not in _SAMPLING)[0]
         return torch.as_tensor(self.scale_action(actions) if self.squash_output else actions)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -520,6 +520,41 @@ def test_a_setting_that_is_given_with_its_default_replaces_the_saved_one(tmp_pat
     with pytest.raises(RuntimeError, match="the program ends"):  # these are the saved ones from now on
         tune.run(Climber, resume=True, **watching, **defaults, **where)
     assert_settings(continued(ExperimentSpec(trainable=Climber, resume=True, **watching, **where)), defaults)
+
+
+def with_attributes(config, **settings):
+    for name, value in settings.items():
+        setattr(config, name, value)
+    return config
+
+
+@pytest.mark.parametrize("given_in", [with_attributes, replace], ids=["attributes", "replace"])
+def test_a_default_that_is_set_later_replaces_the_saved_one(tmp_path, given_in):
+    other = {"num_samples": 3, "chdir_to_trial_dir": False, "log_to_file": True, "tensorboard": False}
+    with pytest.raises(RuntimeError, match="the program ends"):
+        tune.run(
+            Climber,
+            config={"rate": 1.0},
+            callbacks=[EndsTheProgram()],
+            name="x",
+            local_dir=tmp_path,
+            verbose=0,
+            **other,
+        )
+    untouched = given_in(tune.TuneConfig(metric="height"), mode="max"), given_in(tune.RunConfig(callbacks=[]), name="x")
+    for configs, expected in (
+        (untouched, other),
+        (
+            (given_in(tune.TuneConfig(), num_samples=1), given_in(tune.RunConfig(), log_to_file=False)),
+            {**other, "num_samples": 1, "log_to_file": False},
+        ),
+    ):
+        configs = {"tune_config": configs[0], "run_config": given_in(configs[1], callbacks=[EndsTheProgram()])}
+        assert_settings(tune.Tuner.restore(tmp_path / "x", Climber, **configs)._spec, expected)
+    spec = given_in(
+        ExperimentSpec(trainable=Climber, callbacks=[], resume=True, name="x", local_dir=tmp_path), tensorboard=True
+    )
+    assert_settings(continued(spec), {**other, "tensorboard": True})
 
 
 @dataclass

@@ -5,6 +5,7 @@ TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes th
 
 import functools
 import inspect
+import itertools
 import logging
 import math
 import os
@@ -129,24 +130,39 @@ PARTS_OF_CONFIGS: dict[str, dict[str, str]] = {
 
 
 def _noting_given(cls: type[T]) -> type[T]:
-    """Decorates a dataclass of settings, whose `_given` are then the names of those that its constructor was given.
+    """Decorates a dataclass of settings whose constructor notes in `_given` the names of those that it was given.
 
     A setting that is given with its default is not left out: when an experiment is resumed, it replaces the saved one.
-    `dataclasses.replace` gives every field of the earlier object, and passes its `_given` on.
     """
     init = cls.__init__
     signature = inspect.signature(init)
 
     @functools.wraps(init)
     def construct(self, *args, **settings):
+        # `dataclasses.replace` gives the settings that change, then the other fields in their order, of which _given is
+        # the first (tests/tune/test_resume.py).
+        given = dict.fromkeys(itertools.takewhile(lambda name: name != "_given", settings))
+        before = settings.pop("_given", None) or frozenset()
         init(self, *args, **settings)
-        if self._given is None:
-            self._given = frozenset(signature.bind(self, *args, **settings).arguments) - {"self"}
+        self._given = before | signature.bind(self, *args, **given).arguments.keys() - {"self"}
 
     shown = [parameter for name, parameter in signature.parameters.items() if name != "_given"]
     construct.__signature__ = signature.replace(parameters=shown)
     cls.__init__ = construct
     return cls
+
+
+@dataclass
+class _Settings:
+    """Settings that know which of them were given: in the constructor, by `dataclasses.replace`, or as attributes."""
+
+    # None: before the constructor has ended, and in a user's dataclass, whose constructor notes nothing.
+    _given: frozenset[str] | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    def __setattr__(self, name: str, value: Any):
+        super().__setattr__(name, value)
+        if name != "_given" and self._given is not None:
+            self._given |= {name}
 
 
 def settings_in(config: Any) -> list[Field]:
@@ -155,11 +171,11 @@ def settings_in(config: Any) -> list[Field]:
 
 
 def given_in(config: "RunConfig | TuneConfig") -> dict[str, Any]:
-    """Settings that a config was given, in the constructor or as attributes. None is as left out.
+    """Settings that a config was given. None is as left out.
 
     Of a user's subclass these are also its own defaults; what it has besides settings is left out.
     """
-    noted = config._given or ()  # None: of a dataclass that inherits from one of these, whose constructor notes nothing
+    noted = config._given or ()
     of_spec = [each for each in settings_in(ExperimentSpec) if hasattr(config, each.name)]
     values = {each.name: (getattr(config, each.name), each.default) for each in of_spec}
     return {
@@ -171,7 +187,7 @@ def given_in(config: "RunConfig | TuneConfig") -> dict[str, Any]:
 
 @_noting_given
 @dataclass
-class RunConfig:
+class RunConfig(_Settings):
     """Settings of an experiment except its search: directory, stop criteria, checkpoints, failures, output.
 
     Attributes:
@@ -201,7 +217,6 @@ class RunConfig:
     log_to_file: Any = False
     local_dir: str | Path | None = None
     sync_config: InitVar[Any] = None
-    _given: frozenset[str] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self, sync_config: Any):
         if sync_config is not None:
@@ -214,7 +229,7 @@ class RunConfig:
 
 @_noting_given
 @dataclass
-class TuneConfig:
+class TuneConfig(_Settings):
     """Settings of the search: metric, number of samples, searcher, scheduler, limits.
 
     Attributes:
@@ -245,7 +260,6 @@ class TuneConfig:
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None
     chdir_to_trial_dir: bool = True
-    _given: frozenset[str] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
 
 @_noting_given
@@ -467,8 +481,7 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
         raise TypeError(f"{where}: resume_config must be a tune.ResumeConfig, but got {resume_config!r:.80}")
     if resume_config is not None and settings.get("resume"):
         settings["resume"] = resume_config.resume
-    before = spec or ExperimentSpec()
-    return replace(before, **settings, _given=before._given | settings.keys())
+    return replace(spec or ExperimentSpec(), **settings)
 
 
 class Experiment:

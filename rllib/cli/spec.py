@@ -301,8 +301,9 @@ def find_file(name: str) -> Path:
     for path in (given, TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path
-    if python := next((each for each in (given.with_suffix(".py"), given.with_suffix(".yml")) if each.is_file()), None):
-        raise ValueError(f"there is no file {name}. Did you mean {python}?")
+    meant = (given.with_suffix(".py"), given.with_suffix(".yml"), given / "run.json")  # the last: of a run's directory
+    if near_by := next((each for each in meant if each.is_file()), None):
+        raise ValueError(f"there is no file {name}. Did you mean {near_by}?")
     known = [example_name(path) for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if path.parent.name != "tune"]
     if near := nearest(stem, known):
         raise ValueError(f"there is no file {name}. Did you mean the tuned example {' or '.join(near)}?")

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from rllib import tune
 from rllib.cli import command as rllib_command
 from rllib.cli.folders import Folders
-from rllib.cli.spec import is_search, load_spec
+from rllib.cli.run_directory import write_spec
+from rllib.cli.spec import Resumed, RunSpec, is_search, load_spec
 from rllib.cli.values import parse_assignments
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
 from rllib.tune.experiment.directory import for_header
@@ -330,6 +331,28 @@ def test_examples_say_a_whole_search(path, tmp_path):
         assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
     resolve_trainable(spec.trainable)
     assert is_search(load_spec(path))
+
+
+def test_the_settings_file_of_a_run_is_one_of_a_search(tmp_path):
+    run = RunSpec(
+        algorithm="PPO", env="CartPole-v1", config={"lr": 1e-3}, stop={"training_iteration": 1}, seed=3, name="x",
+        experiment="y", checkpoint_freq=2, keep_checkpoints_num=1, measured={"return": 475},
+        resumed=Resumed("checkpoint_000001", {"lr": 1e-3}),
+    )  # fmt: skip
+    write_spec(tmp_path, run)
+    settings = _settings(("gamma=0.9",), load_spec(tmp_path / "run.json"), False, {})
+    spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
+    assert spec.config == {"env": "CartPole-v1", "lr": 1e-3, "gamma": 0.9}
+    assert (spec.name, spec.checkpoint_freq, spec.keep_checkpoints_num) == ("x", 2, 1)
+
+
+def test_a_search_refuses_clients(tmp_path, tune_here):
+    write_spec(tmp_path, RunSpec(algorithm="PPO", external={"listen": "127.0.0.1:0"}))
+    found = tune_here("-f", "run.json")
+    assert found.exit_code == 2 and "clients of external play for a single run" in found.output
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run.json").rename(tmp_path / "run" / "run.json")
+    assert "Did you mean run/run.json?" in tune_here("-f", "run").output
 
 
 def test_a_scheduler_with_settings_needs_its_name(tmp_path):

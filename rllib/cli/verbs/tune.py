@@ -252,7 +252,10 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
     if algorithm is None:
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
-    settings.pop("measured", None)
+    if settings.pop("external", None):
+        raise ValueError("clients of external play for a single run, not for a search. Use rllib train.")
+    for key in ("measured", "resumed"):  # the settings file of a run has them
+        settings.pop(key, None)
     search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
     fixed = {"algorithm": algorithm, "config": settings.pop("config", {})}
     config = merged_keys(fixed, {"config": nested(search)})["config"]

@@ -1,28 +1,29 @@
 """Video files, written frame by frame."""
 
 import os
+import subprocess
 import sys
+import tempfile
+from contextlib import nullcontext, suppress
 from ctypes.util import find_library
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
 
 from rllib.extras import install_hint
+from rllib.runs.safe_files import is_of_full_disk
 from rllib.storage.local_path import local_path
 
 # The 256 colours of a GIF are chosen frame by frame: a common choice would need all frames at once.
 _PALETTES = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
-# Ending of a file -> how ffmpeg encodes it. The usual pixel format has one colour for two by two pixels, so that sizes
-# have to be even.
+# The usual pixel format has one colour for two by two pixels, so that sizes have to be even.
+_EVEN = ["-pix_fmt", "yuv420p", "-vf", "scale=ceil(iw/2)*2:ceil(ih/2)*2"]
+# Ending of a file -> how ffmpeg encodes it.
 _ENCODINGS = {
-    ".mp4": {"codec": "libx264", "macro_block_size": 2},
-    ".webm": {"codec": "libvpx-vp9", "macro_block_size": 2},
-    ".gif": {
-        "codec": "gif",
-        "pix_fmt_out": "pal8",
-        "macro_block_size": 1,
-        "output_params": ["-filter_complex", _PALETTES],
-    },
+    ".mp4": ["-vcodec", "libx264", "-crf", "25", *_EVEN],
+    ".webm": ["-vcodec", "libvpx-vp9", "-qscale:v", "16", *_EVEN],
+    ".gif": ["-vcodec", "gif", "-pix_fmt", "pal8", "-filter_complex", _PALETTES],
 }
 
 
@@ -44,7 +45,7 @@ def has_display() -> bool:
 class VideoFile:
     """A video file. Each frame goes to ffmpeg at once, so that memory does not grow with the length.
 
-    Use it as a context manager; a file without a frame is not written.
+    Use it as a context manager; a file without a frame is not written, and one that cannot be completed is removed.
 
     Args:
         path: of the file; its ending chooses the format (.mp4, .webm, .gif).
@@ -63,7 +64,8 @@ class VideoFile:
             import imageio_ffmpeg
         except ImportError as error:
             raise ImportError(f"videos need imageio-ffmpeg: {install_hint('video')}") from error
-        self._fps, self._write_frames, self._writer = fps, imageio_ffmpeg.write_frames, None
+        self._rate, self._program = str(Fraction(fps).limit_denominator()), imageio_ffmpeg.get_ffmpeg_exe
+        self._ffmpeg: subprocess.Popen | None = None
 
     def add(self, frame: np.ndarray) -> None:
         """Appends a frame.
@@ -78,26 +80,57 @@ class VideoFile:
         frame = np.ascontiguousarray(frame)
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
             raise ValueError(f"a frame is uint8 [height, width, 3], but got {frame.dtype} {list(frame.shape)}")
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.open("wb").close()  # its error names the path; ffmpeg's is a broken pipe
-            size = frame.shape[1], frame.shape[0]
-            encoding = _ENCODINGS[self.path.suffix]
-            self._writer = self._write_frames(str(self.path), size, fps=self._fps, ffmpeg_log_level="error", **encoding)
-            self._writer.send(None)
-            self._shape = frame.shape
+        if self._ffmpeg is None:
+            self._start(frame.shape)
         if frame.shape != self._shape:
             raise ValueError(f"all frames have one size: {list(self._shape)}, but this one has {list(frame.shape)}")
-        self._writer.send(frame)
+        try:
+            self._ffmpeg.stdin.write(frame)
+        except OSError:  # ffmpeg has ended
+            self.close()
+            raise
+
+    def _start(self, shape: tuple[int, ...]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.open("wb").close()  # its error names the path; ffmpeg's is a broken pipe
+        self._shape = shape
+        frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", self._rate, "-i", "-"]
+        command = [self._program(), "-y", "-v", "error", *frames, "-an", *_ENCODINGS[self.path.suffix], str(self.path)]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close())
+        # In a session of its own Ctrl-C does not end it: close() completes the file.
+        self._ffmpeg = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True
+        )
 
     def close(self) -> None:
-        """Completes the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        """Completes the file.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        if self._ffmpeg is None:
+            return
+        ffmpeg, self._ffmpeg = self._ffmpeg, None
+        with self._errors as errors:
+            try:
+                with suppress(OSError):  # ffmpeg has ended
+                    ffmpeg.stdin.close()
+                code = ffmpeg.wait()
+            finally:
+                ffmpeg.kill()  # where the wait is interrupted
+            errors.seek(0)
+            reason = errors.read().decode(errors="replace").strip()
+        if code:
+            self.path.unlink(missing_ok=True)
+            number = -code & 0xFF  # of the error: ffmpeg exits with -errno
+            error = OSError(number, os.strerror(number), str(self.path))
+            if is_of_full_disk(error):
+                raise error
+            raise OSError(f"{self.path} cannot be written: ffmpeg ended with exit code {code}. {reason}")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def __exit__(self, error: type[BaseException] | None, *_) -> None:
+        with suppress(OSError) if error else nullcontext():
+            self.close()

@@ -5,6 +5,7 @@ before it is kept.
 import contextlib
 import errno
 import importlib.util
+import io
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from rllib.extras import install_hint
 from rllib.models.observations.flat_spaces import values_of_leaves
 from rllib.models.observations.masks import choice_problem, parts_of_mask
 from rllib.policy import WEIGHTS, Policy
-from rllib.runs.safe_files import write_whole
+from rllib.runs.safe_files import naming, write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
     DIST_INPUTS,
@@ -140,7 +141,8 @@ def export_policy(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
-        form.write(module, written)
+        with naming(path):
+            form.write(module, written)
         parity = _compared(form.load(written, module), module, algorithm, policy_id) if verify else None
         description = Path(directory, described_in.name)
         description.write_text(json.dumps(_described(module, algorithm, policy_id, format, parity), indent=2))
@@ -209,7 +211,9 @@ class Torch:
     def write(module: ExportedPolicy, path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that weights are views of one vector, which it copies
-            torch.export.save(_program(module), path)
+            content = io.BytesIO()  # on a full disk torch's own writer of files ends the process
+            torch.export.save(_program(module), content)
+        path.write_bytes(content.getbuffer())
 
     @staticmethod
     def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
@@ -258,7 +262,9 @@ class TorchScript:
         module(*example)  # the first call allocates
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that torch.export is newer
-            torch.jit.trace(_Deployed(module), example, check_trace=False).save(str(path))
+            content = io.BytesIO()  # as for the format "torch"
+            torch.jit.save(torch.jit.trace(_Deployed(module), example, check_trace=False), content)
+        path.write_bytes(content.getbuffer())
 
     @staticmethod
     def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:

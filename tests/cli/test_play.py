@@ -320,6 +320,32 @@ def test_a_video_that_cannot_be_written_is_one_line(rllib_command, tmp_path, out
     assert result.output.count("\n") == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("name", ["a.mp4", "a.gif", "a.webm"])
+def test_a_video_on_a_full_disk_is_one_line_and_removed(rllib_command, tmp_path, capfd, name):
+    checkpoint_of(Drawn, tmp_path)
+    (tmp_path / name).symlink_to("/dev/full")
+    result = rllib_command("record", "run", "-o", name, "--episodes", "1")
+    assert result.exit_code == 1, result.output
+    (line,) = [line for line in result.output.splitlines() if not line.startswith("episode")]
+    assert line.startswith("Error: the disk is full: ") and line.endswith(
+        f"{name} cannot be written. Make room, then repeat the command."
+    )
+    assert not (tmp_path / name).is_symlink() and capfd.readouterr().err == ""
+
+
+def test_why_ffmpeg_has_failed_is_said(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\necho Unknown encoder >&2; exec 0<&-; exit 8\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
+    message = r"a\.mp4 cannot be written: ffmpeg ended with exit code 8\. Unknown encoder"
+    with pytest.raises(OSError, match=message), VideoFile(tmp_path / "a.mp4", 10) as video:
+        for _ in range(9):
+            video.add(np.zeros((400, 600, 3), np.uint8))
+    assert not (tmp_path / "a.mp4").exists()
+
+
 def test_play_has_another_name(rllib_command, tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)

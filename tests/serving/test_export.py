@@ -1,5 +1,7 @@
 """Exported policies do what the policy does: on batches of any size, over the steps of a memory, in whole episodes."""
 
+import contextlib
+import errno
 import json
 import subprocess
 import sys
@@ -364,6 +366,25 @@ def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
     with CASES["bounds"]().build() as algo, pytest.raises(ExportError, match="the export differs"):
         export_policy(algo, tmp_path / "policy")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("format", ["torch", "onnx", "torchscript"])
+def test_a_full_disk_is_an_error_that_names_the_file(format, tmp_path, monkeypatch):
+    """Written by torch itself, the file would end the process."""
+    needs(format)
+
+    def full(dir, prefix):
+        draft = tmp_path / "draft"
+        draft.mkdir()
+        (draft / "policy.x").symlink_to("/dev/full")
+        return contextlib.nullcontext(draft)
+
+    monkeypatch.setattr("rllib.serving.export.tempfile.TemporaryDirectory", full)
+    with ppo().environment("CartPole-v1").build() as algo, pytest.raises(OSError) as caught:
+        export_policy(algo, tmp_path / "policy.x", format)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "policy.x"))
+    assert not (tmp_path / "policy.x").exists()
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):

@@ -160,12 +160,12 @@ def _drawing(
         return lambda: click.echo(env.render())
     if output is None:
         return _Window(env, fps or fps_of(env))
+    stack.enter_context(writing(output))
     try:
         with user_input():
             video = stack.enter_context(VideoFile(output, fps or fps_of(env)))
     except ImportError as error:
         raise Mistake(str(error)) from error
-    stack.enter_context(writing(output))
 
     def add() -> None:
         frame = env.render()

@@ -333,6 +333,7 @@ class Metrics:
         result.update(self._times(elapsed))
         if self._logger is not None:
             self._add_logged(result)
+        result.list_parts()
         return result
 
     def _add_logged(self, result: Result) -> None:

@@ -215,7 +215,13 @@ class Result(ByAllNames):
                     raise KeyError(key)
                 value = value[part]
             return value
-        raise KeyError(key)
+        raise _absent(key, (), self)
+
+    def list_parts(self) -> None:
+        """Makes the errors of its dicts list what there is, since later versions have other names for it."""
+        for name, value in self.items():
+            if type(value) is dict:
+                self[name] = _Part((name,), value)
 
     def _section(self, name: str) -> dict | None:
         """A section of results of later versions; None if this result has nothing of it."""
@@ -280,7 +286,33 @@ class Result(ByAllNames):
                     and key in self)  # fmt: skip
 
 
-class _Section(dict[str, Any]):
+class _Part(dict[str, Any]):
+    """A dict within a result; the error for a missing key lists those that there are.
+
+    Args:
+        path: names of the dict in the result, from the outermost on.
+        values: its values.
+    """
+
+    def __init__(self, path: tuple[str, ...], values: Mapping[str, Any]):
+        made = ((key, _Part((*path, key), value) if type(value) is dict else value) for key, value in values.items())
+        super().__init__(made)
+        self._path = path
+
+    def __missing__(self, key):
+        raise _absent(key, self._path, self)
+
+    def __reduce__(self):  # pickled and copied as a plain dict
+        return dict, (dict(self),)
+
+
+def _absent(key: Any, path: tuple[str, ...], there: Mapping[str, Any]) -> KeyError:
+    """The error for a key that is not in a result, or not in a dict within it."""
+    where = "".join(f"[{name!r}]" for name in path)
+    return KeyError(f"{key!r} is not in result{where}. There are {', '.join(map(str, there)) or 'none'}.")
+
+
+class _Section(_Part):
     """A section of results of later versions, which a result computes on access; it keeps what is written into it.
 
     Args:
@@ -290,7 +322,7 @@ class _Section(dict[str, Any]):
     """
 
     def __init__(self, result: Result, path: tuple[str, ...], values: Mapping[str, Any]):
-        super().__init__(values)
+        dict.__init__(self, values)
         self._result, self._path = result, path
 
     def __getitem__(self, key):
@@ -298,11 +330,6 @@ class _Section(dict[str, Any]):
         if isinstance(value, dict) and self._path[0] == LEARNERS:
             return _Section(self._result, (*self._path, key), value)
         return value
-
-    def __missing__(self, key):
-        # Later versions have more keys than are here, and other ones for each algorithm.
-        section, known = "][".join(map(repr, self._path)), ", ".join(map(str, self))
-        raise KeyError(f"{key!r} is not in result[{section}]. There are {known}.")
 
     def __setitem__(self, key, value):
         super().__setitem__(key, value)
@@ -320,9 +347,6 @@ class _Section(dict[str, Any]):
     def __ior__(self, other):
         self.update(other)
         return self
-
-    def __reduce__(self):
-        return dict, (dict(self),)
 
 
 def as_result(result: Mapping[str, Any]) -> Result:

@@ -108,7 +108,13 @@ def test_what_is_written_into_a_section_stays(result, path, name):
     assert lookup(json.loads(encode(dict(result))), "/".join((*path, f"{name}_2"))) == 7
 
 
-@pytest.mark.parametrize("path", [("env_runners",), ("learners",), ("learners", "default_policy")])
+@pytest.mark.parametrize(
+    "path",
+    [
+        (), ("env_runners",), ("sampler_results",), ("learners",), ("learners", "default_policy"), ("timers",),
+        ("counters",), ("custom_metrics",), ("info",), ("info", "learner", "default_policy", "learner_stats"),
+    ],
+)  # fmt: skip
 def test_the_error_of_a_section_lists_what_it_has(result, path):
     section = result
     for key in path:
@@ -116,6 +122,9 @@ def test_the_error_of_a_section_lists_what_it_has(result, path):
     with pytest.raises(KeyError, match="'nothing' is not in result") as raised:
         section["nothing"]
     assert all(name in str(raised.value) for name in (*path, *section))
+    with pytest.raises(KeyError) as of_path:
+        result["/".join((*path, "nothing"))]
+    assert str(of_path.value) == str(raised.value)
     assert section.get("nothing", 3) == 3 and "nothing" not in section
 
 

@@ -132,6 +132,8 @@ def test_some_policies_of_a_checkpoint_are_taken(tmp_path):
         assert algo.policies.keys() == {"p0"} == algo.learners.keys()
         assert np.array_equal(algo.get_weights()["p0"], weights["p0"])
         algo.train()
+    with Algorithm.from_checkpoint(path, {"multi_agent": {"policy_mapping_fn": "p0"}}, policy_ids=["p0"]) as algo:
+        assert algo.policies.keys() == {"p0"}
     with Algorithm.from_checkpoint(path, policies_to_train=["p1"]) as algo:  # which has no learner there
         algo.train()
         assert np.array_equal(algo.get_weights()["p0"], weights["p0"])

@@ -34,21 +34,25 @@ def small():
     return config.training(num_steps_sampled_before_learning_starts=8, train_batch_size=8)
 
 
-def test_an_environment_takes_the_place_of_clients(of_clients):
-    with Algorithm.from_checkpoint(of_clients, {"env": "CartPole-v1"}) as algorithm:
+@pytest.mark.parametrize("given", [{"env": "CartPole-v1"}, {"environment": {"env": "CartPole-v1"}}])
+def test_an_environment_takes_the_place_of_clients(of_clients, given):
+    with Algorithm.from_checkpoint(of_clients, given) as algorithm:
         assert (algorithm.config.listen, algorithm.config.max_clients) == (None, 1024)
         assert algorithm.observation_space == CARTPOLE
         assert len(algorithm.sample(8)) == 8
 
 
-def test_clients_take_the_place_of_an_environment(of_environment):
-    with Algorithm.from_checkpoint(of_environment, {"listen": "127.0.0.1:0"}) as algorithm:
+@pytest.mark.parametrize("given", [{"listen": "127.0.0.1:0"}, {"external": {"listen": "127.0.0.1:0"}}])
+def test_clients_take_the_place_of_an_environment(of_environment, given):
+    with Algorithm.from_checkpoint(of_environment, given) as algorithm:
         assert algorithm.config.env is None and algorithm.observation_space == CARTPOLE
         assert algorithm.workers.local_worker().env.url.startswith("http://")
 
 
-def test_settings_that_are_given_stay(of_clients):
-    given = {"env": "CartPole-v1", "observation_space": CARTPOLE, "max_lag_updates": 7}
+@pytest.mark.parametrize("section", [None, "environment"])
+def test_settings_that_are_given_stay(of_clients, section):
+    given = {"env": "CartPole-v1", "observation_space": CARTPOLE}
+    given = {**({section: given} if section else given), "max_lag_updates": 7}
     with Algorithm.from_checkpoint(of_clients, given) as algorithm:
         assert algorithm.config.max_lag_updates == 7 and algorithm.config.observation_space == CARTPOLE
 

@@ -81,9 +81,11 @@ def test_settings_of_a_checkpoint_name_no_place_outside(run, tmp_path, name, cap
         with pytest.raises(CheckpointError, match=rf"has {name}=.*give {name} again, or use load_user_code"):
             Algorithm.from_checkpoint(checkpoint)
     assert not Path(place).exists()
-    for given in ({"load_user_code": True}, {"overrides": settings}):
+    section = {"reporting" if name == "log_dir" else "offline_data": settings}
+    caplog.clear()
+    for given in ({"load_user_code": True}, {"overrides": settings}, {"overrides": section}):
         with Algorithm.from_checkpoint(checkpoint, **given) as algorithm:
-            assert algorithm.config[name] == settings[name]
+            assert algorithm.config[name] == settings[name] and "give log_dir" not in caplog.text
 
 
 def test_a_replay_of_a_checkpoint_lies_on_no_disk_that_it_names(tmp_path):
@@ -93,10 +95,12 @@ def test_a_replay_of_a_checkpoint_lies_on_no_disk_that_it_names(tmp_path):
     config.training(replay_buffer_config=replay, model={"fcnet_hiddens": [4]}, hiddens=[])
     with config.build() as algorithm:
         checkpoint = algorithm.save(tmp_path / "run" / "checkpoint")
-    with pytest.raises(CheckpointError, match=r"has replay_buffer_config=.* again"):
-        Algorithm.from_checkpoint(checkpoint)
-    with Algorithm.from_checkpoint(checkpoint, {"replay_buffer_config": replay}):
-        pass
+    for other in ({}, {"buffer_size": 100}, {"replay_buffer_config": {"capacity": 100}}):
+        with pytest.raises(CheckpointError, match=r"has replay_buffer_config=.* again"):
+            Algorithm.from_checkpoint(checkpoint, other)
+    for given in ({"replay_buffer_config": replay}, {"training": {"replay_buffer_config": replay}}):
+        with Algorithm.from_checkpoint(checkpoint, given):
+            pass
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "run"])

@@ -216,11 +216,13 @@ def saved_config(
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
-    config.note_as_warned(config.keys() - config.places(overrides))
-    config.update_from_dict({**_without_saved_world(config, state, overrides), **overrides})
+    given = config.overrides(**overrides)  # they may have other names, or stand in the dict of a section
+    config.note_as_warned(config.keys() - given.keys())
+    world = _without_saved_world(config, state, given)
+    config.update_from_dict({**{name: world[name] for name in world.keys() - given.keys()}, **overrides})
     if not load_user_code:
         run = Path(path).absolute().parent
-        if config.log_dir is not None and "log_dir" not in overrides and not _is_inside(config.log_dir, run):
+        if config.log_dir is not None and "log_dir" not in given and not _is_inside(config.log_dir, run):
             logger.warning(
                 "the run of %s wrote to %s, outside of %s: give log_dir for its files",
                 path,
@@ -229,7 +231,7 @@ def saved_config(
             )
             config.reporting(log_dir=None)
         if not written_by_this_run(path):
-            refuse_places(config, run, overrides, f"the checkpoint {os.fspath(path)}")
+            refuse_places(config, run, _given_places(given), f"the checkpoint {os.fspath(path)}")
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
@@ -287,12 +289,12 @@ def settings_of_world(config_class: type[AlgorithmConfig]) -> tuple[str, ...]:
     return ("observation_space", "action_space", *config_class.sections["external"].names)
 
 
-def _without_saved_world(config: AlgorithmConfig, state: State, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _without_saved_world(config: AlgorithmConfig, state: State, given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that take back the saved environment, or the saved clients, in whose place others are given."""
-    if overrides.get("env") is not None:
+    if given.get("env") is not None:
         defaults = type(config)()
         return {name: defaults[name] for name in settings_of_world(type(config))}
-    if overrides.get("listen") is None or config.env is None:
+    if given.get("listen") is None or config.env is None:
         return {}
     description = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {})
     spaces = {name: description[name] for name in ("observation_space", "action_space") if name in description}
@@ -337,6 +339,12 @@ def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
     if isinstance(replay, Mapping) and replay.get("storage", MEMORY) not in (MEMORY, GPU, DISK):
         found["replay_buffer_config"] = replay["storage"]
     return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
+
+
+def _given_places(given: Mapping[str, Any]) -> list[str]:
+    """Names of the given settings that name a place; of those that are merged, where the key of the place is given."""
+    keys = {"output_config": "path", "replay_buffer_config": "storage"}
+    return [name for name in PLACES if name in given and (name not in keys or keys[name] in given[name])]
 
 
 def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:

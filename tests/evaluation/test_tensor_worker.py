@@ -250,6 +250,17 @@ def test_numbers_that_are_not_finite_are_an_error(wrong, what):
         algo.train()
 
 
+def test_the_filter_counts_no_fragment_with_numbers_that_are_not_finite():
+    rollouts = {"observation_filter": "MeanStdFilter"}
+    with build(as_tensors(Infinite), length=12, env_config={"wrong": "obs"}, rollouts=rollouts) as algo:
+        for _ in range(2):  # each from a reset
+            with pytest.raises(ValueError, match="observations of environment 0 are not finite at step 10"):
+                algo.train()
+        delta = algo.workers.local_worker()._filter.pop_delta()
+        assert np.isfinite([*delta.values()][1]).all()
+        assert delta["count"].sum() == 0
+
+
 def test_a_failing_environment_says_where_and_can_be_sampled_again():
     class Failing(TorchCartPole):
         fails = False

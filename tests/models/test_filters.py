@@ -31,6 +31,28 @@ def test_a_million_values_far_from_zero():
     np.testing.assert_allclose(merged.variance, exact.var(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_statistics_are_not_changed_by_rows_that_are_not_finite(wrong):
+    moments, bad = RunningMoments(2), np.array([[1.0, 2.0], [1.0, wrong]])
+    for _ in range(2):  # the first rows, and later ones
+        before = moments.get_state()
+        with pytest.raises(ValueError, match="column 1"):
+            moments.add(bad)
+        assert all(np.array_equal(before[name], array) for name, array in moments.get_state().items())
+        moments.add(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("num_streams", [1, 2])
+def test_a_filter_goes_on_after_rows_that_were_refused(num_streams):
+    made = MeanStdFilter((1,))
+    made.keep_apart(num_streams)
+    with pytest.raises(ValueError, match="finite"):
+        made(np.full((2, 1), np.nan), update=True)
+    made.pop_delta()
+    made(np.ones((2, 1)), update=True)
+    assert made.pop_delta()["count"].sum() == 2
+
+
 def test_order_and_grouping_do_not_matter():
     rows = np.random.default_rng(1).standard_normal((100, 3))
     at_once, one_by_one = RunningMoments(3), RunningMoments(3)

@@ -57,7 +57,16 @@ class RunningMeanStd:
         self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
-        """Takes in values of this mean, variance and number."""
+        """Takes in values of this mean, variance and number.
+
+        Raises:
+            ValueError: if one is not finite. The statistics stay as they were: they would be NaN for ever.
+        """
+        if not (np.isfinite(batch_mean).all() and np.isfinite(batch_var).all()):
+            raise ValueError(
+                f"running statistics can only count finite numbers, but the mean of these is {batch_mean} and their "
+                f"variance {batch_var}. Correct the observations or rewards of the environment."
+            )
         count = self.count + batch_count
         difference = batch_mean - self.mean
         deviations = self.var * self.count + batch_var * batch_count

@@ -109,6 +109,8 @@ class TensorRolloutWorker(SamplingWorker[SampleBatch]):
 
     def _drop_episodes(self) -> None:
         self._newest = None
+        if self._filter is not None:
+            self._filter.forget()
         self.episodes.reset()
         self._hooks.start_over()
 
@@ -217,7 +219,11 @@ class TensorRolloutWorker(SamplingWorker[SampleBatch]):
         columns, raw = fragment
         rewards, ended = columns[sb.REWARDS], columns[sb.TERMINATEDS] | columns[sb.TRUNCATEDS]
         self.episodes.add_fragment(rewards, ended, columns.get(VALID))
-        self._check(columns, raw)
+        try:
+            self._check(columns, raw)
+        except ValueError:
+            self.start_over()  # neither the next fragment nor the filter must get the number that is not finite
+            raise
         clip = self.settings.clip_rewards
         if clip is True:  # the sign alone (DQN, Nature 2015)
             rewards.sign_()

@@ -32,18 +32,30 @@ class RunningMoments:
         self.m2 = np.zeros(size)
 
     def add(self, rows: np.ndarray) -> None:
-        """Counts rows [B, size]."""
+        """Counts rows [B, size].
+
+        Raises:
+            ValueError: if a number is not finite. The statistics stay as they were: they would be NaN for ever.
+        """
         if len(rows):
-            mean = rows.mean(0, dtype=np.float64)
-            self._merge(len(rows), mean, np.square(rows - mean).sum(0))
+            with np.errstate(over="ignore", invalid="ignore"):  # the error below says more than numpy's warnings
+                mean = rows.mean(0, dtype=np.float64)
+                m2 = np.square(rows - mean).sum(0)
+            self._merge(len(rows), mean, m2)
 
     def merge(self, other: "RunningMoments") -> None:
-        """Adds the rows that `other` counted."""
+        """Adds the rows that `other` counted. Raises a ValueError as `add` does."""
         self._merge(other.count, other.mean, other.m2)
 
     def _merge(self, count: float, mean: np.ndarray, m2: np.ndarray) -> None:
         if count == 0:
             return
+        if not np.isfinite(m2).all():  # it is NaN or infinite wherever the mean is
+            column = np.flatnonzero(~np.isfinite(m2))[0]
+            raise ValueError(
+                f"running statistics can only count finite numbers, but column {column} of {count:g} rows has NaN, "
+                "infinite or too large ones. Scale or correct them; the rows are not counted."
+            )
         total = self.count + count
         difference = mean - self.mean
         self.mean = self.mean + difference * (count / total)
@@ -224,9 +236,10 @@ class MeanStdFilter:
 
     def _flush(self, streams: np.ndarray) -> None:
         """Counts the pending rows in the deltas."""
-        for stream in streams.tolist():
-            self._deltas[stream].add(self._pending[stream, : self._num_pending[stream]])
-        self._num_pending[streams] = 0
+        waiting = self._num_pending[streams].tolist()
+        self._num_pending[streams] = 0  # first: rows that are refused are not counted again
+        for stream, count in zip(streams.tolist(), waiting):
+            self._deltas[stream].add(self._pending[stream, :count])
 
     def _refresh(self) -> None:
         """Computes the shift and the factor: [size], or before the first merge one row for each of several streams."""

@@ -23,9 +23,15 @@ class TensorFilter:
     def __init__(self, of: MeanStdFilter, device: torch.device):
         self._clip, self._keep = of.clip, of.keep
         size = int(np.prod(of.shape, dtype=int))
-        self._moments = _Moments(size, device)  # since the last `pop_delta`
-        self._mean, self._inverse_std = self._moments.mean, torch.ones_like(self._moments.mean)
         self._knows = False  # whether merged statistics have been loaded
+        self._moments = _Moments(size, device)  # since the last `pop_delta`
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops what was counted since the last `pop_delta`."""
+        self._moments = _Moments(len(self._moments.mean), self._moments.mean.device)
+        if not self._knows:
+            self._mean, self._inverse_std = self._moments.mean, torch.ones_like(self._moments.mean)
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
         """Replaces the merged statistics; with fewer than two rows in them, observations counted here are used."""

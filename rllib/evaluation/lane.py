@@ -15,6 +15,7 @@ from gymnasium import Space
 
 from rllib import sample_batch as sb
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.observations import are_finite
 from rllib.env.spaces.row_selection import RowSelection
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.fragment import Fragment
@@ -278,6 +279,23 @@ class Lane:
         else:
             out[active] = self.policy.filter(raw[active], update=True, environments=np.flatnonzero(active))
 
+    def refuse_not_finite(self, given: np.ndarray, t: int, active: Sequence[bool] | None = None) -> None:
+        """Refuses what the environments gave before the policy acts on it, and before the filter counts it.
+
+        Args:
+            given: [N, ...], unfiltered.
+            t: row of the fragment.
+            active: as for `acting_columns`.
+
+        Raises:
+            ValueError: if a number of an active slot is not finite.
+        """
+        if are_finite(given):
+            return
+        bad = ~np.isfinite(given).reshape(len(given), -1).all(-1)
+        for i in np.flatnonzero(bad if active is None else bad & active)[:1]:
+            raise ValueError(self._named(sb.OBS, i, t, given[i], OF_ENVIRONMENT))
+
     def seen_apart(self, fragment: Fragment) -> list[np.ndarray]:
         """Memory for what the policy sees where a fragment holds raw observations; the first is there already."""
         seen = np.empty(fragment.observations.shape, np.float32)
@@ -292,6 +310,7 @@ class Lane:
             if self._records:
                 fragment.ends.append((t, i, np.array(final)))
             if self.every_final_observation or (truncated[i] and not terminated[i]):
+                self._refuse_final(final, t, i)  # it is bootstrapped from, or stored
                 if self._select is not None:
                     final = self._select(np.asarray(final)[None])[0]
                 if self.filters and not self.stores_raw:
@@ -299,6 +318,10 @@ class Lane:
                 fragment.add_final(t, i, final)
         if self.remembers:
             fragment.forget(t, [i for i, _ in ended])
+
+    def _refuse_final(self, final: np.ndarray, t: int, i: int) -> None:
+        if not are_finite(np.asarray(final)):
+            raise ValueError(self._named("the final observation", i, t, final, OF_ENVIRONMENT))
 
     def episodes_ended(self, slots: Sequence[int]) -> None:
         """Prepares new episodes, which begin in these slots with the next action."""
@@ -407,17 +430,14 @@ class Lane:
             error.add_note(f"{self._describe(i)} had no legal action at that step")
 
     def _check_finite(self, fragment: Fragment) -> None:
-        """Raises an error for a NaN or an infinity here, near its cause."""
-        names = [sb.OBS, sb.ACTION_DIST_INPUTS, *([sb.VF_PREDS] if fragment.has_values else [])]
+        """Raises an error for a NaN or an infinity of the network here, near its cause."""
+        names = [sb.ACTION_DIST_INPUTS, *([sb.VF_PREDS] if fragment.has_values else [])]
         if problem := self._not_finite(fragment, names):
             raise ValueError(problem)
-        for t, i, final in fragment.final_observations:  # they are bootstrapped from, or stored
-            if not math.isfinite(float(np.sum(final, dtype=np.float64))):
-                raise ValueError(self._named("the final observation", i, t, final, OF_ENVIRONMENT))
 
     def note_not_finite(self, error: BaseException, fragment: Fragment, t: int) -> None:
         """Adds to an error of the environments in step t which number of the policy was not finite, if one was."""
-        if problem := self._not_finite(fragment, [sb.OBS, sb.ACTION_DIST_INPUTS], t + 1):
+        if problem := self._not_finite(fragment, [sb.ACTION_DIST_INPUTS], t + 1):
             error.add_note(problem)
 
     def _not_finite(self, fragment: Fragment, names: Sequence[str], rows: int | None = None) -> str | None:
@@ -427,9 +447,9 @@ class Lane:
             if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
                 continue
             network = self.policy.spec.architecture.network_name
-            overflow = f"{network} overflowed: scale the observations, or lower the learning rate"
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
-            return self._named(name, i, t, column[t, i], OF_ENVIRONMENT if name == sb.OBS else overflow)
+            overflow = f"{network} overflowed: scale the observations, or lower the learning rate"
+            return self._named(name, i, t, column[t, i], overflow)
         return None
 
     def _named(self, name: str, i: int, t: int, value: np.ndarray, cause: str) -> str:

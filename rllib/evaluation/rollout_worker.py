@@ -13,6 +13,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import EpisodeTracker
+from rllib.env.spaces.observations import zeros_of
 from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import StreamEpisodes
@@ -204,6 +205,7 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
     def _reset(self, fragment: Fragment) -> None:
         """Starts an episode in every environment, and writes the inputs of its first action."""
         self.stream.reset(self._buffers)
+        self.lane.refuse_not_finite(self._buffers.observations, 0)
         self.lane.filtered(self._buffers.observations, fragment.observations[0])
         if self.lane.stores_raw:
             fragment.observations[0] = self._buffers.observations
@@ -218,9 +220,12 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
     def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
         lane, stream, clock = self.lane, self.stream, stopwatch("act", "step")
-        to_env, step = lane.mapper.to_env, stream.step
+        to_env, step, vdot = lane.mapper.to_env, stream.step, np.vdot
         filtering, stores_raw = lane.changes_observations, lane.stores_raw
         env_time = inference_time = 0.0
+        # As are_finite, which would be two calls in each step.
+        given = self._buffers.observations
+        zeros = zeros_of(given.size, given.dtype.char) if given.dtype.kind == "f" else None
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
         unfiltered = None if fragment.unfiltered is None else list(fragment.unfiltered)
@@ -253,6 +258,8 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
                 raise
             inference_time += acted - begun
             env_time += clock() - acted
+            if zeros is not None and vdot(buffers[0], zeros) != 0:
+                lane.refuse_not_finite(buffers[0], t + 1, active)
             if filtering:
                 lane.filtered(buffers[0], following, active)
             if ended:

@@ -252,6 +252,12 @@ class TestNumbersThatAreNotFinite:
         with pytest.raises(ValueError, match=r"obs of agent 'b' of environment 0 of rollout worker 0.*is not finite"):
             worker_of([Late(seen=np.nan)], 30).sample()
 
+    def test_the_agents_do_not_act_on_it(self):
+        env = Late(seen=np.nan)
+        with pytest.raises(ValueError, match="is not finite"):
+            worker_of([env], 30).sample()
+        assert env.t == 20
+
 
 class NoChoice(Late):
     """Agent "b" has no legal action in step 20."""

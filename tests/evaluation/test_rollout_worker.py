@@ -240,20 +240,59 @@ def test_nan_after_the_last_step_of_a_fragment_is_named():
         worker(NanAtLast, num_envs=1, fragment_length=8).sample()
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("postprocess", [NO_POSTPROCESS, AdvantageEstimator(gamma=0.9)])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e300])
+def test_a_policy_never_acts_on_numbers_that_are_not_finite(wrong, postprocess):
+    class Wrong(InfiniteHorizon):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, InfiniteHorizon.observation_space.shape, np.float64)
+        steps = 0
+
+        def step(self, action):
+            type(self).steps += 1
+            observation, *rest = super().step(action)
+            return np.full(observation.shape, wrong if self.steps == 3 else 0.0), *rest
+
+    made = with_policy(settings(Wrong, num_envs=1, fragment_length=8), postprocess=postprocess)
+    sampler = RolloutWorker(made)
+    with pytest.raises(ValueError, match="obs of environment 0 of rollout worker 0 is not finite at step 3"):
+        sampler.sample()
+    assert Wrong.steps == 3
+    assert sampler.sample()[0].count == 8, "the next sample starts a new episode"
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_the_filter_counts_no_observation_that_is_not_finite(wrong):
+    class Wrong(InfiniteHorizon):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            observation, *rest = super().step(action)
+            return np.full_like(observation, wrong if self.steps == 3 else self.steps), *rest
+
+    sampler = worker(Wrong, num_envs=1, fragment_length=8, observation_filter="MeanStdFilter")
+    with pytest.raises(ValueError, match="is not finite"):
+        sampler.sample()
+    delta = sampler.sample()[1].filter_deltas[DEFAULT_POLICY]
+    assert delta["count"].sum() == 12, "a reset and two steps, and after the error another reset and eight steps"
+    assert np.isfinite(delta["mean"]).all()
+    assert np.isfinite(delta["m2"]).all()
+
+
 def test_an_error_of_an_environment_that_gets_nan_has_its_cause_in_a_note():
     class RefusesNan(InfiniteHorizon):
         action_space = BoundedAction.action_space
 
         def step(self, action):
             assert np.isfinite(action).all()
-            observation, *rest = super().step(action)
-            self.steps = getattr(self, "steps", 0) + 1
-            return np.full_like(observation, np.nan if self.steps > 3 else 0), *rest
+            return super().step(action)
 
     sampler = worker(RefusesNan, num_envs=1, fragment_length=8)
+    sampler.policy.weights[:] = np.nan
     with pytest.raises(AssertionError) as caught:
         sampler.sample()
-    assert "obs of environment 0 of rollout worker 0 is not finite at step" in "".join(caught.value.__notes__)
+    assert "action_dist_inputs of environment 0 of rollout worker 0 is not finite" in "".join(caught.value.__notes__)
 
 
 def test_nan_in_the_final_observation_of_a_truncated_episode_is_named():

@@ -7,7 +7,6 @@ with any number of workers and environments, and after a worker has died.
 """
 
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.observations import are_finite
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.evolution.noise_table import NoiseTable
@@ -140,7 +140,7 @@ class PerturbationWorker(Worker):
             for slot, running in enumerate(slots):
                 if running is not None and running.observed is not None:
                     running.observed.append(raw[slot].copy())
-            if not math.isfinite(float(raw.sum(dtype=np.float64))):
+            if not are_finite(raw):
                 self._refuse_not_finite(playing, step)
             seen = raw if filtered is None else policy.filter(raw, out=filtered, update=False)
             actions = policy.distribution.mode(self._network.forward(policy.encode(seen)))

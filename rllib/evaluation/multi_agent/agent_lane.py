@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.spaces.actions import one_by_one
-from rllib.env.spaces.observations import observation_column
+from rllib.env.spaces.observations import are_finite, observation_column
+from rllib.evaluation.lane import OF_ENVIRONMENT
 from rllib.policy import Policy
 
 # Actions of a slot for which noise is drawn at once.
@@ -116,6 +117,8 @@ class NetworkLane(AgentLane):
         mapped_actions: the newest actions in one array [S, ...]; for Tuple and Dict spaces a list.
     """
 
+    _describe: Callable[[int], str]
+
     def __init__(self, policy: Policy, observation_space, action_space, num_slots: int, mapper):
         AgentLane.__init__(self, num_slots)
         self.policy, self._mapper = policy, mapper
@@ -149,9 +152,11 @@ class NetworkLane(AgentLane):
             return
         if slots == self._in_order and not self.policy.filters_observations:
             self.column.write_rows(seen, self.observations)
+            self._refuse_not_finite(self.observations, slots)
             return
         received = self._received[:count]
         self.column.write_rows(seen, received)
+        self._refuse_not_finite(received, slots)
         if slots == self._in_order:
             self._filter(received, self.observations, None)
             return
@@ -172,9 +177,19 @@ class NetworkLane(AgentLane):
         self.acting = self._in_order
         if self.policy.filters_observations:
             self.column.write_batch(observations, self._received)
+            self._refuse_not_finite(self._received, self.acting)
             self._filter(self._received, self.observations, None)
         else:
             self.column.write_batch(observations, self.observations)
+            self._refuse_not_finite(self.observations, self.acting)
+
+    def _refuse_not_finite(self, received: np.ndarray, slots: Sequence[int]) -> None:
+        """Raises a ValueError for a NaN or an infinity before the policy acts on it and the filter counts it."""
+        if are_finite(received):
+            return
+        for slot, row in zip(slots, received):
+            if not are_finite(row):
+                raise ValueError(f"obs of {self._describe(slot)} is not finite: {row}; {OF_ENVIRONMENT}")
 
     def _filter(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
         """Filters raw observations of these slots; of all, where `slots` is None."""

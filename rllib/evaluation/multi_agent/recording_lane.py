@@ -310,7 +310,9 @@ class RecordingLane(NetworkLane, Lane):
         slots += [slot] * len(rewards)
         given += rewards
         self._opened[slot] = rows.stop - 1
-        self.column.write_rows(observations, self.fragment.observations[rows, slot])
+        seen = self.fragment.observations[rows, slot]
+        self.column.write_rows(observations, seen)
+        self._refuse_not_finite(seen, [slot] * len(seen))
         self.observations[slot] = self.fragment.observations[rows.stop - 1, slot]
         self.fragment[sb.ACTIONS][rows, slot] = actions
         if dist_inputs is not None:
@@ -339,6 +341,7 @@ class RecordingLane(NetworkLane, Lane):
     def keep_final(self, slot: int, observation) -> None:
         """Keeps the final observation of a slot whose open row is about to be closed by an end."""
         final = self.column.row(observation)
+        self._refuse_final(final, int(self._opened[slot]), slot)
         if self.filters and not self.stores_raw:
             final = self.policy.filter(final[None], environments=np.array([slot]))[0]
         self._add_final(int(self._opened[slot]), slot, final, self.states[slot])

@@ -113,9 +113,11 @@ class LearningEndpoint(Endpoint):
         return actions, None, versions[0], {"action_ids": ids, "policy_versions": versions}
 
     def _acts_by_candidate(self, episode_id: str) -> bool:
-        if self._candidate.served is None:
+        candidate = self._candidate.served
+        if candidate is None:
             return False
-        return is_canary(episode_id, self._learning.key, self._learning.canary_share)
+        version = candidate.policy.policy_version
+        return is_canary(episode_id, version, self._learning.key, self._learning.canary_share)
 
     async def _by_arm(self, question: Question, chosen: list[bool], receive: Receive) -> tuple[list, list[int]]:
         """Actions and versions, in the order of the observations."""

@@ -8,7 +8,7 @@ import pytest
 
 from rllib.serving.learning.arms import is_canary
 from rllib.serving.learning.betting import bounds_of, p_not_above
-from rllib.serving.learning.canary import LEVEL, Trial, Verdict
+from rllib.serving.learning.canary import LEVEL, LOOKS, PATIENCE, Trial, Verdict
 from rllib.serving.learning.welch import Sample, p_greater, t_tail
 
 
@@ -225,8 +225,18 @@ def test_one_enormous_reward_promotes_nobody():
 
 def test_the_canary_has_its_share_of_the_episodes():
     ids = [f"episode {number}" for number in range(10_000)]
-    chosen = [each for each in ids if is_canary(each, b"key", 0.1)]
+    chosen = [each for each in ids if is_canary(each, 1, b"key", 0.1)]
     assert abs(len(chosen) - 1000) < 5 * math.sqrt(900)
-    assert chosen == [each for each in ids if is_canary(each, b"key", 0.1)]
-    assert set(chosen) < {each for each in ids if is_canary(each, b"key", 0.2)}
-    assert chosen != [each for each in ids if is_canary(each, b"another", 0.1)]
+    assert chosen == [each for each in ids if is_canary(each, 1, b"key", 0.1)]
+    assert set(chosen) < {each for each in ids if is_canary(each, 1, b"key", 0.2)}
+    assert chosen != [each for each in ids if is_canary(each, 1, b"another", 0.1)]
+    assert chosen != [each for each in ids if is_canary(each, 2, b"key", 0.1)], "another candidate acts in others"
+
+
+@pytest.mark.parametrize("is_candidate", [False, True])
+def test_a_trial_without_episodes_of_one_policy_ends(is_candidate):
+    """Ids that are used again and again may all be in the share of one policy."""
+    trial = Trial(1, 20, 0.25, history=[0.0, 1.0], share=0.1)
+    verdicts = [trial.add(float(number % 2), is_candidate) for number in range(PATIENCE * LOOKS * 200)]
+    assert set(verdicts[:-1]) == {None}
+    assert verdicts[-1] is Verdict.DROP

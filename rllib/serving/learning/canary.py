@@ -19,6 +19,8 @@ from rllib.serving.learning.welch import Sample
 # Probability with which a candidate that is worse by the margin is promoted, and a better one dropped early; at most.
 LEVEL = 0.05
 LOOKS = 4
+# A trial ends with this many times the episodes in which the last look is expected: those of one policy do not come.
+PATIENCE = 10
 
 
 class Verdict(Enum):
@@ -41,6 +43,8 @@ class Trial:
         margin: how much worse the candidate may be, in standard deviations of the history.
         begun_at: when it was offered (seconds).
         history: earlier returns of the served policy; with fewer than two the candidate may not be worse at all.
+        share: of the episodes that the candidate acts in. After PATIENCE * LOOKS * episodes / share episodes of both,
+            the candidate is dropped: where few ids are used again and again, all may be of one policy.
 
     Attributes:
         version, begun_at: the same.
@@ -49,7 +53,13 @@ class Trial:
     """
 
     def __init__(
-        self, version: int, episodes: int, margin: float, begun_at: float = 0.0, history: Iterable[float] = ()
+        self,
+        version: int,
+        episodes: int,
+        margin: float,
+        begun_at: float = 0.0,
+        history: Iterable[float] = (),
+        share: float = 0.5,
     ):
         self.version, self.begun_at = version, begun_at
         self._history = list(history)
@@ -57,7 +67,7 @@ class Trial:
         self.served, self.candidate = Sample(), Sample()
         self.served_returns: list[float] = []
         self.candidate_returns: list[float] = []
-        self._looks = 0
+        self._looks, self._most = 0, PATIENCE * LOOKS * episodes / share
 
     def add(self, total: float, is_candidate: bool) -> Verdict | None:
         """Adds the return of an episode; the verdict once there is one."""
@@ -67,7 +77,7 @@ class Trial:
         sample.add(total)
         returns.append(total)
         if min(self.candidate.count, self.served.count) < (self._looks + 1) * self._episodes:
-            return None
+            return Verdict.DROP if self.candidate.count + self.served.count >= self._most else None
         self._looks += 1
         return self._look()
 

@@ -133,7 +133,7 @@ class TrainingLoop:
     def offered(self, version: int, now: float) -> None:
         """Begins the trial of a candidate, which is served from now on."""
         settings, history = self._settings, self.vetting.history
-        self.trial = Trial(version, settings.trial_episodes, settings.margin, now, history)
+        self.trial = Trial(version, settings.trial_episodes, settings.margin, now, history, settings.canary_share)
         self.verdict = None
         share = self._settings.canary_share
         self._events.append(f"Candidate version {version} acts in {share:.0%} of the episodes")

@@ -16,7 +16,7 @@ from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
-from rllib.losses.loss import Loss
+from rllib.losses.loss import Loss, extremes
 from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
@@ -99,7 +99,7 @@ class Learner:
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
                 a memory, a step takes the fewest whole sequences that together have that number of rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
-                memory (statistics that are no means, like the explained variance, are averaged). None: all.
+                memory (the explained variance, which is no mean over rows, is averaged). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
                 numbers. Batches of tensors are shuffled on their device, by a seed from it.
             lr: learning rate, of all objectives or by their names; an AdaptiveRate follows the KL of the only
@@ -116,10 +116,10 @@ class Learner:
                 the objective out of this update.
 
         Returns:
-            statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
-            of the last epoch; grad_gnorm, the mean of the gradient's length before clipping (NAME_grad_gnorm where
-            there are several objectives); num_minibatches, up to the one at which `stop_above` has ended the update;
-            of an AdaptiveRate, lr, the rate after the update.
+            statistics of the loss, means over the minibatches (of min_q the least, of max_q the largest); its row
+            statistics, arrays in the order of the batch, of the last epoch; grad_gnorm, the mean of the gradient's
+            length before clipping (NAME_grad_gnorm where there are several objectives); num_minibatches, up to the one
+            at which `stop_above` has ended the update; of an AdaptiveRate, lr, the rate after the update.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -157,9 +157,11 @@ class Learner:
             last_order = rows_of_sequences(seq_lens, last_order)
         ran = [objective for objective, its_settings in zip(self.objectives, given) if its_settings is not None]
         for objective, (statistics, row_statistics) in zip(ran, found, strict=True):
-            means = statistics.mean(0)
-            self._refuse_nan(objective, means, batch, columns, inputs)
-            result |= self._named(objective, means)
+            of_update = statistics.mean(0)
+            for index, kind in extremes(objective.loss.stats):
+                of_update[index] = getattr(statistics[:, index], kind)()
+            self._refuse_nan(objective, of_update, batch, columns, inputs)
+            result |= self._named(objective, of_update)
             result |= _in_order(objective.row_stats, row_statistics, last_order)
         return result
 

@@ -1,7 +1,7 @@
 """The interface of losses to learners, and the parts that losses of actor-critics share."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,7 +29,8 @@ class Loss:
 
     Attributes:
         columns: names of the columns of a batch that the loss reads.
-        stats: names of the statistics, in the order in which both forms return them.
+        stats: names of the statistics, in the order in which both forms return them: means over the rows. One with the
+            word "min" or "max" in its name (min_q) is the least or largest number of a row; see `extremes`.
         row_stats: names of numbers for each row ([B]). A loss with row statistics returns them, a tuple of arrays, as
             the last result of both forms.
         takes_across: whether the loss has a setting `across`. That is None, or where several learners compute parts of
@@ -69,6 +70,15 @@ class Loss:
     def pop_logged(self) -> list:
         """Values that functions of the user's have logged since the last time."""
         return []
+
+
+def extremes(stats: Sequence[str]) -> list[tuple[int, str]]:
+    """Index of each statistic that is no mean but the least or largest number of a row, and "min" or "max".
+
+    Numbers of several parts or steps become one by the same function: the least of them, not their mean.
+    """
+    words = [(index, set(name.split("_"))) for index, name in enumerate(stats)]
+    return [(index, kind) for index, its in words for kind in ("min", "max") if kind in its]
 
 
 def checked_loss(loss: Any) -> Loss:

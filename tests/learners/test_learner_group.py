@@ -194,17 +194,32 @@ def test_several_learners_equal_one_by_gloo(name, count, learner, recorded):
     np.testing.assert_array_equal(*several)
 
 
-def test_statistics_are_those_of_the_whole_batch(recorded):
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_statistics_are_those_of_the_whole_batch(learner, recorded):
     (update,) = recorded("DQN")[-1:]
     found = []
     for learners in ({}, {"num_learners": 3}):
-        with config("DQN", {}, **learners).build() as algo:
+        with config("DQN", {"learner": learner}, **learners).build() as algo:
             found.append(algo.learner.update(update.batch, rng=np.random.default_rng(0), **update.arguments))
     one, several = found
     assert one.keys() == several.keys()
     np.testing.assert_allclose(several["td_error"], one["td_error"], rtol=1e-4, atol=1e-5)
-    for name in ("total_loss", "mean_q", "grad_gnorm"):
+    for name in ("total_loss", "mean_q", "min_q", "max_q", "grad_gnorm"):
         assert several[name] == pytest.approx(one[name], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+@pytest.mark.parametrize("parts", [{"microbatch_size": 7}, {"minibatch_size": 11}])
+def test_extremes_of_parts_are_those_of_the_whole_batch(learner, parts, recorded):
+    (update,) = recorded("DQN")[-1:]
+    found = []
+    for its_parts in ({}, parts):
+        with config("DQN", {"learner": learner}).build() as algo:
+            arguments = {**update.arguments, "lr": 0.0, **its_parts}
+            found.append(algo.learner.update(update.batch, rng=np.random.default_rng(0), **arguments))
+    whole, of_parts = found
+    for name in ("mean_q", "min_q", "max_q"):
+        assert of_parts[name] == pytest.approx(whole[name], rel=1e-5)
 
 
 def test_a_gradient_is_computed_and_applied_by_all(recorded):

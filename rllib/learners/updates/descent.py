@@ -12,7 +12,7 @@ from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.objective import Objective
-from rllib.losses.loss import Loss
+from rllib.losses.loss import Loss, extremes
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Descent:
     def __init__(self, objective: Objective, loss: Loss):
         self._loss, self._is_over_modules = loss, objective.is_over_modules
         self._row_stats, self._takes_across = objective.row_stats, loss.takes_across
+        self._extremes = extremes(loss.stats)
         self._clip = objective.grad_clip, objective.grad_clip_by
         self.steps, self.row_statistics = [], []
         self._adaptive: AdaptiveRate | None = None
@@ -123,29 +124,41 @@ class Descent:
                 start += len(part[0])
             for gradient in self.gradients:
                 gradient *= weight
+            # Extremes of all learners: each writes its row, the others add zeros to it.
+            of_learners = self._zeros(collective.size, len(self._extremes))
+            for column, (index, _) in enumerate(self._extremes):
+                of_learners[collective.rank, column] = statistics[index]
             statistics = self._weighted(statistics, weight)
-            collective.sum([*self.gradients, statistics, of_rows] if found else [*self.gradients, statistics])
+            optional = [array for array, is_used in ((of_rows, found), (of_learners, self._extremes)) if is_used]
+            collective.sum([*self.gradients, statistics, *optional])
+            for column, (index, kind) in enumerate(self._extremes):
+                statistics[index] = getattr(of_learners[:, column], kind)()
             self.row_statistics += [tuple(of_rows)] if found else []
         self._finish(epoch, rows, statistics)
         if self._adaptive is not None and len(self.steps) > 1:
             self._adapt(statistics)
 
     def _accumulate(self, epoch, rows: slice, microbatch_size: int, settings: Mapping):
-        """Writes the gradient of the rows into `gradients`, and returns the loss's statistics: means over all rows."""
+        """Writes the gradient of the rows into `gradients`, and returns the loss's statistics of all rows."""
         parts = epoch.cuts.parts(rows.start, rows.stop, microbatch_size)
         statistics = self._compute_part(epoch, parts[0], settings, not self.steps)
         if len(parts) == 1:
             return statistics
         # Means over parts of different sizes become the mean over all of the rows.
         share = epoch.cuts.share(parts[0], rows)
-        totals, statistics = [gradient * share for gradient in self.gradients], self._vector_of(statistics) * share
+        of_parts = [self._vector_of(statistics)]
+        totals, statistics = [gradient * share for gradient in self.gradients], of_parts[0] * share
         for part in parts[1:]:
             share = epoch.cuts.share(part, rows)
-            statistics += self._vector_of(self._compute_part(epoch, part, settings, False)) * share
+            of_parts.append(self._vector_of(self._compute_part(epoch, part, settings, False)))
+            statistics += of_parts[-1] * share
             for total, gradient in zip(totals, self.gradients):
                 total += gradient * share
         for gradient, total in zip(self.gradients, totals):
             gradient[:] = total
+        for index, kind in self._extremes:
+            largest = max if kind == "max" else min
+            statistics[index] = largest(of_part[index] for of_part in of_parts)
         return statistics
 
     def exceeds_after_epoch(self, index: int, limit: float) -> bool:

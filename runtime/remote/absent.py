@@ -13,6 +13,10 @@ _INSTEAD = {
         ("task_id", "job_id", "owner_address", "call_site", "size"),
         "a reference has the methods binary(), hex(), future() and is_nil()",
     ),
+    **dict.fromkeys(
+        ("nil", "from_random", "from_hex", "from_binary"),
+        "references come from .remote(...) and put() alone. Use None for one that is not there yet",
+    ),
 }
 
 

@@ -38,7 +38,14 @@ class SessionBound:
         return self
 
 
-class ObjectRef(SessionBound, Generic[T_co]):
+class _RefType(type):
+    """Class of ObjectRef, whose own attributes are explained as those of its references are."""
+
+    def __getattr__(cls, name: str) -> Any:
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{advice(name)}")
+
+
+class ObjectRef(SessionBound, Generic[T_co], metaclass=_RefType):
     """A reference to one value of the session. Engines subclass it; users only pass it on, `get` it or `wait` for it.
 
     A subclass has attributes `id` (bytes, unique within the session) and `engine`. Two references to the same value are

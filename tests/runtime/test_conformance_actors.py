@@ -789,6 +789,10 @@ def test_attributes_of_ray_that_are_not_here_say_what_to_use(engine):
     assert not ref.is_nil()
     with pytest.raises(AttributeError, match=r"has the methods binary\(\)"):
         ref.task_id()
+    for owner in (ref, runtime.ObjectRef):
+        with pytest.raises(AttributeError, match=r"'nil': references come from \.remote\(\.\.\.\) and put\(\) alone"):
+            owner.nil()
+        assert not hasattr(owner, "other")
 
 
 @runtime.remote(num_cpus=0)

@@ -177,6 +177,7 @@ OF_ITS_MODELS: Mapping[str, str] = {
             *("actor", "critic", "critic_target", "q_net", "q_net_target", "actor_target", "actor_batch_norm_stats"),
             *("actor_batch_norm_stats_target", "critic_batch_norm_stats", "critic_batch_norm_stats_target"),
             *("batch_norm_stats", "batch_norm_stats_target", "log_ent_coef", "ent_coef_optimizer", "ent_coef_tensor"),
+            *("quantile_net", "quantile_net_target"),
         ),
         "use algo.get_policy().model and algo.learner",
     ),

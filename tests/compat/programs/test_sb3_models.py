@@ -365,6 +365,18 @@ def test_a_policy_says_what_its_network_computes(env):
             np.testing.assert_allclose(policy._predict(tensors, deterministic=True), most_likely, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["PPO", "DQN", "QRDQN", "SAC"])
+def test_networks_that_a_model_has_not_say_what_to_use(name):
+    has = {"DQN": {"q_net"}, "SAC": {"actor"}}.get(name, set())
+    with getattr(models, name)("MlpPolicy", "Pendulum-v1" if name == "SAC" else "CartPole-v1") as model:
+        for network in ("actor", "critic", "critic_target", "q_net", "q_net_target", "quantile_net"):
+            for owner in (model, model.policy):
+                assert hasattr(owner, network) == (network in has)
+                if network not in has:
+                    with pytest.raises(AttributeError, match=rf"'{network}'.*: use .*get_policy\(\)\.model"):
+                        getattr(owner, network)
+
+
 @pytest.mark.parametrize("name", ["SAC", "TQC", "CrossQ", "TD3", "DDPG"])
 def test_actions_are_squashed_and_scaled(name):
     space = spaces.Box(np.float32([-1, 0, 3]), np.float32([1, 4, 5]))

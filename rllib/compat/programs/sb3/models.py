@@ -430,8 +430,6 @@ class BaseAlgorithm:
     @property
     def actor(self) -> Any:
         """The actor of SAC, TQC, CrossQ, TD3 and DDPG: it is called with observations, as `policy.actor`."""
-        if self.words_of in (*ON_POLICY, "DQN", "QRDQN", "ARS"):
-            return super().__getattr__("actor")
         return self.policy.actor
 
     @property

@@ -286,7 +286,8 @@ _NETWORKS = {
     **dict.fromkeys(
         (
             *("mlp_extractor", "features_extractor", "action_net", "value_net", "q_net", "q_net_target", "actor"),
-            *("critic", "critic_target", "log_std", "action_dist", "actor_target"),
+            *("critic", "critic_target", "log_std", "action_dist", "actor_target", "quantile_net"),
+            *("quantile_net_target", "lstm_actor", "lstm_critic"),
         ),
         _MODULES,
     ),

@@ -16,6 +16,9 @@ from rllib import (
     TD3Config,
     TQCConfig,
 )
+from rllib.core import RLModuleSpec
+from tests.algorithms.test_custom_networks import Cell, Net
+from tests.core.test_modules import Mlp
 from tests.envs import GoalOnALine
 
 SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
@@ -54,6 +57,13 @@ def algorithms() -> dict:
         "a2c with grus, filtered": A2CConfig()
         .training(train_batch_size=80, lr=1e-3, model={"use_gru": True, "lstm_cell_size": 16, "vf_share_memory": False})
         .rollouts(observation_filter="MeanStdFilter"),
+        "ppo with a custom network": PPOConfig().training(**PPO | {"model": {"custom_model": Net}}),
+        "ppo with a custom memory, filtered": PPOConfig()
+        .training(**PPO | {"model": {"custom_model": Cell, "max_seq_len": 7}})
+        .rollouts(observation_filter="MeanStdFilter"),
+        "ppo with a module": PPOConfig()
+        .training(**PPO | {"model": {}})
+        .rl_module(rl_module_spec=RLModuleSpec(Mlp, model_config={"width": 32})),
         "pg": PGConfig().training(train_batch_size=80, lr=1e-3, model=MODEL),
         "pqn": PQNConfig().training(train_batch_size=128, sgd_minibatch_size=32, lr=1e-3),
         "dqn": DQNConfig().training(**dqn, hiddens=[32]),

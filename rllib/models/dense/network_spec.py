@@ -214,6 +214,11 @@ class NetworkSpec:
         return isinstance(self.encoder, MaskedEncoder)
 
     @property
+    def reads_images(self) -> bool:
+        """Whether observations hold images that convolutions read, or are images that a user's network reads."""
+        return self.torso is not None or len(self.encoder.shape) == 3
+
+    @property
     def num_inputs(self) -> int:
         """Number of inputs that the network reads from an encoded observation, without the mask."""
         return self.encoder.inner.size if self.is_masked else self.encoder.size

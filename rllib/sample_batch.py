@@ -275,7 +275,10 @@ class SampleBatch(dict[str, np.ndarray]):
 
         Raises:
             ValueError: if there is no batch, or their columns differ.
+            TypeError: for a single batch.
         """
+        if isinstance(batches, Mapping):  # as in RLlib's batch.concat(other)
+            raise TypeError("SampleBatch.concat takes a list: SampleBatch.concat([batch, other])")
         if not batches:
             raise ValueError("SampleBatch.concat needs at least one batch")
         return _joined([batches], [None], allocate)

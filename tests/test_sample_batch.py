@@ -61,6 +61,8 @@ def test_concat_names_the_columns_that_differ():
         SampleBatch.concat([numbered(0, 2), SampleBatch({**numbered(0, 2), sb.REWARDS: np.zeros(2)})])
     with pytest.raises(ValueError, match="at least one"):
         SampleBatch.concat([])
+    with pytest.raises(TypeError, match=r"SampleBatch.concat\(\[batch, other\]\)"):
+        numbered(0, 2).concat(numbered(2, 3))
 
 
 def steps(first: int, num_envs: int, num_steps: int = 3) -> SampleBatch:

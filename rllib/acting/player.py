@@ -1,6 +1,7 @@
 """A trained policy that acts in episodes, for deployment: it keeps its state between steps."""
 
 from collections.abc import Hashable, Sequence
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,8 +62,15 @@ class Player:
         self.reset()
 
     def reset(self, index: int | None = None) -> None:
-        """Begins a new episode: in all of them, or in that with this index."""
-        for each in range(len(self._states)) if index is None else [index]:
+        """Begins a new episode: in all of them, or in that with this index.
+
+        Raises:
+            ValueError: if there is no episode with that index.
+        """
+        count = len(self._states)
+        if index is not None and not (isinstance(index, Integral) and 0 <= index < count):
+            raise ValueError(f"index={index!r} must be one of the {count} episodes, 0 to {count - 1}, or None for all")
+        for each in range(count) if index is None else [index]:
             self._states[each], self._prev_actions[each] = self._policy.get_initial_state(), None
 
     def act(self, observation, reward=None, action_mask=None):

@@ -630,7 +630,8 @@ class ConfigObject(Settings):
         if self._frozen:
             raise AttributeError(
                 f"cannot set {name}: this {type(self).__name__} is frozen, since an algorithm has been built from it. "
-                "Use .copy(copy_frozen=False) and change the copy."
+                "For another algorithm use .copy(copy_frozen=False) and change the copy. For this one give a schedule "
+                "before it is built, or continue from a checkpoint: Algorithm.from_checkpoint(path, {name: value})."
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.replay.priorities import updates
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import SampleBatch
 
@@ -109,7 +110,7 @@ class MixedReplay:
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
         """Sets new TD errors of rows; see ReplayBuffer."""
-        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
+        indexes, td_errors = updates(indexes, td_errors)
         for index, buffer in enumerate(self._buffers):
             own = indexes % self._stride == index
             buffer.update_priorities(indexes[own] // self._stride, td_errors[own])

@@ -1,13 +1,18 @@
 """Proportional prioritisation of experience replay (Schaul et al., arXiv:1511.05952, section 3.3)."""
 
 import math
+from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
+from rllib.config.sections import at_least
 from rllib.replay.sum_tree import SumTree
 
 # p of rows without error where epsilon is 0: they are drawn where all others have none either.
 LEAST = 1e-200
+
+_NOT_NEGATIVE = at_least(0, finite=True)
 
 
 class Priorities:
@@ -15,16 +20,21 @@ class Priorities:
 
     Args:
         rows: largest number of rows.
-        alpha: exponent; 0 gives all rows the same priority.
-        epsilon: added to |TD error|, so that rows without error can be drawn.
+        alpha: exponent, at least 0, which gives all rows the same priority.
+        epsilon: added to |TD error|, so that rows without error can be drawn; at least 0.
         stratified: a draw of B rows takes one from each of B equal parts of the total (the paper's appendix B.2.1);
             False draws them independently, which with alpha 0 is exactly what uniform replay draws.
 
     Attributes:
         largest: the largest p so far, which new rows get; 1 before there is any.
+
+    Raises:
+        ValueError: for an exponent or an `epsilon` that is out of its bounds.
     """
 
     def __init__(self, rows: int, alpha: float, epsilon: float, stratified: bool = False):
+        _check("alpha", alpha)
+        _check("epsilon", epsilon)
         self.alpha, self.epsilon, self.stratified = alpha, epsilon, stratified
         self.tree = SumTree(rows)
         self.largest = 1.0
@@ -49,14 +59,20 @@ class Priorities:
     def sample(self, count: int, rng: np.random.Generator, beta: float) -> tuple[np.ndarray, np.ndarray]:
         """Draws rows with replacement.
 
+        Args:
+            count: how many.
+            rng: draws them.
+            beta: exponent of the weights, 0 or more.
+
         Returns:
             rows: [count] int64.
             weights: [count] float64, (N P(i))^-beta, divided by the largest of them; so N and the sum of all p, the
                 same for every row, cancel out.
 
         Raises:
-            ValueError: if p is 0 for all rows.
+            ValueError: if p is 0 for all rows, or `beta` is out of its bounds.
         """
+        _check("beta", beta)
         fractions = rng.random(count)
         if self.stratified:
             fractions += np.arange(count)
@@ -113,3 +129,20 @@ class Priorities:
         before_end = self.tree.capacity - start
         self.tree.set_range(start, values[:before_end])
         self.tree.set_range(0, values[before_end:])
+
+
+def updates(indexes: Sequence | np.ndarray, td_errors: Sequence | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and their new TD errors as arrays [B]; ValueError where they are not equally many."""
+    indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
+    if indexes.ndim != 1 or indexes.shape != td_errors.shape:
+        raise ValueError(
+            "indexes and td_errors must be arrays [B] of equal lengths, but have the shapes "
+            f"{indexes.shape} and {td_errors.shape}"
+        )
+    return indexes, td_errors
+
+
+def _check(name: str, value: float) -> None:
+    """Raises ValueError for anything but a finite number >= 0."""
+    if not isinstance(value, Real) or value not in _NOT_NEGATIVE:
+        raise ValueError(f"{name} must be a number {_NOT_NEGATIVE}, but got {value!r}")

@@ -8,6 +8,7 @@ overwritten row is not taken for one of the row that replaced it.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
-from rllib.replay.priorities import Priorities
+from rllib.replay.priorities import Priorities, updates
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
 
@@ -236,17 +237,19 @@ class ReplayBuffer:
         Args:
             batch_size: B.
             rng: draws them.
-            beta: exponent of the importance weights.
+            beta: exponent of the importance weights, 0 or more.
 
         Returns:
             the columns of the table, "weights" [B] float32, and "batch_indexes" [B] int64, the numbers of the rows. The
             next call for as many rows overwrites arrays of columns, and the weights: copy what has to last.
 
         Raises:
-            ValueError: if there are no rows.
+            ValueError: if there are no rows, or for a `batch_size` or `beta` that is out of its bounds.
         """
         if self._added == self._oldest:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
+        if not isinstance(batch_size, Integral) or batch_size < 0:
+            raise ValueError(f"batch_size must be an integer >= 0, but got {batch_size!r}")
         out = self._outputs(batch_size)
         if self._priorities is None:
             places = self._drawn(batch_size, rng)
@@ -297,9 +300,9 @@ class ReplayBuffer:
         They make no difference where there are no priorities.
 
         Raises:
-            ValueError: if there never was such a row, or a TD error is not finite.
+            ValueError: if there never was such a row, a TD error is not finite, or there are not as many as indexes.
         """
-        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
+        indexes, td_errors = updates(indexes, td_errors)
         if self._priorities is None or not len(indexes):
             return
         least, most = int(indexes.min()), int(indexes.max())

@@ -72,7 +72,7 @@ class Queue:
         Raises:
             Full: there is no room, at once or in time.
         """
-        _repeat(lambda: get(self._actor.put.remote([item])), _pauses(Full, block, timeout))
+        _repeat(lambda: get(self._actor.put.remote([item])), _pauses(self._full(1), block, timeout))
 
     def get(self, block: bool = True, timeout: float | None = None):
         """Takes the oldest item.
@@ -84,7 +84,7 @@ class Queue:
         Raises:
             Empty: there is none, at once or in time.
         """
-        return _repeat(lambda: self._take(1), _pauses(Empty, block, timeout))[0]
+        return _repeat(lambda: self._take(1), _pauses(_empty(1), block, timeout))[0]
 
     def put_nowait(self, item) -> None:
         """`put` without waiting."""
@@ -96,11 +96,12 @@ class Queue:
 
     def put_nowait_batch(self, items) -> None:
         """Adds all of the items, or none if there is no room for all (Full)."""
-        _repeat(lambda: get(self._actor.put.remote(list(items))), _pauses(Full, False, None))
+        items = list(items)
+        _repeat(lambda: get(self._actor.put.remote(items)), _pauses(self._full(len(items)), False, None))
 
     def get_nowait_batch(self, num_items: int) -> list:
         """Takes this many items, or none if there are fewer (Empty)."""
-        return _repeat(lambda: self._take(num_items), _pauses(Empty, False, None))
+        return _repeat(lambda: self._take(num_items), _pauses(_empty(num_items), False, None))
 
     def _take(self, count):
         taken = self._actor.get.remote(count)
@@ -110,15 +111,18 @@ class Queue:
             self._actor.give_back.remote(taken)
             raise
 
+    def _full(self, count):
+        return Full(f"no room for {count} more in a queue of at most {self.maxsize} items")
+
     async def put_async(self, item, block: bool = True, timeout: float | None = None) -> None:
         """`put` for coroutines."""
-        pauses = _pauses(Full, block, timeout)
+        pauses = _pauses(self._full(1), block, timeout)
         while await self._actor.put.remote([item]) is None:
             await asyncio.sleep(next(pauses))
 
     async def get_async(self, block: bool = True, timeout: float | None = None):
         """`get` for coroutines. One that is cancelled takes no item."""
-        pauses = _pauses(Empty, block, timeout)
+        pauses = _pauses(_empty(1), block, timeout)
         while True:
             taken = self._actor.get.remote(1)
             try:
@@ -171,6 +175,10 @@ def _repeat(attempt, pauses):
     while (result := attempt()) is None:
         time.sleep(next(pauses))
     return result
+
+
+def _empty(count):
+    return Empty("the queue is empty" if count == 1 else f"the queue has fewer than {count} items")
 
 
 def _pauses(error, block, timeout):

@@ -138,6 +138,12 @@ def test_arguments_that_say_nothing_are_refused(algo):
     for given in ("3", 1.5, True):
         with pytest.raises(ValueError, match="num_episodes="):
             algo.evaluate(given)
+    for given in ("3", 0, -1, 1.5):
+        with pytest.raises(ValueError, match="num_steps="):
+            algo.sample(given)
+    for given in (-1, 2, "0"):
+        with pytest.raises(ValueError, match=f"index={given!r} must be one of the 2 episodes, 0 to 1, or None for all"):
+            algo.make_player(2).reset(given)
     with pytest.raises(ValueError, match="1 actions and 2 observations"):
         algo.get_policy().compute_log_likelihoods(np.zeros(1, int), np.ones((2, 1), np.float32))
 

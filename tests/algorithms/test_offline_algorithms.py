@@ -113,20 +113,20 @@ def test_an_action_that_is_always_the_same_is_learned_with_a_finite_likelihood(m
 SMALL_DQN = {"hiddens": []}
 
 
-def masked(masks):
-    """Steps whose observations hold these masks of three choices."""
+def masked(masks, start=0):
+    """Steps whose observations hold these masks of three choices, which are numbered from `start` on."""
     space = spaces.Dict({"action_mask": spaces.MultiBinary(3), "x": spaces.Box(-1, 1, (1,))})
     rows = np.concatenate([np.asarray(masks, np.float32), np.zeros((len(masks), 1), np.float32)], 1)
-    data = {"obs": rows, "actions": np.array([0, 2, 1])[: len(masks)], "rewards": np.ones(len(masks))}
-    return {"data": data, "spaces": {"observation_space": space, "action_space": spaces.Discrete(3)}}
+    data = {"obs": rows, "actions": start + np.array([0, 2, 1])[: len(masks)], "rewards": np.ones(len(masks))}
+    return {"data": data, "spaces": {"observation_space": space, "action_space": spaces.Discrete(3, start=start)}}
 
 
 @pytest.mark.parametrize("name", ["BC", "MARWIL", "DQN", "IQL"])
 def test_a_recorded_action_that_its_mask_forbids_is_an_error_with_its_row(name):
-    legal, forbidden = masked([[1, 1, 0], [0, 0, 1], [1, 1, 1]]), masked([[1, 1, 0], [0, 1, 0], [1, 1, 1]])
+    legal, forbidden = masked([[1, 1, 0], [0, 0, 1], [1, 1, 1]], 4), masked([[1, 1, 0], [0, 1, 0], [1, 1, 1]], 4)
     settings = SMALL_DQN if name == "DQN" else {}
     config(name, legal["data"], env=None, **settings).environment(**legal["spaces"]).build().stop()
-    with pytest.raises(ValueError, match=r"row 1: the action is 2, which its mask \[0, 1, 0\] forbids; 1 rows"):
+    with pytest.raises(ValueError, match=r"row 1: the action is 6, which its mask \[0, 1, 0\] forbids; 1 rows"):
         config(name, forbidden["data"], env=None, **settings).environment(**forbidden["spaces"]).build()
 
 

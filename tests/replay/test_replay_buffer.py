@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rllib.replay import memory
+from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import INDICES, WEIGHTS, Column
 
@@ -134,6 +135,29 @@ def test_bad_input(kind):
         replay.add({"number": np.arange(3), "obs": np.zeros((4, 3))})
     with pytest.raises(ValueError, match="but number has 3 rows and what comes before it 2"):
         replay.add(rows(0, 3), np.ones(2))
+
+
+def test_numbers_that_would_draw_wrong_rows_are_refused():
+    for wrong in ({"alpha": -1.0}, {"alpha": np.nan}, {"alpha": 1.0, "epsilon": -0.1}):
+        with pytest.raises(ValueError, match=r"must be a number >= 0 and finite, but got (-|nan)"):
+            ReplayBuffer.like(rows(0, 4), capacity=4, **wrong)
+    replay = ReplayBuffer.like(rows(0, 4), capacity=4, alpha=1.0)
+    replay.add(rows(0, 4))
+    for wrong in (np.nan, -1.0, np.inf, "x"):
+        with pytest.raises(ValueError, match="beta must be a number >= 0 and finite, but got"):
+            replay.sample(2, np.random.default_rng(0), beta=wrong)
+    for wrong in (-1, 2.5):
+        with pytest.raises(ValueError, match=f"batch_size must be an integer >= 0, but got {wrong}"):
+            replay.sample(wrong, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("wrong", [1.0, [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]]])
+def test_each_row_gets_its_own_error(wrong):
+    replay = ReplayBuffer.like(rows(0, 4), capacity=4, alpha=1.0)
+    replay.add(rows(0, 4))
+    for each in (replay, MixedReplay([(replay, 0.5), (replay, 0.5)], takes_new_rows=False)):
+        with pytest.raises(ValueError, match=r"must be arrays \[B\] of equal lengths, but have the shapes"):
+            each.update_priorities([0, 1], wrong)
 
 
 @BOTH

@@ -35,17 +35,17 @@ def test_first_in_first_out(engine):
 
 def test_without_waiting(engine):
     items = Queue(maxsize=2)
-    with pytest.raises(Empty):
+    with pytest.raises(Empty, match="the queue is empty"):
         items.get_nowait()
     items.put_nowait(1)
     items.put_nowait(2)
     assert items.full()
     with pytest.raises(queue.Full):
         items.put_nowait(3)
-    with pytest.raises(queue.Empty):
+    with pytest.raises(queue.Empty, match="fewer than 3 items"):
         items.get_nowait_batch(3)
     assert items.get_nowait_batch(2) == [1, 2]
-    with pytest.raises(Full):
+    with pytest.raises(Full, match="no room for 3 more in a queue of at most 2 items"):
         items.put_nowait_batch(range(3))
     items.put_nowait_batch(range(2))
     assert items.size() == 2

@@ -566,7 +566,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
         Returns:
             a SampleBatch; where several agents act, a MultiAgentBatch.
+
+        Raises:
+            ValueError: for a number of steps below 1.
         """
+        count(1).check("num_steps", num_steps)
         features = self.features.values()
         acts_by_policy = not features or all(trainee.learning_has_started for trainee in self.trainees.values())
         rounds, steps, transitions = [], 0, 0

@@ -56,15 +56,15 @@ def actions(dataset: Dataset, policy: Policy, conversions: Conversions) -> np.nd
 
 
 def _check_legal(dataset: Dataset, policy: Policy, actions: np.ndarray) -> None:
-    """Raises a ValueError if a recorded action is one that the mask in its observation forbids."""
-    masks = policy.spec.encoder.mask(dataset.columns[sb.OBS])
+    """Raises a ValueError if an action, here in the policy's form, is one that the mask in its observation forbids."""
+    masks, recorded = policy.spec.encoder.mask(dataset.columns[sb.OBS]), dataset.columns[sb.ACTIONS]
     chosen = actions.reshape(len(actions), -1)
     for place, (columns, _) in enumerate(parts_of_mask(policy.distribution)):
         illegal = np.take_along_axis(masks[:, columns], chosen[:, place : place + 1].astype(np.int64), 1)[:, 0] == 0
         if illegal.any():
             row = int(illegal.argmax())
             raise ValueError(
-                f"{dataset.source}, row {row}: the action is {actions[row].tolist()}, which its mask "
+                f"{dataset.source}, row {row}: the action is {recorded[row].tolist()}, which its mask "
                 f"{masks[row].astype(int).tolist()} forbids; {illegal.sum():,} rows are so. Leave these rows out, or "
                 "use .environment(action_mask_key=None)."
             )

@@ -204,6 +204,16 @@ def test_env_is_set_as_by_set_env():
         model.learn(32)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_is_set_to_as_many_environments_as_it_had(name, tmp_path):
+    with made(name) as model:
+        path = model.save(tmp_path / "model")
+        env, more = model.get_env(), model.n_envs + 1
+    message = f"samples from {more - 1} environments, and the other one has {more}"
+    with getattr(models, name).load(path) as loaded, pytest.raises(ValueError, match=message):
+        loaded.set_env(make_vec_env(env.envs[0].spec.id, n_envs=more))
+
+
 def test_the_optimizer_of_tensorflow_is_named_by_its_class():
     kwargs = {"optimizer_class": tokens.RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-4}}
     with made("A2C", policy_kwargs=kwargs) as model:

@@ -199,15 +199,15 @@ class BaseAlgorithm:
         Raises:
             ValueError: for other spaces or another number of environments.
         """
-        if self._place is None:
-            self._build_with_environment(env)
-            return
         venv = as_trained_in(env)
         if venv.num_envs != self.n_envs:
             raise ValueError(
                 f"the model samples from {self.n_envs} environments, and the other one has {venv.num_envs}. Give as "
                 f"many, or use {type(self).__name__}.load(path, env=env)."
             )
+        if self._place is None:
+            self._build_with_environment(venv)
+            return
         for name in ("observation_space", "action_space"):
             own, other = getattr(self._place.venv, name), getattr(venv, name)
             if own != other:

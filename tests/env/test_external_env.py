@@ -113,7 +113,7 @@ def test_returns_of_agents_that_there_are_not_change_nothing(given, by_agent):
     env.answer({"a": 0, "b": 1}, {})
     episode = env.start_episode("e")
     env.get_action(episode, {"a": SEEN, "b": SEEN})
-    with pytest.raises(ValueError, match=r"there is no agent|stands for no agent|dicts by agent"):
+    with pytest.raises(ValueError, match=r"there is no agent|is a reserved key|dicts by agent"):
         env.log_returns(episode, *given)
     env.log_returns(episode, {"b": 2.0}, {"__common__": {"x": 1}}, {"__all__": False}, truncated_dict={"__all__": True})
     env.end_episode(episode, {"a": SEEN})

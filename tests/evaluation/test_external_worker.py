@@ -536,7 +536,7 @@ def test_a_silent_loop_is_named():
             threading.Event().wait()
 
     config = PPOConfig().environment(lambda _: Waits(CHOICE, BOX)).rollouts(num_rollout_workers=0)
-    silent = pytest.raises(SampleTimeoutError, match=r"nobody has asked the .* for an action for 0.2 s")
+    silent = pytest.raises(SampleTimeoutError, match=r"the .* was not asked for an action for 0.2 s")
     with config.rollouts(sample_timeout_s=0.2).build() as algorithm, silent:
         algorithm.train()
 

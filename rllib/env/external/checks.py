@@ -1,6 +1,6 @@
-"""Checks of the observations and actions that loops outside report, against the spaces of the policy.
+"""Checks of the observations and actions that external loops report, against the spaces of the policy.
 
-Spaces are a space for all agents, or a dict of them by agent.
+`Spaces` is one space for all agents, or a dict agent -> space.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ from gymnasium import Space
 from rllib.env.multi_agent.agent_spaces import RESERVED, AgentID
 from rllib.env.spaces.supported import fits_at_once, logged_action, mismatch, too_large
 
-# The agent of an environment that has one.
+# The agent of an environment with a single agent.
 AGENT = "agent0"
 
 Spaces = Space | Mapping[AgentID, Space]
 
 
 def check_observation(spaces: Spaces, observation: Any, agent: AgentID = AGENT) -> None:
-    """Raises ValueError for an observation that does not lie in its agent's space; bounds are not checked."""
+    """Raises ValueError for an observation outside of its agent's space; bounds are not checked."""
     space = space_of_agent(spaces, agent, "observation")
     if fits_at_once(space, observation, bounded=False):
         return
@@ -28,7 +28,7 @@ def check_observation(spaces: Spaces, observation: Any, agent: AgentID = AGENT) 
 
 
 def logged_action_of(spaces: Spaces, action: Any, agent: AgentID = AGENT) -> Any:
-    """An action that the policy has not chosen, as its space has it; raises ValueError if it does not lie there."""
+    """Converts an action that the policy has not chosen to an element of its space; raises ValueError if it is none."""
     space = space_of_agent(spaces, agent, "action")
     if fits_at_once(space, action):
         return action
@@ -39,15 +39,15 @@ def logged_action_of(spaces: Spaces, action: Any, agent: AgentID = AGENT) -> Any
 
 
 def space_of_agent(spaces: Spaces, agent: AgentID, kind: str) -> Space:
-    """The space of an agent; raises ValueError for one that is unknown. `kind`: "observation" or "action"."""
+    """The space of an agent; raises ValueError for an unknown agent. `kind`: "observation" or "action"."""
     space = spaces
-    if isinstance(spaces, dict):  # by agent; a space of gymnasium is none
+    if isinstance(spaces, dict):  # agent -> space; gymnasium's spaces are no dicts
         if agent not in spaces:
             known = ", ".join(map(repr, spaces))
             raise ValueError(f"there is no agent {agent!r:.80}; there are {kind} spaces of {known}")
         space = spaces[agent]
     if agent in RESERVED:
-        raise ValueError(f"{agent!r} stands for no agent, and has no {kind}")
+        raise ValueError(f"{agent!r} is a reserved key, not the id of an agent, and has no {kind}")
     return space
 
 
@@ -55,8 +55,9 @@ def check_masks(mask_problem: Callable[..., str | None] | None, observations: Ma
     """Raises ValueError for agents without a legal action, and for logged actions that are not legal.
 
     Args:
-        mask_problem: as EpisodeSource has it.
-        observations, logged: by agent; None: no action was logged.
+        mask_problem: as the attribute of EpisodeSource.
+        observations: agent -> observation.
+        logged: agent -> logged action; None: no action was logged.
     """
     if mask_problem is None:
         return
@@ -67,7 +68,7 @@ def check_masks(mask_problem: Callable[..., str | None] | None, observations: Ma
 
 
 def check_logged_agents(observations: Mapping, actions: Mapping) -> None:
-    """Raises ValueError unless the agents with an observation are those with an action."""
+    """Raises ValueError unless the same agents have an observation and an action."""
     if actions.keys() != observations.keys():
         raise ValueError(
             f"log_action needs an action for each agent with an observation: {list(observations)!s:.200}, but got "

@@ -1,4 +1,4 @@
-"""Running episodes of loops outside, and what was reported of each since its last step request."""
+"""Running episodes of external loops, with the data reported for each since its last step request."""
 
 import math
 import threading
@@ -14,13 +14,13 @@ from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import LARGEST
 
-# Ids of ended episodes that are remembered, for messages.
+# Number of ended episodes whose ids are kept, for error messages.
 _REMEMBERED = 10_000
 _NO_ENDS = MappingProxyType({ALL: False})
 
 
 class OpenEpisode:
-    """A running episode: what will be submitted with its next step request."""
+    """A running episode, with the data for its next step request."""
 
     def __init__(self, episode_id: str, trains: bool):
         self.id, self.trains = episode_id, trains
@@ -30,8 +30,8 @@ class OpenEpisode:
         self.terminateds: dict[AgentID, bool] = {}
         self.truncateds: dict[AgentID, bool] = {}
         self.num_requests = 0
-        self.thread: int | None = None  # identity of the one that has called last
-        # Agents that have ended with an earlier step request, and those before the newest one.
+        self.thread: int | None = None  # identity of the thread that made the last call
+        # Agents that have ended, with all step requests so far and without the newest one.
         self._ended: frozenset[AgentID] = frozenset()
         self._ended_before = self._ended
 
@@ -40,12 +40,15 @@ class OpenEpisode:
         if self._ended and (ended := self._ended & observations.keys()):
             agent = min(ended, key=repr)
             raise ValueError(
-                f"agent {agent!r:.80} has ended in episode {self.id}: its last observation comes with the turn that "
+                f"agent {agent!r:.80} has ended in episode {self.id}: its last observation comes with the call that "
                 "ends it"
             )
 
     def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
-        """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
+        """Makes the step that ends with these observations; `end`: (terminated, truncated) of the last step, else None.
+
+        The rewards, infos and ends that were added since the previous step are part of it.
+        """
         rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
         if end is None and not self.terminateds and not self.truncateds:
             return AgentStep(observations, rewards, _NO_ENDS, _NO_ENDS, infos, False, False)
@@ -60,18 +63,18 @@ class OpenEpisode:
     def request(
         self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None
     ) -> StepRequest:
-        """The next step request; `end` as for `step`."""
+        """Makes the next step request; `end` as for `step`."""
         self.num_requests += 1
         return StepRequest(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_requests == 1)
 
     def withdraw(self, request: StepRequest) -> None:
-        """Undoes a step request whose loop waits no longer, with all that came with it."""
+        """Undoes a step request whose loop no longer waits; its rewards and infos are lost."""
         request.is_withdrawn = True
         self.num_requests -= 1
         self._ended = self._ended_before
 
     def take_back(self, request: StepRequest) -> None:
-        """Withdraws a step request, and keeps what was logged before it for the next."""
+        """Withdraws a step request, and keeps its rewards and infos for the next one."""
         self.withdraw(request)
         for agent, reward in request.step.rewards.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
@@ -86,16 +89,17 @@ class OpenEpisode:
         self.add({agent: self.finite_reward(agent, reward) for agent, reward in rewards.items()}, infos)
 
     def add(self, rewards: Mapping[AgentID, float], infos: Mapping) -> None:
-        """Adds rewards of `finite_reward`, and infos, to those of the next step request."""
+        """Adds rewards, as `finite_reward` returns them, and infos to the next step request."""
         for agent, reward in rewards.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
         self.infos.update(infos)
 
     def finite_reward(self, agent: AgentID, reward: SupportsFloat) -> float:
-        """A reward of an agent as a number.
+        """Converts a reward of an agent to a float.
 
         Raises:
-            ValueError: if it is none, or the agent's reward of this step would be infinite or above 1e9 in size.
+            ValueError: if it is no number, or the sum of the agent's rewards of this step would not be finite or would
+                exceed 1e9 in size.
         """
         try:
             number = float(reward)
@@ -111,7 +115,7 @@ class OpenEpisode:
 
 
 class EpisodeTable:
-    """Running episodes by their ids, and what is said about episodes that are over. Safe in several threads.
+    """Running episodes by id, and error messages for the ids of ended episodes. Safe in several threads.
 
     Attributes:
         running: episode id -> its OpenEpisode.
@@ -119,7 +123,7 @@ class EpisodeTable:
 
     def __init__(self):
         self.running: dict[str, OpenEpisode] = {}
-        # Ids of episodes that are over, and what is said about them.
+        # Id of an ended episode -> error message for later calls with this id.
         self._ended: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -127,12 +131,12 @@ class EpisodeTable:
         """Starts an episode.
 
         Args:
-            episode_id: its id; None: a new one.
+            episode_id: id of the episode; None: a new id is made.
             trains: whether its steps are learned from.
-            most: number of running episodes that are allowed; None: any number.
+            most: largest number of running episodes; None: any number.
 
         Returns:
-            its id.
+            the id of the episode.
 
         Raises:
             ValueError: if the id was used before, or too many episodes are under way.
@@ -153,7 +157,7 @@ class EpisodeTable:
         return episode_id
 
     def find(self, episode_id: str) -> OpenEpisode:
-        """The running episode with an id; raises ValueError, saying what is known of it, if there is none."""
+        """The running episode with this id; raises ValueError if it is unknown or has ended."""
         episode = self.running.get(episode_id)
         if episode is None:
             raise ValueError(self._ended.get(episode_id, f"Episode {episode_id} not found."))

@@ -9,14 +9,14 @@ from rllib.env.spaces.supported import check_spaces
 
 
 def examine_external(env: EpisodeSource, name: str) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
-    """Spaces of an external environment, whose loop is not started.
+    """Returns the spaces of an external environment without starting its loop.
 
     Args:
-        env: made for this; it is closed.
-        name: of the environment, for messages.
+        env: an environment made for this call, which closes it.
+        name: name of the environment, for error messages.
 
     Returns:
-        observation space and action space of its agent, or None for both and its agents.
+        (observation space, action space, None) with a single agent, (None, None, agents) with several.
 
     Raises:
         ValueError: if a space is not supported.

@@ -11,21 +11,21 @@ from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.errors import RLlibError
 
-# A step request waits for those of other loops until none has come for so long (seconds).
+# A step request waits for requests of other loops until none has come for this time (seconds).
 _QUIET_S = 0.0005
-# Interval between looks at a round of another thread that takes longer than the time-out (seconds).
+# Interval of checks whether another thread has finished its round of answers, after the time-out (seconds).
 _LOOK_S = 0.01
 
 
 class EpisodeLost(RLlibError):
-    """An episode of an external environment that cannot go on: its worker or its run was restored or has started over.
+    """An episode of an external environment cannot continue: its worker or its run was restored or has started over.
 
-    A loop goes on with `start_episode`.
+    The loop must begin a new one with `start_episode`.
     """
 
 
 class AgentRefused(RLlibError, ValueError):
-    """An agent that has no policy, since the user's mapping raises for its name. Its episode is void."""
+    """An agent has no policy, since the user's mapping raises for its name. Its episode is void."""
 
 
 class RunEnded(RLlibError):
@@ -36,18 +36,19 @@ class StepRequest:
     """A part of an episode: the outcome of the newest actions, and the observations to act on next.
 
     Args:
-        episode_id: of the episode.
-        step: its newest observations, and the rewards since the last step request; `is_over` says that it has ended.
-        logged: actions that the policy has not chosen, by agent; None: the policy is asked.
-        trains: whether its steps become rows.
+        episode_id: id of the episode.
+        step: the newest observations, and the rewards since the last step request; `is_over`: the episode has ended.
+        logged: agent -> action that the policy has not chosen; None: the policy chooses the actions.
+        trains: whether the episode's steps become rows.
         is_first: whether it is the episode's first step request.
-        is_void: whether nobody knows what has followed the last actions: the episode is given up.
+        is_void: whether the episode is given up, so that the outcome of the last actions is unknown.
 
     Attributes:
         actions: agent -> action, once the step request was answered.
-        acted: the action that a client has chosen by its copy of the policy (samples.py: Acted); None: it asks.
-        is_answered: whether it was answered, or has failed.
-        is_withdrawn: whether its loop waits no longer, so that it has not happened.
+        acted: the action that a client has chosen by its copy of the policy (samples.py: Acted); None: the policy
+            chooses it.
+        is_answered: whether the step request was answered, or has failed.
+        is_withdrawn: whether its loop no longer waits; a withdrawn request is skipped.
     """
 
     __slots__ = (
@@ -66,7 +67,8 @@ class StepRequest:
     )
 
     acted: Any = None
-    # Requests from this one on that a worker may accept together: their outcomes are known (samples.py: Replay.run).
+    # Number of requests, from this one on, that a worker may accept together, as their outcomes are known (samples.py:
+    # Replay.run).
     run_length = 0
 
     def __init__(
@@ -83,13 +85,13 @@ class StepRequest:
         self.is_answered = self.is_withdrawn = False
         self.actions: Mapping[AgentID, Any] | None = None
         self._error: BaseException | None = None
-        # Held until the request is answered: a lock is the cheapest thing that a thread can wait for with a limit.
+        # Held until the request is answered: a lock is the cheapest object that a thread can wait for with a time-out.
         self._done = threading.Lock()
         self._done.acquire()
         self._claimed = threading.Lock()
 
     def claim(self) -> bool:
-        """Claims the request, for the worker to answer or its loop to withdraw it. False if it is claimed already."""
+        """Claims the request, to answer it (worker) or to withdraw it (loop). Returns False if already claimed."""
         return self._claimed.acquire(blocking=False)
 
     def put_back(self) -> None:
@@ -97,24 +99,24 @@ class StepRequest:
         self._claimed.release()
 
     def following(self) -> "StepRequest | None":
-        """The step request after this one, which was answered or has failed, where it is there already."""
+        """The episode's next step request after this answered or failed one; None if it has not come yet."""
         return None
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
-        """Gives the actions to the loop that waits."""
+        """Returns the actions to the waiting loop."""
         self.actions, self.is_answered = actions, True
         self._done.release()
 
     def fail(self, error: BaseException) -> None:
-        """Raises this error in the loop that waits."""
+        """Raises this error in the waiting loop."""
         self._error, self.is_answered = error, True
         self._done.release()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for the answer; False if there is none in time.
+        """Waits for the answer; returns False if there is none in time.
 
         Raises:
-            the error of `fail`.
+            the error that was passed to `fail`.
         """
         if not self._done.acquire(timeout=timeout_s):
             return False
@@ -128,36 +130,36 @@ class Exchange:
 
     While the worker samples, a thread that submits step requests answers them itself, with those of all others (flat
     combining: Hendler, Incze, Shavit and Tzafrir, 2010): a request then costs no switch to the worker's thread and
-    back. One thread at a time answers. The worker's own thread answers what others leave.
+    back. One thread at a time answers. The worker's own thread answers the requests that other threads leave.
 
     Attributes:
-        error: of every step request, once no worker answers; before, None.
+        error: error of every further step request, once no worker answers; None before.
     """
 
     def __init__(self):
         self.error: BaseException | None = None
         self._requests: deque[StepRequest] = deque()
-        self._left: deque[StepRequest] = deque()  # to the worker's thread
+        self._left: deque[StepRequest] = deque()  # left to the worker's thread
         self._worker: int | None = None  # identity of that thread
         self._answering = threading.Lock()  # held by the thread that answers
-        self._answer: Callable[[list[StepRequest]], bool] | None = None  # of the worker, while it samples
-        self._failure: BaseException | None = None  # of `_answer`
-        # Rounds of answers: number, time of the last one, and the step requests that may follow it soon.
+        self._answer: Callable[[list[StepRequest]], bool] | None = None  # the worker's function, while it samples
+        self._failure: BaseException | None = None  # exception that `_answer` raised
+        # Rounds of answers: their number, the time of the last one, and the number of step requests expected next.
         self._num_rounds, self._newest, self._expected = 0, 0.0, 1
-        self._bell = threading.Lock()  # held unless the worker's thread is to look
+        self._bell = threading.Lock()  # released to wake the worker's thread
         self._bell.acquire()
         self._is_watched = self._is_woken = False
 
-    # ------------------------------------------------------------------ called by those who ask
+    # ------------------------------------------------------------------ called by loops
 
     def submit(self, request: StepRequest) -> None:
-        """Submits a step request to the worker; one that will have no answer gets `error`."""
+        """Submits a step request to the worker; it fails with `error` if no worker answers any more."""
         self._requests.append(request)
         if self.error is not None:
             self._fail_all()
 
     def submit_to_worker(self, request: StepRequest) -> None:
-        """Submits a step request that the worker's own thread answers, since many follow it; errors as for `submit`."""
+        """Submits a step request that the worker's own thread answers, as many follow it; errors as for `submit`."""
         self._left.append(request)
         self._ring()
         if self.error is not None:
@@ -169,10 +171,10 @@ class Exchange:
             pass
 
     def take_part(self) -> None:
-        """Called after `submit` by one of several threads; the last of a round answers the step requests of all.
+        """Called after `submit` by one of several threads; the last one of a round answers all step requests.
 
-        The round is complete with as many requests as were answered in the one before. If a thread takes longer, the
-        worker's thread answers the others.
+        The round is complete with as many requests as the previous round answered. If a thread takes longer, the
+        worker's thread answers the requests of the others.
         """
         if self._answer is None:
             return
@@ -185,15 +187,15 @@ class Exchange:
     # ------------------------------------------------------------------ called by the worker
 
     def serve(self, answer: Callable[[list[StepRequest]], bool], timeout_s: float) -> bool:
-        """Has step requests answered until it is enough.
+        """Has step requests answered until `answer` returns True.
 
         Args:
-            answer: function of the requests that wait, in the order in which they came; returns whether it is enough.
-                It is called in this thread or in one that submits step requests, by one at a time.
+            answer: function of the waiting requests, in the order in which they came; returns whether to stop. It is
+                called in this thread or in threads that submit step requests, by one thread at a time.
             timeout_s: longest time without step requests (seconds).
 
         Returns:
-            whether it was enough; False if there were no step requests in time, or `wake` was called.
+            whether `answer` returned True; False if no step requests came in time, or `wake` was called.
 
         Raises:
             the exception of `answer`.
@@ -225,11 +227,11 @@ class Exchange:
         return is_enough
 
     def arrived(self) -> list[StepRequest]:
-        """Takes the step requests that have come since; for `answer`, while it has others to answer."""
+        """Takes the step requests that have come since `answer` was called; for use within `answer`."""
         return self._drained()
 
     def num_waiting(self) -> int:
-        """Approximate number of step requests that nobody has taken yet."""
+        """Approximate number of step requests that no thread has taken yet."""
         return len(self._requests) + len(self._left)
 
     def wake(self) -> None:
@@ -238,17 +240,17 @@ class Exchange:
         self._ring()
 
     def end(self, error: BaseException) -> None:
-        """Answers all step requests that wait, and those to come, with this error."""
+        """Fails all waiting and all further step requests with this error."""
         self.error = error
         self._fail_all()
 
     # ------------------------------------------------------------------ rounds
 
     def _answer_once(self, waits: bool = False) -> bool:
-        """Answers the step requests that wait.
+        """Answers the waiting step requests.
 
         Args:
-            waits: whether to wait for another thread that answers.
+            waits: whether to wait while another thread answers.
 
         Returns:
             whether the worker samples, and no other thread was answering.
@@ -274,21 +276,21 @@ class Exchange:
         return True
 
     def _answer_stragglers(self) -> None:
-        """Answers the step requests that wait if no other step request has come for a moment."""
+        """Answers the waiting step requests if no further one comes for _QUIET_S."""
         count, rounds = len(self._requests), self._num_rounds
         time.sleep(_QUIET_S)
         if (count, rounds) == (len(self._requests), self._num_rounds):
             self._answer_once()
 
     def _drained(self) -> list[StepRequest]:
-        """The step requests that wait for this thread."""
+        """Takes the step requests that this thread may answer."""
         requests = _all_of(self._requests)
         if self._left and threading.get_ident() == self._worker:
             requests += _all_of(self._left)
         return requests
 
     def _ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rings already
+        with contextlib.suppress(RuntimeError):  # already released
             self._bell.release()
 
     def _fail_all(self) -> None:
@@ -306,7 +308,7 @@ def _all_of(requests: deque[StepRequest]) -> list[StepRequest]:
 
 
 def fail_all(requests: Iterable[StepRequest], error_of: Callable[[StepRequest], BaseException]) -> None:
-    """Raises errors in the loops that wait for these step requests, and for those that follow them."""
+    """Raises errors in the loops that wait for these step requests or for requests that follow them."""
     for request in requests:
         following: StepRequest | None = request
         while following is not None:

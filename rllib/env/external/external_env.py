@@ -1,7 +1,7 @@
 """Environments that drive their own loop: a simulator, a game or a service that asks for actions when it needs them.
 
-Unlike a gymnasium environment it is not stepped. It runs in a thread of its worker and calls the methods below, for any
-number of episodes at once.
+Unlike a gymnasium environment, such an environment is not stepped. It runs in a thread of its worker and calls the
+methods below, for any number of episodes at once.
 """
 
 import threading
@@ -23,7 +23,7 @@ from rllib.env.external.exchange import StepRequest
 from rllib.env.external.source import ACTION_TIMEOUT_S, EpisodeSource
 from rllib.env.multi_agent.agent_spaces import ALL, COMMON, AgentID
 
-# Seconds that a loop waits for its report to be taken.
+# Seconds that a loop waits until the worker accepts its report.
 REPORT_TIMEOUT_S = 60.0
 
 
@@ -40,15 +40,15 @@ class ExternalEnv(EpisodeSource):
     ...                 self.log_returns(episode, reward)
     ...             self.end_episode(episode, observation)
 
-    `run` is called in a thread of the worker, and goes on as long as the worker lives. Its threads may call the methods
-    for several episodes at once; each episode is followed by one thread at a time.
+    `run` is called in a thread of the worker, and must run as long as the worker's process. Threads that it starts may
+    call the methods for several episodes at once; the calls for one episode must come one at a time.
 
     Args:
-        action_space, observation_space: of the policy, in RLlib's order.
-        max_concurrent: most episodes at once; None: any number.
+        action_space, observation_space: spaces of the policy; the action space comes first, as in RLlib.
+        max_concurrent: largest number of episodes at a time; None: any number.
 
     Raises:
-        TypeError: for a space that is none.
+        TypeError: if a space is no gymnasium space (or dict).
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class ExternalEnv(EpisodeSource):
         """Begins an episode.
 
         Args:
-            episode_id: its id; a new one by default.
-            training_enabled: whether its steps are learned from. If not, its return is reported apart.
+            episode_id: id of the episode; a new id by default.
+            training_enabled: whether the episode's steps are learned from. If not, its return is reported separately.
 
         Returns:
-            its id.
+            the id of the episode.
 
         Raises:
             ValueError: if the id was used before, or too many episodes are under way.
@@ -84,17 +84,18 @@ class ExternalEnv(EpisodeSource):
         return self._episode_table.start(episode_id, training_enabled, self.max_concurrent)
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
-        """The policy's action on an observation.
+        """Returns the policy's action for an observation.
 
         Args:
-            episode_id: of a running episode.
-            observation: in the observation space.
+            episode_id: id of a running episode.
+            observation: an element of the observation space.
 
         Raises:
             ValueError: if there is no such episode, or the observation does not lie in its space, or its action mask
                 leaves no legal action.
             TimeoutError: if nothing is sampled for 300 s.
-            EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
+            EpisodeLost: if the episode cannot continue, as its worker or the run was restored or has started over.
+            RunEnded: if the run has ended.
         """
         return self._act(episode_id, self._seen(observation))[AGENT]
 
@@ -106,9 +107,9 @@ class ExternalEnv(EpisodeSource):
         """Adds to the reward of the last action.
 
         Args:
-            episode_id: of a running episode.
-            reward: a number of at most 1e9; rewards add up until the next action.
-            info: what the environment says beside it.
+            episode_id: id of a running episode.
+            reward: a number of at most 1e9 in size; rewards add up until the next action.
+            info: the environment's info dict.
 
         Raises:
             ValueError: if there is no such episode, or the reward is not finite, or too large.
@@ -119,10 +120,10 @@ class ExternalEnv(EpisodeSource):
         """Ends an episode.
 
         Args:
-            episode_id: of a running episode.
-            observation: the final one.
-            truncated: whether it has ended for a reason outside of the task, such as a time limit, so that its value
-                goes on.
+            episode_id: id of a running episode.
+            observation: the final observation.
+            truncated: whether the episode has ended for a reason outside of the task, such as a time limit, so that
+                its return is bootstrapped with the value of the final observation.
 
         Raises:
             ValueError: if there is no such episode, or the observation does not lie in its space.
@@ -160,7 +161,7 @@ class ExternalEnv(EpisodeSource):
         try:
             if request.wait(timeout_s):
                 return
-            # An end stands, and is accepted when sampling goes on.
+            # The end of an episode is not withdrawn: the worker accepts it once sampling continues.
             is_withdrawn = not request.step.is_over and request.claim()
             if not (is_withdrawn or request.step.is_over) and request.wait(timeout_s):
                 return  # the worker was about to answer
@@ -183,18 +184,18 @@ class ExternalMultiAgentEnv(ExternalEnv):
     """An ExternalEnv whose episodes have several agents: observations, actions and rewards are dicts by agent.
 
     Args:
-        action_space, observation_space: of all agents, or dicts of them by agent.
+        action_space, observation_space: spaces of all agents, or dicts agent -> space.
         max_concurrent: as for ExternalEnv.
     """
 
     has_several_agents = True
 
     def get_action(self, episode_id: str, observation_dict: Mapping[AgentID, Any]) -> Mapping[AgentID, Any]:
-        """Actions of the agents that have an observation; errors as for ExternalEnv."""
+        """Returns the actions of the agents that have an observation; errors as for ExternalEnv."""
         return self._act(episode_id, self._seen(observation_dict))
 
     def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
-        """Reports the actions that the policy has not chosen for the agents that have an observation."""
+        """Reports actions of the agents with an observation that their policies have not chosen."""
         observations = self._seen(observation_dict)
         check_logged_agents(observations, action_dict)
         actions = {agent: logged_action_of(self.action_space, action, agent) for agent, action in action_dict.items()}
@@ -212,15 +213,15 @@ class ExternalMultiAgentEnv(ExternalEnv):
         """Adds to the rewards of the agents' last actions.
 
         Args:
-            episode_id: of a running episode.
-            reward_dict: agent -> a finite number.
-            info_dict: agent -> what the environment says beside it.
-            multiagent_done_dict: agents that have ended; they may have a final observation in the next call. "__all__"
-                is left out: `end_episode` ends the episode.
-            truncated_dict: agents that have ended for a reason outside of the task.
+            episode_id: id of a running episode.
+            reward_dict: agent -> reward, a finite number.
+            info_dict: agent -> the environment's info dict.
+            multiagent_done_dict: agent -> whether it has terminated; it may have a final observation in the next call.
+                The key "__all__" is ignored: `end_episode` ends the episode.
+            truncated_dict: agent -> whether it has ended for a reason outside of the task.
 
         Raises:
-            ValueError: if there is no such episode or agent, or a reward is not finite, or too large, or what is given
+            ValueError: if there is no such episode or agent, or a reward is not finite, or too large, or an argument
                 is no dict by agent; nothing is accepted then.
         """
         episode = self._episode_table.find(episode_id)
@@ -229,7 +230,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
             if not isinstance(each, Mapping):
                 raise ValueError(f"rewards, infos and ends of agents are dicts by agent, but one is {each!r:.80}")
         rewards, infos, *flags = given
-        # Loops pass on what their environment returns.
+        # Loops pass on the dicts that their environment returns, which have the key "__all__".
         terminateds, truncateds = ({agent: flag for agent, flag in each.items() if agent != ALL} for each in flags)
         for agent in {*rewards, *(infos.keys() - {COMMON}), *terminateds, *truncateds}:
             space_of_agent(self.observation_space, agent, "observation")

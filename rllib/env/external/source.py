@@ -1,4 +1,4 @@
-"""Where the external episodes of a worker come from: loops in its process, or clients of a policy server."""
+"""Sources of a worker's external episodes: loops in its process, or clients of a policy server."""
 
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING
@@ -16,20 +16,22 @@ ACTION_TIMEOUT_S = 300.0
 
 
 class EpisodeSource:
-    """Base class of ExternalEnv and PolicyServer: what a worker and its stream need of them.
+    """Base class of ExternalEnv and PolicyServer: the interface that a worker and its stream use.
 
     Args:
-        action_space, observation_space: of the policy, or dicts by agent, in RLlib's order.
+        action_space, observation_space: spaces of the policy, or dicts agent -> space; the action space comes first,
+            as in RLlib.
 
     Attributes:
-        exchange: carries the step requests of its episodes to the worker.
-        mask_problem: says what is wrong with the action mask of an agent's observation, or with an action logged for
-            it. The worker sets it where a policy reads masks; None: there are no masks.
-        has_several_agents: whether its episodes have several agents.
-        publishes_policy: whether its loops act by copies of the policy, which `publish` gives them.
-        patience_s: longest time that whole episodes of others wait for the end of a silent one (seconds); None: any.
-        standstill_s: an episode that could begin waits this long for running ones that do not go on: their loop may
-            wait for it in turn (seconds).
+        exchange: carries the step requests of the episodes to the worker.
+        mask_problem: function that describes what is wrong with the action mask in an agent's observation, or with an
+            action logged for it. The worker sets it if a policy reads masks; None: masks are not checked.
+        has_several_agents: whether the episodes have several agents.
+        publishes_policy: whether the loops act by copies of the policy, which `publish` sends to them.
+        patience_s: in complete_episodes mode, longest time that a fragment waits for the end of silent episodes while
+            there are other episodes (seconds); None: sample_timeout_s.
+        standstill_s: in complete_episodes mode, time that a new episode waits for running episodes that make no steps,
+            since the loop of these may itself wait for the new one (seconds).
     """
 
     has_several_agents = False
@@ -44,24 +46,24 @@ class EpisodeSource:
         self._episode_table = EpisodeTable()
 
     def open(self) -> None:
-        """Called when a worker begins with this source, before its loop is started."""
+        """Called when a worker opens this source, before the loop is started."""
 
     def run(self) -> None:
-        """The loop over episodes, called in a thread of the worker; it goes on as long as the worker lives."""
+        """The loop over episodes, called in a thread of the worker; it must run as long as the worker's process."""
         raise NotImplementedError(f"{type(self).__name__} must write run(), the loop over its episodes")
 
     def close(self) -> None:
         """Called when the worker ends; may be overridden to stop what `run` has started."""
 
     def publish(self, policy: "PublishedPolicy") -> None:
-        """Receives the policy that its worker acts by from now on."""
+        """Receives the policy that the worker acts by from now on."""
 
     def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
-        """Whether all loops of running episodes are known to wait for the beginning of others.
+        """Whether all loops of running episodes are known to wait until other episodes begin.
 
         Args:
-            running: ids of the episodes that act.
-            waiting: ids of those that have to wait before they begin.
+            running: ids of the running episodes.
+            waiting: ids of the episodes that have to wait before they begin.
         """
         if self.exchange.num_waiting():
             return False
@@ -69,7 +71,7 @@ class EpisodeSource:
         return bool(loops) and all(self._loop_of(episode_id) in loops for episode_id in running)
 
     def _loop_of(self, episode_id: str) -> Hashable:
-        """Thread or client that makes the calls of a running episode, one at a time; None: it is not known."""
+        """Thread or client that makes the calls of a running episode, one call at a time; None: unknown."""
         return None
 
     def take_traffic(self) -> Traffic:
@@ -77,5 +79,5 @@ class EpisodeSource:
         return Traffic(open_episodes=len(self._episode_table.running), rows_waiting=self.exchange.num_waiting())
 
     def describe_silence(self) -> str:
-        """Possible reason why nobody has asked for an action for long, for a message."""
+        """Possible reason why no action was requested for a long time, for an error message."""
         return f"Does {type(self).__name__}.run() call get_action?"

@@ -18,7 +18,7 @@ logger = logging.getLogger("rllib.env")
 
 
 class EnvironmentReplaced(Exception):
-    """The loop of an external environment has raised, and there is a new one: all its episodes are void."""
+    """The loop of an external environment raised, and the environment was replaced: all its episodes are void."""
 
 
 class ExternalSpaces:
@@ -48,10 +48,10 @@ class ExternalStream:
     """One external environment, with several running episodes.
 
     Args:
-        env: the environment; its loop starts here.
-        num_envs: most episodes at once.
-        worker: owner, for messages.
-        remake: makes the environment anew; one whose loop raises is then replaced. None: its errors are raised.
+        env: the environment; the constructor starts its loop.
+        num_envs: largest number of episodes at a time.
+        worker: description of the worker that owns the stream, for error messages.
+        remake: makes a new environment, which replaces one whose loop raised. None: the loop's errors are raised.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ExternalStream:
         return self._env.action_space
 
     def spaces(self, index: int) -> ExternalSpaces:
-        """Spaces of the agents, in each environment the same."""
+        """Spaces of the agents, the same for each index."""
         return ExternalSpaces(self._env)
 
     def watch(self, environment_made: Callable[[int, EpisodeSource], None]) -> None:
@@ -96,7 +96,7 @@ class ExternalStream:
         self._environment_made = environment_made
 
     def reseed(self, seeds: Sequence[int]) -> None:
-        """Does nothing: the environment's own loop draws what is random in it."""
+        """Does nothing: the random numbers of the environment are drawn by its own loop."""
 
     @property
     def acts_by_copies(self) -> bool:
@@ -104,16 +104,16 @@ class ExternalStream:
         return self._env.publishes_policy
 
     def publish(self, policy: "PublishedPolicy") -> None:
-        """Gives the loops outside the policy that acts from now on, where they act by copies of it."""
+        """Sends the policy to the external loops, if they act by copies of it."""
         self._env.publish(policy)
 
     # ------------------------------------------------------------------ step requests
 
     def serve(self, answer: Callable[[list[StepRequest]], bool], timeout_s: float) -> bool:
-        """Has step requests answered until `answer` returns that it is enough (Exchange.serve).
+        """Has step requests answered until `answer` returns True (Exchange.serve).
 
         Returns:
-            whether it was enough; False if nobody has asked for timeout_s.
+            whether `answer` returned True; False if no step request came for timeout_s.
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
@@ -132,14 +132,14 @@ class ExternalStream:
         return False
 
     def silence(self, timeout_s: float) -> SampleTimeoutError:
-        """The error of a time without step requests."""
+        """The error raised when no step request came for this time."""
         return SampleTimeoutError(
-            f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
+            f"the {self._where} ({type(self._env).__name__}) was not asked for an action for {timeout_s:g} s. "
             f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
         )
 
     def arrived(self) -> list[StepRequest]:
-        """Takes the step requests that have come since; for the `answer` of `serve` (Exchange.arrived)."""
+        """Takes the step requests that have come since `answer` was called, for use within it (Exchange.arrived)."""
         requests = self._env.exchange.arrived()
         self._num_requests += len(requests)
         return requests
@@ -152,14 +152,14 @@ class ExternalStream:
             self._failure = error
         else:
             self._failure = RuntimeError(
-                f"run() of {type(env).__name__} has returned after {self._num_ended:,} episodes; it should go on "
-                "as long as the process lives"
+                f"run() of {type(env).__name__} has returned after {self._num_ended:,} episodes; it must not return "
+                "while the process lives"
             )
-            self._remake = None  # the next would return as well
+            self._remake = None  # the run() of a new environment would return as well
         env.exchange.wake()
 
     def _end_failed(self) -> NoReturn:
-        """Ends the calls of a loop that has failed, and replaces its environment if that is wanted."""
+        """Ends the calls of a loop that has failed, and replaces its environment if there is `remake`."""
         failure, env = self._failure, self._env
         self._num_failures += 1
         env.exchange.end(RunEnded(f"the loop of {type(env).__name__} has ended: {failure}"))
@@ -183,7 +183,7 @@ class ExternalStream:
         self._num_ended += 1
 
     def order(self, index: int) -> AgentOrder:
-        """Positions of the agents of the episode with an index."""
+        """Order of the agents in the episode of this index."""
         return self._orders[index]
 
     def reset(self, index: int) -> tuple[Mapping, Mapping]:

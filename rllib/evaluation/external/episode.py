@@ -1,4 +1,4 @@
-"""An external episode: its agents, and its step requests as their rows."""
+"""An external episode: its agents, and the rows made of its step requests."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -12,11 +12,11 @@ from rllib.evaluation.running_episode import AgentSlot
 
 
 class ExternalEpisode(EnvironmentEpisode):
-    """An episode whose loop is outside of the worker: it may wait for any time between two step requests.
+    """An episode whose loop is outside of the worker and may pause for any time between two step requests.
 
     Attributes:
-        given: the actions that the episode's loop has got with its newest step request.
-        is_void: whether all rows that are open are to be dropped when they close.
+        given: the actions that answered the newest step request.
+        is_void: whether all open rows are dropped when they close.
         num_steps: steps since `begin_fragment` that become rows.
     """
 
@@ -25,8 +25,8 @@ class ExternalEpisode(EnvironmentEpisode):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.given: Mapping = {}
-        # Agents whose newest rows are to be dropped when they close, and the chains of their rows cut there. Each keeps
-        # what its own action was, as others act while it waits.
+        # Agents whose newest rows are dropped when they close, which cuts the sequences of their rows there. This is
+        # noted by agent, since other agents act while one waits.
         self._dropped: set[AgentID] = set()
         # Steps of the running episode that are in no fragment yet.
         self.num_steps = self._own_steps = 0
@@ -35,8 +35,8 @@ class ExternalEpisode(EnvironmentEpisode):
         """Starts the episode; its rewards so far belong to no row.
 
         Raises:
-            AgentRefused: if an agent has no policy. The episode is to be made void.
-            OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `begin_late` goes on.
+            AgentRefused: if an agent has no policy. The caller must call `void`.
+            OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, call `begin_late`.
         """
         self.trains, self.is_void, self.given, self._own_steps = trains, False, {}, 0
         self._dropped.clear()
@@ -53,8 +53,8 @@ class ExternalEpisode(EnvironmentEpisode):
         """Opens the rows of the agents that have just acted.
 
         Args:
-            given: their actions.
-            drops: whether these rows are dropped; those of agents that wait are not concerned.
+            given: the actions of these agents.
+            drops: whether these rows are dropped when they close; the rows of agents that wait are not affected.
         """
         self.given = given
         for slot in self._acting:
@@ -69,14 +69,14 @@ class ExternalEpisode(EnvironmentEpisode):
         return self.trains and not self.is_void and slot.agent not in self._dropped
 
     def follow(self, step: AgentStep, is_void: bool) -> bool:
-        """Accepts what has followed the newest actions; returns whether the episode is over.
+        """Processes the step that followed the newest actions; returns whether the episode is over.
 
         Args:
-            step: with which the episode ends if it is given up.
-            is_void: whether it is, so that nobody knows what has followed.
+            step: the outcome of the newest actions; it ends the episode if `is_void`.
+            is_void: whether the episode is given up, so that the outcome of the newest actions is unknown.
 
         Raises:
-            AgentRefused: if a new agent has no policy. The episode is to be made void.
+            AgentRefused: if a new agent has no policy. The caller must call `void`.
             OutOfSlotsError: if a policy has too few slots for its agents. In both cases nothing was accepted.
         """
         if not step.is_over and not step.observations.keys() <= self.running.slots.keys():
@@ -92,14 +92,14 @@ class ExternalEpisode(EnvironmentEpisode):
 
     @property
     def can_run(self) -> bool:
-        """Whether the rows of an only agent follow one another for as long as it acts: none is left out."""
+        """Whether `run` is possible: a single agent acts, and its open row is kept when it closes."""
         return len(self._acting) == 1 and self._acting[0].is_open and self._keeps(self._acting[0])
 
     def run(self, rewards: Sequence[float]) -> AgentSlot:
-        """Counts steps of the only agent, which acts after each of them; returns its slot.
+        """Counts steps of the single agent, which acts after each of them; returns its slot.
 
         Args:
-            rewards: of the action before each step.
+            rewards: for each step, the reward of the previous action.
         """
         (slot,), count = self._acting, len(rewards)
         for reward in rewards:  # in this order, as `follow` adds them
@@ -115,14 +115,15 @@ class ExternalEpisode(EnvironmentEpisode):
         super()._give_slots(observations)
 
     def _check_new(self, observations: Mapping, ending: Collection[AgentID] = ()) -> None:
-        """Checks that agents who are new have policies, which have slots for them.
+        """Checks that new agents have policies with enough free slots.
 
         Args:
-            observations: by agent.
-            ending: agents that give their slots back before.
+            observations: agent -> observation.
+            ending: agents whose slots become free before the new agents need theirs.
 
         Raises:
-            AgentRefused, OutOfSlotsError: if not.
+            AgentRefused: if a new agent has no policy.
+            OutOfSlotsError: if a policy has too few free slots.
         """
         known = self.running.slots
         wanted = Counter(self._policy_for(agent) for agent in observations if agent not in known)
@@ -132,21 +133,21 @@ class ExternalEpisode(EnvironmentEpisode):
                 raise OutOfSlotsError(policy_id)
 
     def _policy_for(self, agent: AgentID) -> str:
-        """The id of a new agent's policy. Its name comes from outside: the mapping may know none for it."""
+        """The id of a new agent's policy; raises AgentRefused if the mapping fails for the agent's external name."""
         try:
             return self.running.policy_for(agent)
         except Exception as error:
             raise AgentRefused(f"the run has no policy for agent {agent!r:.80}: {error!r:.200}") from error
 
     def void(self) -> None:
-        """Drops the episode: nobody knows what has followed its newest actions."""
+        """Drops the episode, whose newest actions have no known outcome."""
         self.is_void = True
         self._void()
 
     # ------------------------------------------------------------------ a fragment
 
     def carry(self) -> None:
-        """Leaves the running episode to the next fragment, with all rows and steps that are in no fragment yet."""
+        """Carries the running episode over to the next fragment, with all its rows and steps that are in none yet."""
         self.is_carried = True
         self.num_closed -= self._own_rows
         self.num_steps -= self._own_steps
@@ -156,7 +157,7 @@ class ExternalEpisode(EnvironmentEpisode):
         return sum(slot.num_rows - slot.first_row for slot in self.running.slots.values())
 
     def begin_fragment(self) -> None:
-        """Counts rows and steps from here on, with those of the episode that goes on with all of them."""
+        """Resets the counts of rows and steps; a carried episode's rows and steps count in the new fragment."""
         if self.is_carried:
             self.is_carried, self._closed = False, Counter()
             self.num_closed, self.num_steps = self._own_rows, self._own_steps
@@ -169,10 +170,10 @@ class ExternalEpisode(EnvironmentEpisode):
             super()._count_rows()
 
     def carried_rows(self, lane: AgentLane) -> Counter[int]:
-        """Number of closed rows by slot of a lane that go on in the next fragment."""
+        """Slot of this lane -> number of its closed rows that are carried over to the next fragment."""
         counts: Counter[int] = Counter()
         for slot in self.running.slots.values() if self.is_carried else ():
-            if slot.lane is lane:  # agents that have ended may have had the slot of another one
+            if slot.lane is lane:  # several agents may have had the same slot, one after the other
                 counts[slot.index] += slot.num_rows - slot.first_row
         return counts
 

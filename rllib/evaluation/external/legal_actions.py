@@ -1,4 +1,4 @@
-"""Legal actions of loops outside: what the action masks in their observations allow."""
+"""Checks of legal actions for external loops: which actions the masks in their observations allow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,18 +14,18 @@ class LegalActions:
 
     Args:
         policies: policy id -> policy.
-        agents: which policies there are for which spaces.
-        spaces: with `observation` and `action`, the spaces of an agent.
+        agents: the policies and their spaces.
+        spaces: object whose methods `observation(agent)` and `action(agent)` return the spaces of an agent.
     """
 
     def __init__(self, policies: Mapping[str, Policy], agents: AgentSettings, spaces: Any):
         self._policies, self._agents, self._spaces = policies, agents, spaces
-        # By the identities of both spaces; None: no policy reads a mask in them.
+        # Identities of both spaces -> mask reader; None: not all policies with these spaces read a mask.
         self._readers: dict[tuple[int, int], MaskReader | None] = {}
 
     @property
     def reads_masks(self) -> bool:
-        """Whether any policy does."""
+        """Whether any policy reads action masks."""
         return any(policy.is_masked for policy in self._policies.values())
 
     def problem(self, agent: AgentID, observation: Any, *logged: Any) -> str | None:
@@ -38,7 +38,10 @@ class LegalActions:
         return None if reader is None else reader.problem(observation, *logged)
 
     def _reader(self, pair: tuple) -> MaskReader | None:
-        """Reads the masks if each policy for these spaces does: which of them an agent has, its episode decides."""
+        """Mask reader for these spaces; None unless every policy with them, hand-written ones aside, reads masks.
+
+        An agent may have any of these policies, as its policy is chosen in each episode.
+        """
         for_these = [
             self._policies.get(policy_id)
             for policy_id, spaces in self._agents.spaces.items()

@@ -1,4 +1,4 @@
-"""Gives loops outside copies of the policy, by which they act themselves."""
+"""Publishes the policy to external loops, which act by copies of it."""
 
 import hashlib
 import math
@@ -22,17 +22,17 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 
 class PolicyPublisher:
-    """The newest edition of the only policy, with its description and its weights.
+    """The newest edition of the single policy: its description and its weights.
 
     Args:
-        settings: of the worker, with `agents`.
-        worker_index: of the worker, which explores as its copies do.
-        stream: gets the editions.
+        settings: settings of the worker, with `agents`.
+        worker_index: index of the worker, whose exploration the copies use.
+        stream: receives the editions.
     """
 
     def __init__(self, settings: RolloutSettings, worker_index: int, stream: ExternalStream):
         self._settings, self._worker_index, self._stream = settings, worker_index, stream
-        self._newest: tuple[int, float] | None = None  # version and count of the filter that were published last
+        self._newest: tuple[int, float] | None = None  # version and filter count that were published last
         self._sent: PublishedPolicy | None = None
 
     def start_over(self) -> None:
@@ -45,7 +45,7 @@ class PolicyPublisher:
         newest = snapshot.version, policy.filter.count if policy.filters_observations else 0.0
         weights = policy.weights.astype("<f4").tobytes()
         if newest != self._newest or self._sent.weights != weights:  # weights may be set by hand
-            # The first number is drawn, so that no client takes the editions of another server for those of this one.
+            # The first number is random, so that a client cannot confuse editions of different servers.
             before = self._sent.edition if self._sent else secrets.randbits(48)
             self._sent = self._published(before + 1, snapshot, lane, weights)
         self._newest, self._sent = newest, replace(self._sent, timesteps=snapshot.timesteps)
@@ -83,7 +83,7 @@ class PolicyPublisher:
 
     @cached_property
     def _description(self) -> tuple[Mapping[str, Any], str | None]:
-        """The policy as data; empty and the reason where it cannot be sent."""
+        """(policy as JSON data, None), or ({}, reason) if the policy cannot be sent."""
         settings, own = self._settings, self._settings.policies[DEFAULT_POLICY]
         acting = ActingSettings(settings.normalize_actions, settings.clip_actions, explore=own.explore)
         spaces = settings.agents.spaces[DEFAULT_POLICY]
@@ -95,6 +95,6 @@ class PolicyPublisher:
 
     @cached_property
     def _description_id(self) -> str:
-        """Tells a client whether the policy that it has a copy of is this one, after a server was replaced."""
+        """Hash of the description, by which a client recognizes its copy of the policy after a server was replaced."""
         described = msgspec.json.encode((self._description[0], self._settings.max_lag_updates))
         return hashlib.blake2b(described, digest_size=8).hexdigest()

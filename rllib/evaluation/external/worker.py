@@ -1,10 +1,10 @@
 """Samples from an external environment: answers the step requests of its episodes, and makes rows of them.
 
-An episode is that of one of the worker's environments, of which more are added where episodes wait for one, and its
-rows follow the rules of several agents (evaluation/multi_agent/environment_episode.py); there may be one agent. All
-waiting step requests are answered together, with one pass through each network. Clients that act themselves, by copies
-of the policy, send parts of episodes, whose step requests follow one another here as if their actions had been asked
-for (env/policy_server/samples.py).
+Each running episode occupies one of the worker's environments; environments are added when episodes wait for one. Rows
+follow the multi-agent rules (evaluation/multi_agent/environment_episode.py), also with a single agent. All waiting step
+requests are answered together, with one pass through each network. Clients that act by a copy of the policy send parts
+of episodes; their step requests are processed in sequence as if their actions had been requested here
+(env/policy_server/samples.py).
 """
 
 import logging
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Environments at first; they double between two fragments, of which the first ends when more episodes are under way.
+# Initial number of environments. If more episodes are under way, the fragment ends, and the number is doubled.
 FIRST_ENVIRONMENTS = 2
-# A fragment ends after this multiple of the passes that it was made for, and after at least this number.
+# A fragment ends after this multiple of the passes that it was made for, but not before this number of passes.
 _MOST_PASSES, _LEAST_PASSES = 4, 256
-# Environments of a worker have numbers of their own in the run, which key their random streams.
+# Number of environment indices reserved for each worker; indices are part of the keys of random streams.
 _ENVIRONMENTS_OF_A_WORKER = 1 << 20
 
 
 def _lone(agent: AgentID, episode, worker) -> str:
-    """The policy of the only agent."""
+    """The policy of the single agent."""
     return DEFAULT_POLICY
 
 
@@ -79,7 +79,7 @@ class ExternalWorker(MultiAgentWorker):
 
     def _open(self) -> ExternalStream:
         self._is_lone = self.settings.agents is None
-        # What loops report is recorded, of all episodes; lanes have the steps that are learned from.
+        # The recorder gets the reported steps of all episodes; lanes hold only the steps that are learned from.
         make_recorder, self.settings = self.settings.make_recorder, replace(self.settings, make_recorder=None)
         self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, self._incarnation)
         context = EnvContext(self.settings.env_config, self.worker_index, 0, self.settings.num_workers)
@@ -91,7 +91,7 @@ class ExternalWorker(MultiAgentWorker):
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._warned_of_dropped_rows = False
-        # Policy id -> statistics of observations that lanes have counted before they grew.
+        # Policy id -> observation statistics that lanes counted before they got further slots.
         self._counted: dict[str, list[dict[str, np.ndarray]]] = {}
 
         def remake() -> EpisodeSource:
@@ -122,19 +122,20 @@ class ExternalWorker(MultiAgentWorker):
     def _forget_episodes(self) -> None:
         if self._recorder is not None:
             self._recorder.start_over()
-        # Environments of the running episodes, by their ids, and those that are free.
+        # Episode id -> environment of a running episode; and the free environments.
         self._env_of: dict[str, int] = {}
         self._free = list(reversed(range(len(self._episodes))))
-        # Environments whose episodes end before a fragment of whole episodes: those that are learned from and began
-        # before it had enough rows.
+        # Environments whose episodes must end before a fragment of whole episodes ends: the episodes that are learned
+        # from and began before the fragment had enough rows.
         self._awaited: set[int] = set()
-        # Environments of episodes that a fragment has waited for in vain; they are not awaited until they go on.
+        # Environments whose episodes made no step while a fragment waited for their end; the next step of an episode
+        # removes its environment from this set.
         self._silent: set[int] = set()
-        self._is_closing = False  # whether it has enough rows
+        self._is_closing = False  # whether the fragment has enough rows
         # First step requests of episodes that have to wait: for an environment, or while the fragment is closing.
         self._waiting: list[StepRequest] = []
-        self._admits_now = False  # whether they begin in the next pass though the fragment is closing
-        # Step requests of episodes that act already in this pass, or whose agents have to wait for slots.
+        self._admits_now = False  # whether waiting episodes begin in the next pass though the fragment is closing
+        # Step requests for the next pass: their episode acts already in this pass, or its agents wait for slots.
         self._later: list[StepRequest] = []
         # Policies that have fewer slots than agents in an episode.
         self._crowded: set[str] = set()
@@ -156,7 +157,7 @@ class ExternalWorker(MultiAgentWorker):
     # ------------------------------------------------------------------ copies of the policy
 
     def load_snapshots(self, snapshots: Snapshots) -> None:
-        """Uses these policies from now on, and gives them to loops that act by copies of the policy."""
+        """Uses these policies from now on, and publishes the policy to loops that act by copies of it."""
         super().load_snapshots(snapshots)
         if self._is_lone and self.stream.acts_by_copies:
             (lane,) = self.lanes.values()
@@ -168,7 +169,7 @@ class ExternalWorker(MultiAgentWorker):
         self._publisher.start_over()
 
     def _cut_all(self) -> dict[str, RecordingLane]:
-        """The same; loops cannot begin anew by themselves, and get EpisodeLost with the next call."""
+        """As in MultiAgentWorker; the episodes are lost, and their loops get EpisodeLost with the next call."""
         lanes = super()._cut_all()
         self._lose_episodes()
         return lanes
@@ -178,7 +179,7 @@ class ExternalWorker(MultiAgentWorker):
         self._lose_episodes()
 
     def _lose_episodes(self) -> None:
-        """Forgets which episodes run, and tells the loops that wait."""
+        """Forgets the running episodes; waiting loops get EpisodeLost."""
         fail_all((*self._waiting, *self._later, *self._accepted), _lost)
         self._forget_episodes()
 
@@ -188,7 +189,7 @@ class ExternalWorker(MultiAgentWorker):
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
         self._num_rows, self._row_at = 0, time.monotonic()
         self._answer_requests(report)
-        while not self._num_closed:  # it has ended for want of environments or rows, or episodes are carried
+        while not self._num_closed:  # the fragment ended for lack of environments or rows, or all episodes are carried
             if self._lacks_rows():
                 raise SampleTimeoutError(
                     f"for {self.settings.sample_timeout_s:g} s {self.kind} {self.worker_index} has got steps that are "
@@ -203,8 +204,8 @@ class ExternalWorker(MultiAgentWorker):
         """The hot loop: until enough rows are closed, and in complete_episodes mode until their episodes are over.
 
         Step requests are answered in the threads that submit them, one at a time. In complete_episodes mode new
-        episodes wait while the fragment is closing, but where running ones cannot end before (`_admits_waiting`). What
-        then runs at the fragment's end continues in the next one, with all its rows.
+        episodes wait while the fragment is closing, unless running episodes cannot end before (`_admits_waiting`).
+        Episodes that still run at the fragment's end are carried over to the next fragment, with all their rows.
         """
         settings = self.settings
         self._add_environments()
@@ -232,7 +233,7 @@ class ExternalWorker(MultiAgentWorker):
                     left = min(steps_at_once - step, most - made)
                     if not is_complete:
                         left = min(left, -(-(wanted - self._num_sampled) // len(requests)))
-                    # Those after them are answered, and may be the last.
+                    # At least one request of each client remains for `_answer`, which may end the fragment.
                     count = self._accept_runs(requests, min(longest, left - 1))
                     made, step = made + count, step + count
                 continues = not self._is_closing or any(
@@ -263,7 +264,7 @@ class ExternalWorker(MultiAgentWorker):
             self._report_steps(report, [each.closed_rows() for each in self._episodes])
 
     def _begin_fragment(self, num_steps: int) -> None:
-        """Begins a fragment, with memory for this number of steps of each environment."""
+        """Begins a fragment, with room for this number of steps of each environment."""
         for lane in self.lanes.values():
             lane.begin(num_steps)
         for each in self._episodes:
@@ -272,15 +273,16 @@ class ExternalWorker(MultiAgentWorker):
         self._awaited, self._is_closing, self._admits_now = self._trained(), False, False
 
     def _trained(self) -> set[int]:
-        """Environments of the running episodes that are learned from, but for silent ones."""
+        """Environments of the running episodes that are learned from, except for silent ones."""
         return {index for index in self._env_of.values() if self._episodes[index].trains} - self._silent
 
     def _is_over(self, wanted: int, is_full: bool) -> bool:
-        """Whether the fragment ends now; else notes whether it is closing, and whether waiting episodes begin.
+        """Whether the fragment ends now; also updates whether it is closing, and whether waiting episodes begin.
 
         Args:
-            wanted: steps that it is to have.
-            is_full: whether it needs no more memory, though it has fewer, since few slots have acted in each pass.
+            wanted: number of steps that the fragment should have.
+            is_full: whether the fragment has reached its largest number of passes, as happens with fewer steps than
+                `wanted` if few slots act in each pass.
         """
         is_complete, num_closed = self.settings.complete_episodes, self._num_closed
         is_enough = (num_closed if self._counts_rows else self._num_steps) >= wanted
@@ -293,17 +295,17 @@ class ExternalWorker(MultiAgentWorker):
         if self._is_closing:
             self._admits_now = may_begin
             return not self._awaited or self._is_idle()
-        self._admits_now = bool(self._waiting and self._free)  # one was freed in the pass in which they had to wait
+        self._admits_now = bool(self._waiting and self._free)  # one was freed in the pass that made them wait
         return is_enough or (is_full and not is_complete) or self._lacks_rows()
 
     def _lacks_rows(self) -> bool:
-        """Whether nothing that is learned from has come for too long, though loops have asked for actions."""
+        """Whether no row to learn from has come for sample_timeout_s, though loops have requested actions."""
         now, limit_s = time.monotonic(), self.settings.sample_timeout_s
         return now - self._row_at >= limit_s > now - self._answered_at
 
     @property
     def _num_sampled(self) -> int:
-        """Steps of the fragment so far: rows of a lone agent; of several agents, steps that they make together."""
+        """Steps of the fragment so far: closed rows, or, where environment steps are counted, steps of episodes."""
         return self._num_closed if self._counts_rows else self._num_steps
 
     @property
@@ -315,7 +317,10 @@ class ExternalWorker(MultiAgentWorker):
         return sum([each.num_steps for each in self._episodes])
 
     def _admits_waiting(self) -> bool:
-        """Whether episodes may begin while the fragment is closing: those that it waits for seem to wait for them."""
+        """Whether waiting episodes may begin while the fragment is closing.
+
+        They may if the episodes that the fragment waits for seem to be blocked until the waiting ones begin.
+        """
         waiting = [request.episode_id for request in self._waiting if not request.is_withdrawn]
         if not waiting or not self._awaited:
             return False
@@ -328,7 +333,7 @@ class ExternalWorker(MultiAgentWorker):
         return False
 
     def _is_idle(self) -> bool:
-        """Whether the loops of all episodes that the fragment waits for have been silent for too long."""
+        """Whether the loops of all episodes that the fragment waits for have been silent beyond the time limit."""
         limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
         are_others_there = self._waiting or self._awaited < self._trained()
         if patience_s is not None and are_others_there:
@@ -336,7 +341,7 @@ class ExternalWorker(MultiAgentWorker):
         return time.monotonic() - self._answered_at >= limit_s
 
     def _carry_episodes(self) -> None:
-        """Leaves running episodes to the next fragment: whole, but for silent ones, whose rows would grow old."""
+        """Carries running episodes over to the next fragment, except silent ones, whose rows would become too old."""
         is_cut = self._is_closing and self._is_idle()
         if is_cut and self._awaited:
             logger.info("the ends of %d silent episodes are left to later fragments", len(self._awaited))
@@ -359,7 +364,7 @@ class ExternalWorker(MultiAgentWorker):
             report: counts the episodes of an environment that was replaced.
 
         Raises:
-            SampleTimeoutError: if nobody asks.
+            SampleTimeoutError: if no step request comes in time.
         """
         limit_s = interval_s = self.settings.sample_timeout_s
         if self.settings.complete_episodes:
@@ -386,14 +391,14 @@ class ExternalWorker(MultiAgentWorker):
         self._publisher.publish_again()
 
     def _add_environments(self) -> None:
-        """Doubles environments until each episode that waits has one, and the slots of policies that have too few."""
+        """Doubles the environments until each waiting episode has one, and the slots of policies with too few."""
         count = len(self._episodes)
         while count - len(self._env_of) < len(self._waiting):
             count *= 2
         for policy_id in self._crowded:
             double_slots(self._num_slots, policy_id)
         if count > len(self._episodes) or self._crowded:
-            # A lane that grows counts observations for more slots from now on.
+            # A lane with further slots has other shapes of observation statistics: keep the present ones apart.
             for policy_id, lane in self.lanes.items():
                 if (seen := lane.policy.filter.pop_delta()) is not None:
                     self._counted.setdefault(policy_id, []).append(seen)
@@ -414,21 +419,21 @@ class ExternalWorker(MultiAgentWorker):
             }
 
     def _accept_runs(self, requests: list[StepRequest], count: int) -> int:
-        """Accepts, as arrays, step requests of clients that act themselves, up to the first that needs a look.
+        """Accepts several step requests of each client that acts itself at once, as arrays.
 
-        The rows are those of `_answer` for one step request after the other.
+        The rows equal those that `_answer` makes of one step request after the other.
 
         Args:
-            requests: those that follow replace them.
-            count: number of passes, at most what each of them gives.
+            requests: one step request for each client; each advances in place to the one after the accepted ones.
+            count: number of requests of each client to accept, at most the smallest `run_length` of `requests`.
 
         Returns:
-            number of passes that `_answer` would have made.
+            number of passes that `_answer` would have made: `count`, or 0 if requests must be processed one by one.
         """
         if count < 1 or not self._is_lone or self._hooks.follows_episodes or self._recorder is not None:
             return 0
         (lane,) = self.lanes.values()
-        # One step after the other: a memory, and a filter whose statistics each observation changes.
+        # A recurrent state, and filter statistics that change with each observation, need single steps.
         if lane.remembers or lane.policy.filters_observations:
             return 0
         indices = {self._env_of.get(request.episode_id) for request in requests}
@@ -444,12 +449,12 @@ class ExternalWorker(MultiAgentWorker):
         return count
 
     def _answer(self, requests: list[StepRequest], step: int, report: SampleReport, begins: bool) -> bool:
-        """Accepts these step requests, and gives the actions of all of them.
+        """Accepts these step requests, and answers them with actions.
 
         Args:
             requests: in the order in which they came.
             step: number of the step since the lanes were prepared.
-            report: gets the episodes that have ended.
+            report: receives the episodes that have ended.
             begins: whether new episodes may begin.
 
         Returns:
@@ -461,7 +466,7 @@ class ExternalWorker(MultiAgentWorker):
         for request in requests:
             if request.is_withdrawn:
                 continue
-            if request.episode_id in held:  # its step request before is not over yet
+            if request.episode_id in held:  # the episode's previous step request is not answered yet
                 (self._waiting if request.episode_id not in self._env_of else behind).append(request)
                 continue
             held.add(request.episode_id)
@@ -494,15 +499,15 @@ class ExternalWorker(MultiAgentWorker):
                 self._recorder.acted(request.episode_id, seen, action, lane.policy_version)
             request.answer(actions)
             self._continue(request)
-        self._later += behind  # the rest of a part comes before the step request that gives its episode up
+        self._later += behind  # last: a request that gives an episode up must come after the rest of its part
         return bool(acting)
 
     def _accept(self, request: StepRequest, begins: bool, report: SampleReport) -> int | None:
-        """Accepts a step request; returns the environment of its episode where it acts next, and None elsewhere.
+        """Accepts a step request; returns the environment of its episode, or None if no action is needed now.
 
         Raises:
             AgentRefused: if an agent has no policy.
-            OutOfSlotsError: if a policy has too few slots; the step request is to be accepted with the next fragment.
+            OutOfSlotsError: if a policy has too few slots; the step request must be accepted in the next fragment.
         """
         index = self._env_of.get(request.episode_id)
         if index is None:
@@ -510,7 +515,7 @@ class ExternalWorker(MultiAgentWorker):
         if not request.claim():
             return None
         episode = self._episodes[index]
-        if index in self._silent:  # its loop has made another step
+        if index in self._silent:  # the silent loop has made another step
             self._silent.remove(index)
             if not self._is_closing:
                 self._awaited.add(index)
@@ -525,8 +530,8 @@ class ExternalWorker(MultiAgentWorker):
         return index
 
     def _refuse(self, request: StepRequest, error: AgentRefused, report: SampleReport) -> None:
-        """Ends the episode of a step request that cannot be accepted, and lets all others go on."""
-        if not self._has_refused:  # clients cause it; all are counted in num_faulty_episodes
+        """Ends the episode of a step request that cannot be accepted; all other episodes continue."""
+        if not self._has_refused:  # clients cause this error; num_faulty_episodes counts every case
             logger.warning("episode %s is void; further ones are not logged", request.episode_id, exc_info=error)
         self._has_refused = True
         self._void(request.episode_id)
@@ -548,12 +553,12 @@ class ExternalWorker(MultiAgentWorker):
         self._free.append(index)
 
     def _continue(self, request: StepRequest) -> None:
-        """Takes the step request that follows, where it is there already, in the next pass."""
+        """Schedules the episode's following step request for the next pass, if it has already come."""
         if (following := request.following()) is not None:
             self._later.append(following)
 
     def _act(self, acting: list[tuple[StepRequest, ExternalEpisode]], step: int) -> None:
-        """Chooses the actions of these step requests; those of clients that have acted themselves are written down."""
+        """Chooses the actions of these step requests; writes the actions of clients that have acted themselves."""
         acted = [(request.acted, episode) for request, episode in acting if request.acted is not None]
         if not acted:
             self._lane_set.act(step)
@@ -569,24 +574,24 @@ class ExternalWorker(MultiAgentWorker):
         lane.give_put()
 
     def _drops(self, acted: "Acted", episode: ExternalEpisode, report: SampleReport) -> bool:
-        """Whether the row of an action that a client has chosen itself is not learned from."""
+        """Whether to drop the row of an action that a client has chosen itself."""
         if self._is_too_old(acted.version):
             report.rows_too_old += episode.trains
             return True
         return acted.is_logged and self._drops_logged_rows()
 
     def _is_too_old(self, version: int) -> bool:
-        """Whether rows of clients that have acted by weights of this version are not learned from."""
+        """Whether rows with actions chosen by weights of this version are too old to learn from."""
         limit, (lane,) = self.settings.max_lag_updates, self.lanes.values()
-        # Weights of a version that is still to come are of the run before it was restored.
+        # A version above the present one is of the run before it was restored.
         return limit is not None and not 0 <= lane.policy_version - version <= limit
 
     def _begin(self, request: StepRequest, begins: bool) -> int | None:
-        """Gives the episode of its first step request an environment; None if it has none, or has to wait."""
+        """Starts an episode with its first step request; returns its environment, None if it cannot start now."""
         if not request.is_first:
             request.fail(_lost(request))
             self._continue(request)
-        elif request.step.is_over:  # nobody has acted in it
+        elif request.step.is_over:  # no agent has acted in the episode
             request.answer({})
             self._continue(request)
         elif not begins or not self._free:
@@ -602,11 +607,11 @@ class ExternalWorker(MultiAgentWorker):
         return None
 
     def _begin_late(self, request: StepRequest, index: int) -> int | None:
-        """Gives slots to the first agents of an episode that has its environment already; returns as `_accept`."""
+        """Assigns slots to the first agents of an episode that already has an environment; returns as `_accept`."""
         if not request.step.is_over:
             self._episodes[index].begin_late(request.step)
             return index
-        self._void(request.episode_id)  # nobody has acted in it
+        self._void(request.episode_id)  # no agent has acted in the episode
         request.answer({})
         self._continue(request)
         return None

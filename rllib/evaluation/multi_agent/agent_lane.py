@@ -1,6 +1,6 @@
 """Base of the lanes of several agents, and the lane of a policy that acts and does not learn.
 
-A lane is one policy's side of a worker (evaluation/lane.py). Its slots are agents, which keep time of their own: an
+A lane is one policy's side of a worker (evaluation/lane.py). Its slots are agents, each with its own time steps: an
 agent acts in some steps of its environment, not in all.
 """
 
@@ -40,35 +40,35 @@ class AgentLane:
         self._seen: list[Any] = []
 
     def begin_episode(self, slot: int) -> None:
-        """Prepares a slot for an agent that has just appeared."""
+        """Resets a slot for an agent that has just appeared."""
 
     def start_over(self) -> None:
         """Drops the running episodes."""
         self._seen_slots, self._seen, self.acting = [], [], []
 
     def widen(self, other: "AgentLane", slots: np.ndarray) -> None:
-        """Goes on with the running episodes of a lane of the same policy that has fewer slots.
+        """Continues the running episodes of a lane of the same policy that has fewer slots.
 
         Args:
-            other: the lane before.
-            slots: int64, slot of this lane for each of its slots.
+            other: the lane that this one replaces.
+            slots: int64 [slots of `other`], the slot of this lane that continues each of them.
         """
 
     def see(self, slot: int, observation) -> None:
-        """Notes the newest observation of a slot, on which its agent acts in the next step; `receive` stores it."""
+        """Buffers the newest observation of a slot, whose agent acts on it in the next step; `receive` stores it."""
         self._seen_slots.append(slot)
         self._seen.append(observation)
 
     def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
-        """Notes rewards and newest observations of slots that have acted and act again in the next step."""
+        """Buffers rewards and newest observations of slots that have acted and act again in the next step."""
         self._seen_slots += slots
         self._seen += observations
 
     def receive(self) -> None:
-        """Stores the observations that were noted since the last call; their slots are `acting` from now on."""
+        """Stores the observations buffered since the last call; their slots are `acting` from now on."""
 
     def _pop_seen(self) -> list:
-        """The observations that were noted; their slots act next."""
+        """Returns the buffered observations and empties the buffer; their slots act next."""
         seen, self.acting, self._seen_slots, self._seen = self._seen, self._seen_slots, [], []
         return seen
 
@@ -103,7 +103,7 @@ def set_states(rngs: Sequence[np.random.Generator], state: Sequence[Mapping[str,
 class NetworkLane(AgentLane):
     """Base of the lanes of a network: keeps the inputs of its next actions.
 
-    All slots are computed in each step, so that the bits of one do not depend on which others act.
+    Each step computes the network for all slots, so that the bits of one slot do not depend on which others act.
 
     Args:
         policy: chooses the actions.
@@ -112,8 +112,8 @@ class NetworkLane(AgentLane):
         mapper: from the policy's actions to the environment's.
 
     Attributes:
-        observations: [S, *observation], newest one of each slot, as stored.
-        states: float32 [S, state], the memory's state before the next action of each slot.
+        observations: [S, *observation], newest observation of each slot, as stored.
+        states: float32 [S, state], state of the recurrent network before the next action of each slot.
         mapped_actions: the newest actions in one array [S, ...]; for Tuple and Dict spaces a list.
     """
 
@@ -130,7 +130,7 @@ class NetworkLane(AgentLane):
         self._next_states = np.zeros_like(self.states)
         self.mapped_actions: Any = ()
         self._in_order = list(range(num_slots))
-        # A list of slots as an array, until another one is asked for: most often the same slots act again.
+        # The last list of slots that was converted, and its array: most often the same slots act again.
         self._listed, self._index = self._in_order, np.arange(num_slots)
         self._one_by_one = one_by_one(action_space)
 
@@ -192,11 +192,11 @@ class NetworkLane(AgentLane):
                 raise ValueError(f"obs of {self._describe(slot)} is not finite: {row}; {OF_ENVIRONMENT}")
 
     def _filter(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
-        """Filters raw observations of these slots; of all, where `slots` is None."""
+        """Filters raw observations of these slots; `slots` None: of all slots."""
         self.policy.filter(received, out=out, update=False)
 
     def _give(self, actions: np.ndarray) -> None:
-        """Makes the policy's actions [S, ...] those of the environments."""
+        """Converts the policy's actions [S, ...] to the environment's units and stores them as the newest actions."""
         self.mapped_actions = self._mapper.to_env(actions)
         self.env_actions = self._one_by_one(self.mapped_actions)
 
@@ -206,8 +206,8 @@ class ChoosingLane(NetworkLane):
 
     Args:
         policy, observation_space, action_space, num_slots, mapper: as for NetworkLane.
-        describe: gives a slot in words, for messages.
-        rngs: random stream of each slot, which draws its actions; None: the most probable ones.
+        describe: function of a slot that returns its description for error messages.
+        rngs: random stream of each slot, which draws its actions; None: the most probable actions are taken.
         exploration: keyword arguments of the distribution's `noise`.
     """
 
@@ -227,10 +227,11 @@ class ChoosingLane(NetworkLane):
         self._describe, self._rngs, self._exploration = describe, rngs, exploration
         self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
         self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
-        # Not by policy.noise, which explores as the policy did when it learned, where it explores no more.
+        # Not policy.noise, which replaces an empty `exploration` by the policy's exploration in training.
         nothing = np.zeros_like(policy.distribution.noise(np.random.default_rng(), num_slots, **exploration))
         self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
-        # Number of noises used, of NOISE_STEPS that are drawn for a slot at once, and the stream before they were.
+        # Number of noise vectors used, of the NOISE_STEPS that are drawn for a slot at once, and the state of the
+        # random stream before they were drawn.
         self._used = np.full(num_slots, NOISE_STEPS)
         self._drawn_from: list[Any] = [None] * num_slots
 
@@ -252,7 +253,7 @@ class ChoosingLane(NetworkLane):
         self._give(self._actions)
 
     def _drawn(self, slots: np.ndarray) -> np.ndarray:
-        """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
+        """Noise [S, ...]: for slots that act, the next numbers of their own random streams; for others zeros."""
         for slot in slots[self._used[slots] == NOISE_STEPS].tolist():
             self._draw(slot)
             self._used[slot] = 0
@@ -267,7 +268,7 @@ class ChoosingLane(NetworkLane):
         self._noise[:, slot] = self.policy.distribution.noise(rng, NOISE_STEPS, **self._exploration)
 
     def get_state(self):
-        """Random stream of each slot, and which of its numbers are used; JSON-able."""
+        """Random stream of each slot, and how many of the numbers drawn from it are used; JSON-able."""
         state = states_of(self._rngs or [])
         for each, drawn_from, used in zip(state, self._drawn_from, self._used.tolist()):
             if used < NOISE_STEPS:
@@ -275,7 +276,7 @@ class ChoosingLane(NetworkLane):
         return state
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Restores the state that `get_state` returned, or the streams of a policy that learned."""
+        """Restores the state that `get_state` returned, or the random streams in the state of a RecordingLane."""
         for slot, (rng, saved) in enumerate(zip(self._rngs or [], state)):
             self._used[slot] = saved.get("used", NOISE_STEPS)
             if "used" in saved:

@@ -1,7 +1,7 @@
-"""Sampling from a MultiAgentVectorEnv: all agents act in each step, so that no loop goes over them.
+"""Sampling from a MultiAgentVectorEnv: all agents act in each step, so that no Python loop over agents is needed.
 
-The rows are those that the same environments give one by one: a lane's slots are the agents of its policy, environment
-by environment, and all of them stand at the same row.
+The rows equal those that the same environments give when they are stepped one by one. A lane's slots are the agents of
+its policy, ordered by environment, and all slots write the same row at a time.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _HOOKS = (*EPISODE_HOOKS, "on_sub_environment_created")
 
 
 def can_be_dense(settings: RolloutSettings, callbacks: DefaultCallbacks) -> bool:
-    """Whether a worker with these settings may sample from arrays, if its environment hands them over.
+    """Whether a worker with these settings may sample from arrays, if its environment provides them.
 
-    Each agent acts by one network in all episodes, nobody follows single episodes or environments, and no teacher reads
-    what its policy does not.
+    This needs the same network for an agent in all episodes, no callback that receives single episodes or environments,
+    and no teacher that reads observations which its policy does not read.
     """
     agents = settings.agents
     ids = set((agents.fixed or {}).values())
@@ -39,7 +39,7 @@ def can_be_dense(settings: RolloutSettings, callbacks: DefaultCallbacks) -> bool
 
 
 class DenseSteps:
-    """Steps a vector of environments with the actions of lanes, and gives the lanes their rows.
+    """Steps a vector of environments with the actions of lanes, and writes the results into the lanes' rows.
 
     Args:
         stream: the environments.

@@ -18,26 +18,26 @@ from rllib.evaluation.running_episode import AgentSlot, RunningEpisode
 
 
 class OutOfSlotsError(Exception):
-    """More agents of a policy are in one environment than it has slots for; the argument is the policy's id."""
+    """One environment has more agents of a policy than the policy has slots; the argument is the policy's id."""
 
 
 class EnvironmentEpisode:
-    """The running episode of one environment, and after it the next one: who acts in which slot, and which rows close.
+    """The running episode of an environment, and then the next ones: which agent has which slot, which rows close.
 
     Args:
-        index: of the environment in its worker.
-        stream: steps it.
+        index: index of the environment in its worker.
+        stream: steps the environment.
         new_episode: function of (index of the environment in the worker, number of the episode in it).
-        hooks: get the episodes; None: there are none.
+        hooks: receive the episodes; None: there are no hooks.
 
     Attributes:
-        number: of the episode in this environment, counted from 0.
+        number: number of the episode in this environment, counted from 0.
         running: the running episode; None where there is none.
-        result: the episode that the newest step has ended; None where there is none, or it was void.
+        result: the episode that the newest step has ended; None where it ended no episode or a void one.
         living: slots of the agents that have appeared and have not ended, in the stream's order of agents.
         num_closed: rows that were closed since `begin_fragment`.
         num_appeared: agents that have appeared so far, in all episodes.
-        is_carried: whether all rows of the running episode go on in the next fragment.
+        is_carried: whether all rows of the running episode are carried over to the next fragment.
         trains: whether the steps of the running episode become rows.
     """
 
@@ -59,7 +59,7 @@ class EnvironmentEpisode:
         self.use({})
 
     def use(self, lanes: Mapping[str, AgentLane]) -> None:
-        """Acts in these lanes (policy id -> lane), of which `add_slots` gives slots, and drops the running episode."""
+        """Sets the lanes (policy id -> lane) and drops the running episode; `add_slots` then adds their slots."""
         self._lanes, self._slots = lanes, {}
         self.forget()
 
@@ -68,13 +68,13 @@ class EnvironmentEpisode:
         self._slots = {**self._slots, policy_id: slots}
 
     def move(self, policy_id: str, before: AgentLane, moved: Sequence[int], slots: range) -> None:
-        """Moves the agents of a policy into the lane that replaces its lane; the running episode goes on.
+        """Moves the agents of a policy into the lane that replaces its lane; the running episode continues.
 
         Args:
-            policy_id: of the policy.
+            policy_id: id of the policy.
             before: its lane so far.
-            moved: slot in the new lane, of each slot before.
-            slots: of this environment in the new lane.
+            moved: slot in the new lane for each slot of `before`.
+            slots: slots of this environment in the new lane.
         """
         taken = set()
         living = {slot.agent for slot in self.living}
@@ -93,9 +93,9 @@ class EnvironmentEpisode:
         self.running: RunningEpisode | None = None
         self.living: list[AgentSlot] = []
         self._acting: list[AgentSlot] = []
-        # Those that act by lane, each with its slots as numbers; None: not sorted yet.
+        # The slots that act, grouped by lane, with their numbers; None: not grouped yet.
         self._acting_by_lane: list[tuple[AgentLane, list[AgentSlot], list[int]]] | None = None
-        # Free slots of the policies that act in this episode; of hundreds, few do.
+        # Free slots of the policies that act in this episode: of hundreds of policies, few do.
         self._free: dict[str, list[int]] = {}
 
     @property
@@ -110,7 +110,7 @@ class EnvironmentEpisode:
 
     @property
     def played(self) -> int:
-        """Number of the newest episode with a step; one without any begins anew after a restore."""
+        """Number of the newest episode that has made a step; an episode without steps is started again by a restore."""
         return self.number - (self.running is not None and not self.running.length)
 
     # ------------------------------------------------------------------ an episode
@@ -135,13 +135,13 @@ class EnvironmentEpisode:
         self._let_act(self.living, observations)
 
     def _let_act(self, acting: list[AgentSlot], observations: Mapping) -> None:
-        """Notes who acts in the next step, and on which observations."""
+        """Sets the agents that act in the next step, and passes their observations to the lanes."""
         self._acting, self._acting_by_lane = acting, None
         for slot in acting:
             slot.lane.see(slot.index, observations[slot.agent])
 
     def _give_slots(self, observations: Mapping) -> None:
-        """Gives the agents that are new their slots, in the stream's order."""
+        """Assigns slots to new agents, in the stream's order."""
         episode, position = self.running, self._stream.order(self.index)
         new = [agent for agent in observations if agent not in episode.slots]
         position.meet(new)
@@ -164,7 +164,7 @@ class EnvironmentEpisode:
         """Steps the environment with the actions that the lanes have chosen.
 
         Returns:
-            whether the episode is over: it has ended, and is `result`, or the environment has failed.
+            whether the episode is over: either it has ended and is `result`, or the environment has failed.
         """
         actions = self.actions()
         step = self._stream.quick_step(self.index, actions)
@@ -201,7 +201,12 @@ class EnvironmentEpisode:
         self._hooks.stepped(self.running)
 
     def take_in(self, actions: Mapping[AgentID, Any], step: AgentStep | None) -> bool:
-        """Takes in what has followed these actions; returns what `act_and_step` does."""
+        """Processes the step that followed these actions; returns the same as `act_and_step`.
+
+        Args:
+            actions: agent -> action, as `actions` returned them.
+            step: the environment's results; None: the environment has failed.
+        """
         for slot in self._acting:
             slot.is_open, slot.reward = True, 0.0
         if step is None:
@@ -232,7 +237,7 @@ class EnvironmentEpisode:
                 loose[agent] = loose.get(agent, 0.0) + float(reward)
 
     def _close_rows(self, step: AgentStep) -> list[AgentSlot]:
-        """Closes the rows that are complete after a step; returns the agents that have ended with it."""
+        """Closes the rows that are complete after a step; returns the slots of agents that ended in this step."""
         observations, terminateds, truncateds = step.observations, step.terminateds, step.truncateds
         if not step.has_ends:
             for slot in self.living:
@@ -261,7 +266,7 @@ class EnvironmentEpisode:
             slot.lane.close(slot.index, slot.reward, terminated, truncated)
 
     def _close_last(self, slot: AgentSlot, observations: Mapping, terminated: bool, truncated: bool) -> None:
-        """Closes the last row of an agent, or drops it where nothing says what followed a truncation."""
+        """Closes the last row of an agent, or drops it after a truncation without a final observation."""
         lane, is_seen = slot.lane, slot.agent in observations
         if lane.records and not is_seen and not terminated:
             self._drop(slot)
@@ -280,7 +285,7 @@ class EnvironmentEpisode:
         slot.lane.drop(slot.index, has_row_here=has_row_here, has_row_earlier=has_row_earlier)
 
     def _go_on(self, observations: Mapping, ended: list[AgentSlot]) -> None:
-        """Frees the slots of agents that have ended, gives new agents theirs, and notes who acts next."""
+        """Frees the slots of agents that have ended, assigns slots to new agents, and sets the agents that act next."""
         for slot in ended:
             self.living.remove(slot)
             self._free[slot.policy_id].append(slot.index)
@@ -306,7 +311,7 @@ class EnvironmentEpisode:
         return result
 
     def _void(self) -> None:
-        """Drops the episode of an environment that has raised and was replaced."""
+        """Drops the episode of an environment that raised an exception and was replaced."""
         for slot in self.living:
             if slot.is_open and slot.lane.records:
                 self._drop(slot)
@@ -322,7 +327,7 @@ class EnvironmentEpisode:
     # ------------------------------------------------------------------ a fragment
 
     def begin_fragment(self) -> None:
-        """Counts rows from here on: which rows of the episode are in earlier fragments is noted."""
+        """Resets the row counts, and records how many rows of the running episode are in earlier fragments."""
         self.num_closed, self._closed = 0, Counter()
         for slot in self.running.slots.values() if self.running is not None else ():
             slot.first_row = slot.num_rows
@@ -339,7 +344,7 @@ class EnvironmentEpisode:
 
 
 def _by_lane(acting: list[AgentSlot]) -> list[tuple[AgentLane, list[AgentSlot], list[int]]]:
-    """Agents that act, by lane in order; with their slots as numbers."""
+    """Slots of the agents that act, grouped by lane in their order, each group with the slots' numbers."""
     found: dict[str, tuple[AgentLane, list[AgentSlot], list[int]]] = {}
     for each in acting:
         _, own, slots = found.setdefault(each.policy_id, (each.lane, [], []))

@@ -50,8 +50,8 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Plays episodes of the environments, until all of their agents have ended, and returns them.
 
-        Arguments and errors as for EvaluationWorker. Where an environment does not say which agents there are, the
-        evaluation starts over when more of them appear than expected.
+        Arguments and errors as for EvaluationWorker. Where an environment does not list its possible agents, the
+        evaluation starts over when more agents of a policy appear than it has slots.
         """
         while True:
             try:

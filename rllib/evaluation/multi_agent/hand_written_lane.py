@@ -1,4 +1,4 @@
-"""The lane of a policy that is written by hand."""
+"""The lane of a hand-written policy."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ from rllib.hand_written import choose
 
 
 class HandWrittenLane(AgentLane):
-    """The lane of a policy that is written by hand: a function of the agents' raw observations.
+    """The lane of a hand-written policy, which is a function of the agents' raw observations.
 
     Args:
         chooser: has `compute_actions(observations, state_batches=None, **kwargs)`, which returns the actions, or
             (actions, states, fetches).
-        policy_id: its name, for messages.
+        policy_id: id of the policy, for error messages.
         num_slots: S.
-        describe: gives a slot in words, for messages.
+        describe: function of a slot that returns its description for error messages.
         rngs: random stream of each slot, for a chooser whose method has the argument `rngs`.
     """
 
@@ -48,8 +48,8 @@ class HandWrittenLane(AgentLane):
         """Asks the policy for the actions of the slots that act.
 
         Raises:
-            ValueError: if it gives another number of actions than there are observations.
-            its own exception, with a note naming the policy and the agents.
+            ValueError: if the policy does not return one action for each observation.
+            the policy's own exception, with a note naming the policy and the agents.
         """
         try:
             actions = self._chosen()
@@ -64,7 +64,7 @@ class HandWrittenLane(AgentLane):
         return f"{type(self.chooser).__name__} {self._policy_id!r}"
 
     def _chosen(self) -> Sequence:
-        """The policy's actions; keeps the states that it returns with them."""
+        """Returns the policy's actions, and stores the states that the policy returned with them."""
         count = len(self.acting)
         before = [self._states.get(slot) for slot in self.acting]
         more = {"rngs": [self._rngs[slot] for slot in self.acting]} if self._takes_rngs else {}

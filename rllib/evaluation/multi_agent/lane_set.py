@@ -1,4 +1,4 @@
-"""The lanes of a worker's policies and the episodes of its environments, and a step of all of them."""
+"""The lanes of a worker's policies and the episodes of its environments, stepped together."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def double_slots(num_slots: dict[str, int], policy_id: str) -> None:
-    """Doubles a policy's slots in each environment, where one has more of its agents than that."""
+    """Doubles a policy's slots in each environment, after one environment had more agents of the policy than slots."""
     logger.info(
         "more than %d agents of policy %r are in one environment: its slots double. An environment that has "
         "possible_agents is sampled without this.",
@@ -36,18 +36,19 @@ class LaneSet:
     Args:
         worker: has the environments and the policies; its settings have `agents`.
         stream: the environments.
-        indices: of the environments in the run.
+        indices: indices of the environments in the run.
         num_slots: policy id -> its slots in one environment.
         make_lane: function of (policy id, number of the policy, slots in all environments, describe), which makes a
-            lane; `describe` gives a slot in words, for messages.
-        episode_key: what tells the random streams of these episodes from others with their numbers.
-        hooks: get the episodes; None: there are none.
-        episode_class: of the episodes of an environment.
+            lane; `describe` is a function of a slot that returns its description for error messages.
+        episode_key: part of the key of the episodes' random streams; episodes with the same numbers and another
+            `episode_key` have other streams.
+        hooks: receive the episodes; None: there are no hooks.
+        episode_class: class of the objects in `episodes`.
 
     Attributes:
         lanes: policy id -> its lane.
         numbers: policy id -> number of the policy whose lane it is.
-        episodes: of each environment, one that changes with each reset.
+        episodes: one object for each environment, which holds the running episode and is reused for the next ones.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class LaneSet:
         """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
         self.lanes: dict[str, AgentLane] = {}
         self.numbers: dict[str, int] = {}
-        # Lanes that have agents: of hundreds of policies, few act at a time.
+        # Lanes with agents: of hundreds of policies, few act at a time.
         self._active: list[AgentLane] = []
         self._num_appeared = 0
         for episode in self.episodes:
@@ -83,12 +84,12 @@ class LaneSet:
             self.add(policy_id, numbers.get(policy_id, number), slots)
 
     def add(self, policy_id: str, number: int, slots: int) -> None:
-        """Makes the lane of a further policy; running episodes go on.
+        """Makes the lane of a further policy; running episodes continue.
 
         Args:
-            policy_id: of the policy.
-            number: keys its random streams.
-            slots: of the policy in one environment.
+            policy_id: id of the policy.
+            number: number of the policy, part of the key of its random streams.
+            slots: number of slots of the policy in one environment.
         """
         describe = self._describer(policy_id, slots)
         self.numbers[policy_id] = number
@@ -97,10 +98,10 @@ class LaneSet:
             episode.add_slots(policy_id, range(index * slots, (index + 1) * slots))
 
     def widen(self, indices: range, num_slots: Mapping[str, int]) -> None:
-        """Adds environments behind the present ones, and slots in each of them; running episodes go on.
+        """Adds environments behind the present ones, and slots in each environment; running episodes continue.
 
         Args:
-            indices: of all environments in the run.
+            indices: indices of all environments of this worker in the run.
             num_slots: policy id -> its slots in one environment, no fewer than before.
         """
         self._indices = indices
@@ -122,14 +123,14 @@ class LaneSet:
         before = self.lanes[policy_id]
         lane = self._make_lane(policy_id, number, slots * len(self._indices), self._describer(policy_id, slots))
         environments, positions = np.divmod(np.arange(before.num_slots), before.num_slots // len(self.episodes))
-        moved = environments * slots + positions  # slot in the new lane, of each slot before
+        moved = environments * slots + positions  # slot in the new lane for each slot of `before`
         lane.widen(before, moved)
         self.lanes[policy_id] = lane
         for index, episode in enumerate(self.episodes):
             episode.move(policy_id, before, moved.tolist(), range(index * slots, (index + 1) * slots))
 
     def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
-        """Removes the lanes of policies by which no agent acts any more; returns their ids."""
+        """Removes the lanes of those of these policies that no agent uses any more; returns the ids of the removed."""
         used = {slot.policy_id for episode in self.episodes for slot in episode.living}
         unused = [policy_id for policy_id in policy_ids if policy_id not in used]
         for policy_id in unused:
@@ -172,7 +173,7 @@ class LaneSet:
 
         Raises:
             UnknownPolicyError, TypeError: if the mapping does not return the id of a policy.
-            its own exception, with a note.
+            the mapping's own exception, with a note.
         """
         try:
             policy_id = self._worker.settings.agents.policy_of(agent, episode, self._worker)
@@ -215,7 +216,7 @@ class LaneSet:
                 each.start()
 
     def receive(self) -> None:
-        """Stores what the agents have seen since the last call; they act in the next step, and no others do."""
+        """Stores the agents' observations since the last call; exactly these agents act in the next step."""
         num_appeared = sum([each.num_appeared for each in self.episodes])
         if num_appeared != self._num_appeared:
             self._num_appeared = num_appeared
@@ -224,7 +225,7 @@ class LaneSet:
             lane.receive()
 
     def _find_active(self) -> None:
-        """Looks which lanes have agents, after some have appeared; the others rest."""
+        """Finds the lanes with agents, after agents have appeared; `act` and `receive` skip the other lanes."""
         before = self._active
         used = {id(slot.lane): (slot.policy_id, slot.lane) for episode in self.episodes for slot in episode.living}
         self._active = [lane for _, lane in sorted(used.values(), key=lambda pair: pair[0])]
@@ -233,7 +234,7 @@ class LaneSet:
                 lane.receive()
 
     def number_anew(self, key: tuple[int, ...]) -> None:
-        """Lets the environments count their episodes from 0 again, and draw for them from other random streams.
+        """Numbers the environments' episodes from 0 again, with other random streams.
 
         Args:
             key: as `episode_key` of the constructor.

@@ -1,8 +1,8 @@
 """The lane of a policy that learns from several agents: their steps become rows.
 
 A row of a slot is opened when its agent acts, and closed when the agent receives the next observation, or ends. Each
-call of `act` writes one row of all slots; the end of the fragment keeps the rows that were closed (Fragment.keep). Rows
-that are open go on in the next fragment, and with them, where episodes are to stay whole, their closed rows.
+call of `act` writes one row of all slots; at its end the fragment keeps the closed rows alone (Fragment.keep). Open
+rows are carried over to the next fragment, and so are the closed rows of episodes that must stay whole.
 """
 
 import itertools
@@ -27,15 +27,16 @@ from rllib.sample_batch import Column
 
 @dataclass(frozen=True)
 class Carried:
-    """K rows of a lane that go on in its next fragment.
+    """K rows of a lane that are carried over to its next fragment.
 
     Attributes:
-        rows, slots: int64 [K], where each is in the next fragment; the rows of a slot begin at 0 and keep their order.
-        is_closed: bool [K], whether what has followed the action is known.
+        rows, slots: int64 [K], position of each row in the next fragment; the rows of a slot begin at 0 and keep their
+            order.
+        is_closed: bool [K], whether the outcome of the row's action is known.
         columns: name -> [K, ...].
-        final_observations, final_states, cuts: those of Fragment at these rows.
+        final_observations, final_states, cuts: the fragment's attributes of these names, restricted to these rows.
         has_values: whether the values of the observations are known.
-        version: lowest version of the weights that have acted.
+        version: lowest version of the weights that chose the rows' actions.
     """
 
     rows: np.ndarray
@@ -50,11 +51,11 @@ class Carried:
 
     @property
     def num_steps(self) -> int:
-        """Number of rows of the slot that has most."""
+        """Largest number of rows of a slot."""
         return int(self.rows.max(initial=-1)) + 1
 
     def moved(self, slots: np.ndarray) -> "Carried":
-        """The same rows in other slots: `slots` has the new one of each."""
+        """The same rows in other slots: `slots[slot]` is the new slot of `slot`."""
         finals = [(row, int(slots[slot]), final) for row, slot, final in self.final_observations]
         cuts = frozenset((row, int(slots[slot])) for row, slot in self.cuts)
         return replace(self, slots=slots[self.slots], final_observations=finals, cuts=cuts)
@@ -73,8 +74,9 @@ class RecordingLane(NetworkLane, Lane):
         of_lane: further arguments of Lane.
 
     Attributes:
-        fragment: the present one, with a row for each call of `act`, closed or not.
-        oldest_version: of the weights that have acted in its rows; those of earlier fragments that go on count.
+        fragment: the present fragment, with a row for each call of `act`, closed or not.
+        oldest_version: lowest version of the weights that have acted in the fragment's rows, including rows carried
+            over from earlier fragments.
     """
 
     records = True
@@ -97,25 +99,25 @@ class RecordingLane(NetworkLane, Lane):
         self._all = np.arange(self.num_slots)
         self._num_rows = 0
         self._opened = np.zeros(self.num_slots, np.int64)  # the row that each slot has opened last
-        # Closed rows that are not written yet: row, slot and reward of each. One write of thousands costs as
-        # much as a few of a single step.
+        # Closed rows that are not written yet: row, slot and reward of each. Writing thousands of rows at once costs
+        # as much as writing the rows of a few single steps.
         self._closed: tuple[list[int], list[int], list[float]] = [], [], []
         self._ended: list[int] = []
-        self._carried = _NOTHING  # of the fragment before
-        # Lowest version of the weights that have acted in rows that this fragment has opened.
+        self._carried = _NOTHING  # from the previous fragment
+        # Lowest version of the weights that have acted in rows opened in this fragment.
         self.oldest_version = self._own_version = 0
-        # Columns of the inputs of an action, and of its outcome, by which rows go on in the next fragment.
+        # Columns that are copied when rows are carried over: the inputs of an action and its outcome.
         names = {column.name for column in self.columns}
         of_labels = sb.TEACHER_ACTIONS, sb.TEACHER_DIST_INPUTS
         of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS, *of_labels)
-        # Columns that are written where a row is closed, or marked, and hold zeros elsewhere.
+        # Columns that are written only where a row is closed or marked, and hold zeros elsewhere.
         self._sparse = [n for n in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.WAITED) if n in names]
         self._of_carried_rows = [name for name in of_rows if name in names] + self._sparse
-        # The first observation of each slot's newest agent, where rows are bootstrapped from the one that comes next;
-        # slots whose newest agent has none yet.
+        # The first observation of each slot's newest agent, stored where rows are bootstrapped from the next
+        # observation of the slot; and the slots whose newest agent has no observation yet.
         self._first = self.observations.copy() if settings.sequences else None
         self._begun: list[int] = []
-        # The newest observation of each slot as its environment gave it, for a teacher; None: `observations` are these.
+        # The newest observation of each slot as its environment gave it, for a teacher; None: `observations` has it.
         self._given: np.ndarray | None = None
         if self.teacher is not None and self.changes_observations:
             self._given_column = observation_column(own.teacher.observation_space)
@@ -124,7 +126,7 @@ class RecordingLane(NetworkLane, Lane):
 
     @property
     def _keeps_given(self) -> bool:
-        return False  # a step's suffice, since each is labelled at once
+        return False  # the newest step's observations suffice, since each step is labelled at once
 
     def begin_episode(self, slot):
         super().begin_episode(slot)
@@ -133,7 +135,7 @@ class RecordingLane(NetworkLane, Lane):
             self.teacher.episodes_ended([slot])
 
     def begin(self, num_steps: int) -> None:
-        """Begins a fragment of this number of steps of the environments; rows that go on are its first ones."""
+        """Begins a fragment of this number of environment steps; carried rows are its first rows."""
         carried = self._carried
         self._take(self.new_fragment(num_steps + carried.num_steps))
         for name in self._sparse:
@@ -147,7 +149,7 @@ class RecordingLane(NetworkLane, Lane):
         self.prepare(num_steps)
 
     def _go_on_with(self, carried: Carried) -> None:
-        """Writes rows of the fragment before."""
+        """Writes the rows carried over from the previous fragment."""
         fragment, at, is_open = self.fragment, (carried.rows, carried.slots), ~carried.is_closed
         for name, column in fragment.columns.items():
             column[: carried.num_steps] = self.column.filler if name == sb.OBS else 0
@@ -163,12 +165,12 @@ class RecordingLane(NetworkLane, Lane):
         fragment.has_values &= carried.has_values
 
     def _take(self, fragment: Fragment) -> None:
-        """Writes into this fragment from now on; none of its rows is closed."""
+        """Makes this the present fragment; none of its rows is closed."""
         self.fragment = fragment
         self._is_closed = np.zeros((fragment.num_steps, self.num_slots), bool)
 
     def _write_from(self, row: int) -> None:
-        """Makes this the next row that is opened."""
+        """Sets the row that is opened next."""
         fragment, columns, nowhere = self.fragment, self.fragment.columns, itertools.repeat(None)
         inputs = columns.get(sb.ACTION_DIST_INPUTS)
         self._num_rows = row
@@ -182,13 +184,13 @@ class RecordingLane(NetworkLane, Lane):
         )
 
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
-        """Draws the noise of the next steps; of the active slots alone, where some are not."""
+        """Draws the noise of the next steps; `active`: whether each slot needs noise, None: all do."""
         self._noise = self.explorer.begin(num_steps, self.timesteps, active)
         if self.teacher is not None:
             self.teacher.begin(self.clock(num_steps), active)
 
     def make_room(self, num_steps: int) -> None:
-        """Makes room for further steps; whole episodes are longer than the fragment that was asked for."""
+        """Makes room for further steps, as whole episodes may be longer than the fragment was made for."""
         if self._num_rows + num_steps <= self.fragment.num_steps:
             return
         before, is_closed = self.fragment, self._is_closed
@@ -223,7 +225,7 @@ class RecordingLane(NetworkLane, Lane):
         self._give(actions)
 
     def _teach(self, step: int, actions: np.ndarray, acting: np.ndarray | None) -> None:
-        """Labels the newest rows, and puts the teacher's actions where it takes its turn; see LaneTeacher.teach."""
+        """Labels the newest rows, and replaces the actions where the teacher acts; see LaneTeacher.teach."""
         row = self._num_rows - 1
         labels, inputs = self.teacher.columns_of(self.fragment)
         given = self.observations if self._given is None else self._given
@@ -231,7 +233,7 @@ class RecordingLane(NetworkLane, Lane):
         self.teacher.teach(step, given, self.observations, actions, labels[row], inputs, acting)
 
     def _begin_row(self) -> tuple:
-        """Opens the rows of the slots that act; returns what is written there, as `_take` says."""
+        """Opens the rows of the slots that act; returns their arrays, in the order of `_writes` (`_write_from`)."""
         row = self._num_rows
         self._num_rows = row + 1
         if len(self.acting) == self.num_slots:
@@ -243,19 +245,20 @@ class RecordingLane(NetworkLane, Lane):
         return self._newest
 
     def open_without_choice(self) -> None:
-        """Opens the rows of the slots that act, whose actions `put` writes: no action and no value is computed."""
+        """Opens the rows of the slots that act without computing actions and values; `put` writes the actions."""
         _, _, dist_inputs, actions, _ = self._begin_row()
         if len(self.acting) < self.num_slots:
             dist_inputs[:], actions[:] = 0, 0
         self.fragment.has_values = False
 
     def put(self, slot: int, action, dist_inputs: np.ndarray | None, version: int) -> None:
-        """Writes the action that a slot has really taken, by a copy of the policy, instead of the newest one.
+        """Replaces a slot's newest action by the one that a copy of the policy has taken in the environment.
 
         Args:
-            slot: whose row.
-            action, dist_inputs: as the policy stores them; None where it stores no parameters of distributions.
-            version: of the weights that have acted.
+            slot: the slot.
+            action: the action as the policy stores it.
+            dist_inputs: parameters of the action's distribution; None where the policy stores none.
+            version: version of the weights that chose the action.
         """
         _, _, row_of_inputs, actions, _ = self._newest
         actions[slot] = action
@@ -269,11 +272,11 @@ class RecordingLane(NetworkLane, Lane):
             self.oldest_version = min(self.oldest_version, version)
 
     def give_put(self) -> None:
-        """Makes the newest actions those of the environments, after `put`."""
+        """Converts the newest actions, after `put`, to the environment's units, as `act` does."""
         self._give(self._newest[3])
 
     def open_run(self, count: int) -> slice:
-        """Adds rows for this number of steps, which `put_run` writes for some slots; returns them."""
+        """Adds rows for this number of steps, which `put_run` writes for some slots; returns the range of rows."""
         rows = slice(self._num_rows, self._num_rows + count)
         self.fragment.has_values = False
         self._write_from(rows.stop)
@@ -294,16 +297,16 @@ class RecordingLane(NetworkLane, Lane):
         dist_inputs: np.ndarray | None,
         version: int,
     ) -> None:
-        """Writes N steps of a slot, one behind the other, as `close`, `see`, `open_without_choice` and `put` do.
+        """Writes N consecutive steps of a slot, with the results of `close`, `see`, `open_without_choice` and `put`.
 
-        Each step closes the row of the action before and opens its own; the last one stays open.
+        Each step closes the row of the previous action and opens a new row; the last row stays open.
 
         Args:
-            slot: whose open row is closed first.
-            rows: N of them, from `open_run`.
-            rewards: of the action before each step.
-            observations, actions, dist_inputs: of each step.
-            version: of the weights that have acted.
+            slot: the slot, whose open row is closed first.
+            rows: the N rows that `open_run` returned.
+            rewards: for each step, the reward of the previous action.
+            observations, actions, dist_inputs: N items each, one for each step.
+            version: version of the weights that chose the actions.
         """
         closed, slots, given = self._closed
         closed += (int(self._opened[slot]), *range(rows.start, rows.stop - 1))
@@ -330,7 +333,7 @@ class RecordingLane(NetworkLane, Lane):
             self._ended.append(slot)
 
     def go_on(self, slots, rewards, observations):
-        """Closes the rows that these slots have opened with the newest actions; their agents act again."""
+        """Closes the rows that these slots opened with the newest actions; their agents act again."""
         rows, closed, given = self._closed
         rows += [self._num_rows - 1] * len(slots)
         closed += slots
@@ -339,7 +342,7 @@ class RecordingLane(NetworkLane, Lane):
         self._seen += observations
 
     def keep_final(self, slot: int, observation) -> None:
-        """Keeps the final observation of a slot whose open row is about to be closed by an end."""
+        """Stores the final observation of a slot whose agent ends; called before `close` closes its row."""
         final = self.column.row(observation)
         self._refuse_final(final, int(self._opened[slot]), slot)
         if self.filters and not self.stores_raw:
@@ -347,7 +350,7 @@ class RecordingLane(NetworkLane, Lane):
         self._add_final(int(self._opened[slot]), slot, final, self.states[slot])
 
     def keep_last(self, slot: int) -> None:
-        """Keeps what a slot has acted on last as its final observation, of an agent that ends without any."""
+        """Stores a slot's last observation as the final one, for an agent that ends without a final observation."""
         row = int(self._opened[slot])
         self._add_final(row, slot, self.fragment.observations[row, slot].copy(), self.states[slot])
 
@@ -357,15 +360,14 @@ class RecordingLane(NetworkLane, Lane):
             self.fragment.final_states.append(state.copy())
 
     def drop(self, slot: int, *, has_row_here: bool, has_row_earlier: bool) -> None:
-        """Drops the open row of a slot: its episode was cut while the agent waited.
+        """Drops the open row of a slot whose episode was cut while the agent waited.
 
-        The row before becomes the last one, and its final observation is the one that the dropped action was chosen
-        from.
+        The previous row becomes the last one; its final observation is the observation of the dropped row.
 
         Args:
-            slot: whose row.
+            slot: the slot.
             has_row_here: whether the agent has an earlier row in this fragment.
-            has_row_earlier: whether it has one in a fragment before.
+            has_row_earlier: whether the agent has a row in an earlier fragment.
         """
         if has_row_earlier and not has_row_here:
             self.cut([slot])
@@ -373,7 +375,7 @@ class RecordingLane(NetworkLane, Lane):
             fragment, row = self.fragment, int(self._opened[slot])
             self._store_closed()
             before = int(np.flatnonzero(self._is_closed[:, slot])[-1])
-            # It may be cut already, behind another row that was dropped.
+            # The previous row may already be cut, since another row after it was dropped.
             if not (fragment[sb.TERMINATEDS][before, slot] or fragment[sb.TRUNCATEDS][before, slot]):
                 fragment[sb.TRUNCATEDS][before, slot] = True
                 fragment.cuts.add((before, slot))
@@ -404,11 +406,11 @@ class RecordingLane(NetworkLane, Lane):
         self._begun = []
 
     def close_all(self, rewards: np.ndarray, ends: Sequence[tuple[int, bool, bool]]) -> None:
-        """Closes the rows that all slots have opened with the newest actions.
+        """Closes the rows that all slots opened with the newest actions.
 
         Args:
             rewards: [S].
-            ends: (slot, terminated, truncated) of the slots whose episodes have ended.
+            ends: (slot, terminated, truncated) for each slot whose episode has ended.
         """
         row = self._num_rows - 1
         self.fragment[sb.REWARDS][row] = rewards
@@ -420,7 +422,7 @@ class RecordingLane(NetworkLane, Lane):
             self.explorer.episodes_ended([slot for slot, *_ in ends])
 
     def log(self, slot: int, action) -> None:
-        """Writes the action that a slot has really taken, instead of the newest one, in the environment's units."""
+        """Replaces a slot's newest action by the one that was taken in the environment, in the environment's units."""
         batch = batch_of(self._action_space, [action])
         self.fragment[sb.ACTIONS][self._num_rows - 1, slot] = self.mapper.to_policy(batch)[0]
 
@@ -428,14 +430,14 @@ class RecordingLane(NetworkLane, Lane):
         return Lane.get_state(self)
 
     def set_state(self, state):
-        """Restores the state that `get_state` returned; of a policy that did not learn, its streams."""
+        """Restores the state that `get_state` returned, or the random streams in the state of a ChoosingLane."""
         if all("exploration" in saved for saved in state):
             Lane.set_state(self, state)
         else:
             set_states(self.rngs, state)
 
     def widen(self, other, slots):
-        """Goes on with the running episodes of a lane that has fewer slots, after the end of its fragment."""
+        """Continues the running episodes of a lane with fewer slots, after the end of its fragment."""
         NetworkLane.widen(self, other, slots)
         self.take_over(other, slots)
         self._carried = other._carried.moved(slots)
@@ -462,12 +464,12 @@ class RecordingLane(NetworkLane, Lane):
     def end(
         self, is_open: np.ndarray, is_free: np.ndarray | None = None, num_carried: np.ndarray | None = None
     ) -> Fragment:
-        """Ends the fragment: its closed rows are left. Open rows go on in the next.
+        """Ends the fragment and returns it with its closed rows; open rows are carried over to the next fragment.
 
         Args:
-            is_open: bool [S], slots that have acted and wait for what follows.
-            is_free: bool [S], slots without an agent; None: there are none.
-            num_carried: int64 [S], number of each slot's last closed rows that go on as well; None: none do.
+            is_open: bool [S], slots that have acted and have no outcome of their action yet.
+            is_free: bool [S], slots without an agent; None: all slots have an agent.
+            num_carried: int64 [S], number of each slot's last closed rows that are carried over, too; None: none are.
         """
         self._store_closed()
         fragment, is_closed = self.fragment, self._is_closed
@@ -479,21 +481,21 @@ class RecordingLane(NetworkLane, Lane):
         if self.remembers:
             newest[sb.STATE_IN] = self.states
         for name, values in newest.items():
-            # An agent that waits has seen nothing since its action.
+            # An agent that waits has received no observation since its action.
             newest[name] = values.copy()
             newest[name][open_slots] = fragment[name][self._opened[open_slots], open_slots]
         if self._first is not None and is_free is not None:
-            # The agent that comes next is not there yet: the start of the one before stands for its start.
+            # The slot's next agent has not appeared yet: the previous agent's first observation is used for its own.
             newest[sb.OBS][is_free] = self._first[is_free]
         fragment.keep(is_closed & ~is_carried, newest)
         return fragment
 
     def _carry(self, is_carried: np.ndarray, open_slots: np.ndarray) -> Carried:
-        """Takes the rows that go on out of the fragment.
+        """Removes the rows that are carried over from the fragment and returns them.
 
         Args:
-            is_carried: bool [T, S], closed rows.
-            open_slots: slots whose open rows go on.
+            is_carried: bool [T, S], closed rows that are carried over.
+            open_slots: slots whose open rows are carried over.
         """
         fragment, position = self.fragment, np.cumsum(is_carried, axis=0)
         closed_slots, closed_rows = np.nonzero(is_carried.T)
@@ -524,12 +526,12 @@ class RecordingLane(NetworkLane, Lane):
         self._carried = _NOTHING
         self._closed, self._ended = ([], [], []), []
         NetworkLane.start_over(self)
-        if self._first is not None:  # losses of the user's may see what slots without an agent hold
+        if self._first is not None:  # a user's loss may read the observations of slots without an agent
             self._first[:] = self.observations
 
 
 def _stored_columns(observation_space: Space, marks_waiting: bool) -> tuple[Column, ...]:
-    """The columns that the environments write for an agent with this observation space."""
+    """The columns that environments write for an agent with this observation space."""
     column = observation_column(observation_space)
     return (
         Column(sb.OBS, column.shape, str(column.dtype), before_action=True),

@@ -55,14 +55,14 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         self._num_slots = self.settings.agents.first_slots()
         self._hand_written = self.settings.agents.make_hand_written()
         self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
-        # What tells the random streams of the episodes from those before a restore.
+        # Part of the key of the episodes' random streams, which differ from those before a restore.
         self._episode_key = (incarnation,)
         self._hooks = EpisodeHooks(self.callbacks, self)
         self._hooks.report_environments(self._hooks.environment_made)
         self._make_lanes()
 
     def _first_indices(self, count: int) -> range:
-        """Indices in the run of this worker's environments."""
+        """Indices of this worker's environments in the run."""
         first = max(self.worker_index - 1, 0) * count
         return range(first, first + count)
 
@@ -74,7 +74,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return self.settings.open_agents(*which)
 
     def _make_lanes(self) -> None:
-        """Makes lanes for the agents of the environments, whose episodes begin."""
+        """Makes lanes without running episodes for the agents of the environments."""
         is_dense = isinstance(self.stream, VectorAgentsStream)
         if is_dense:
             self._num_slots.update(Counter(self.settings.agents.fixed.values()))
@@ -139,9 +139,9 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return lane
 
     def _rngs(self, policy_id: str, number: int) -> list[np.random.Generator]:
-        """Random streams of a policy's slots, which go on where slots are added.
+        """Random streams of a policy's slots; existing streams keep their state when slots are added.
 
-        A lone agent has the stream that its environment has with one agent.
+        The first slot of the first policy has the stream that the environment has in single-agent sampling.
         """
         made = []
         for index in self._indices:
@@ -160,10 +160,10 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return {i: lane for i, lane in self._lane_set.lanes.items() if isinstance(lane, RecordingLane)}
 
     def _grow(self, policy_id: str) -> None:
-        """Doubles the slots of a policy, more of whose agents are in one environment; all episodes start over."""
+        """Doubles the slots of a policy that has too few in one environment; all episodes start over."""
         before = self._cut_all()
         double_slots(self._num_slots, policy_id)
-        for removed in self._num_slots.keys() - self.settings.agents.spaces.keys():  # whose episodes end by this
+        for removed in self._num_slots.keys() - self.settings.agents.spaces.keys():  # their episodes are cut here
             self._num_slots.pop(removed)
             self.policies.pop(removed, None)
             self._hand_written.pop(removed, None)
@@ -171,7 +171,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         self._go_on_from(before)
 
     def _cut_all(self) -> dict[str, RecordingLane]:
-        """Cuts the running episodes before lanes are replaced; returns the lanes, whose rows so far are complete."""
+        """Cuts the running episodes before lanes are replaced; returns the recording lanes, for `_go_on_from`."""
         self._hooks.start_over()
         if self._dense is not None:
             self._dense.forget()
@@ -180,7 +180,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return self.lanes
 
     def _go_on_from(self, before: Mapping[str, RecordingLane]) -> None:
-        """Lets new lanes, in which no episode runs, go on where the lanes before them have ended."""
+        """Passes the state of the replaced lanes to new lanes, in which no episode runs."""
         for policy_id, lane in self.lanes.items():
             if policy_id in before:
                 count, old_count = (each.num_slots // self.settings.num_envs for each in (lane, before[policy_id]))
@@ -188,15 +188,15 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
                 lane.take_over(before[policy_id], environments * count + np.minimum(positions, count - 1))
 
     def change_settings(self, settings: RolloutSettings) -> None:
-        """Goes on with other policies or another mapping, from the next fragment on.
+        """Uses other policies or another mapping, from the next fragment on.
 
-        Running episodes go on with their policies. They start over where a policy that they may need begins or ends to
-        learn, gets further slots, or is another one with the id of a policy that was removed; and where the
-        environments are in arrays and agents act by other policies.
+        Running episodes continue with their policies. They start over if a policy that they may need starts or stops
+        learning, gets further slots, or was replaced by another policy with the same id; and, where the environments
+        are stepped in arrays, if agents get other policies.
         """
         before, agents = self.settings.agents, settings.agents
         lanes = self._lane_set
-        # Policies with the ids of others that were removed.
+        # Ids under which another policy was added after one was removed.
         renewed = [i for i, number in lanes.numbers.items() if agents.numbers.get(i, number) != number]
         for policy_id in renewed:
             self.policies.pop(policy_id, None)
@@ -225,18 +225,18 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
             lanes.add(policy_id, agents.numbers[policy_id], slots[policy_id])
 
     def _stays_dense(self, before: AgentSettings) -> bool:
-        """Whether the agents go on in arrays by the same policies, of which the same ones learn."""
+        """Whether agents are still stepped in arrays, with the same policies, of which the same ones learn."""
         agents = self.settings.agents
         if agents.fixed != before.fixed or not can_be_dense(self.settings, self.callbacks):
             return False
         return all((i in before.trained) == (i in agents.trained) for i in agents.fixed.values())
 
     def _replace_lanes(self, slots: Mapping[str, int], renewed: Collection[str]) -> None:
-        """Begins new episodes in other lanes; one by one, where agents can no longer act in arrays.
+        """Makes new lanes and starts new episodes; steps environments one by one if arrays are no longer possible.
 
         Args:
             slots: policy id -> its slots in one environment.
-            renewed: ids of policies that take nothing over from the lanes before.
+            renewed: ids of policies whose new lanes take over no state.
         """
         before = {i: lane for i, lane in self._cut_all().items() if i not in renewed}
         self._num_slots = dict(slots)
@@ -246,7 +246,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
             self.stream.close()
             which = seeding.ENVIRONMENTS, self._indices, self._incarnation
             self.stream = self.settings.open_agents(*which[:2], self.worker_index, self._incarnation)
-            # Other episodes than those that the vector began with.
+            # Other seeds than the vector's, so that its first episodes are not repeated.
             self.stream.reseed([successor_seed(seed, 1) for seed in self.settings.seeds(*which)])
             self._make_lanes()
         elif self._dense is not None:
@@ -256,7 +256,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         self._go_on_from(before)
 
     def _drop_removed(self) -> None:
-        """Drops policies that were removed, once the episodes in which they act are over."""
+        """Drops removed policies, once the episodes in which they act are over."""
         known = self.settings.agents.spaces
         for policy_id in self._lane_set.remove_unused([i for i in self._lane_set.lanes if i not in known]):
             self.policies.pop(policy_id, None)
@@ -268,7 +268,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
     def get_state(self) -> list[dict]:
         """Random stream and exploration of each slot, policy by policy, and the newest episode of each environment.
 
-        There is nothing of policies that were removed.
+        The state leaves out removed policies.
         """
         known = self.settings.agents.spaces
         lanes = {i: lane for i, lane in sorted(self._lane_set.lanes.items()) if i in known}
@@ -278,14 +278,14 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return [*of_slots, *({"episode": each.played} for each in self._episodes)]
 
     def set_state(self, state: list[dict]) -> None:
-        """Restores the state that `get_state` returned, with as many slots; after `start_over`."""
+        """Restores the state that `get_state` returned, with its number of slots; called after `start_over`."""
         lanes, by_policy = self._lane_set.lanes, {}
         for each in state:
             if "policy" in each:
                 by_policy.setdefault(each["policy"], []).append(each)
         for episode, number in zip(self._episodes, [each["episode"] for each in state if "episode" in each]):
             episode.number = number
-        # Earlier checkpoints do not say how many slots there are in an environment.
+        # Older checkpoints have no entry `slots`, the number of slots in one environment.
         slots = {i: own[0].get("slots", self._num_slots.get(i)) for i, own in by_policy.items() if i in lanes}
         fitting = {i: count for i, count in slots.items() if len(by_policy[i]) == count * len(self._indices)}
         if self._dense is None and any(count != self._num_slots[i] for i, count in fitting.items()):
@@ -296,7 +296,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
                 self._lane_set.lanes[policy_id].set_state(by_policy[policy_id])
 
     def takes_state(self, state: Any) -> bool:
-        """Whether a saved state is one of this kind of worker; `set_state` takes what fits of it, by policy."""
+        """Whether a saved state is of this kind of worker; `set_state` restores the policies whose slots fit."""
         is_of_slots = isinstance(state, list) and all(isinstance(each, dict) for each in state)
         return is_of_slots and all("policy" in each or "episode" in each for each in state)
 
@@ -323,7 +323,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
             except OutOfSlotsError as error:
                 self._grow(*error.args)
             except BaseException as error:
-                # The environments have gone on without the rows: the next sample starts new episodes.
+                # The environments made steps whose rows are incomplete: the next sample starts new episodes.
                 for lane in self.lanes.values():
                     lane.note_rows_without_choice(error, lane.acting)
                 self.start_over()
@@ -344,7 +344,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
     def _make_rows(self, fragments: dict[str, Fragment], report: SampleReport) -> SampleBatch | MultiAgentBatch:
         batches = {}
         for policy_id, fragment in fragments.items():
-            if policy_id in self.settings.agents.trained:  # else it was removed, and its episode is not over
+            if policy_id in self.settings.agents.trained:  # else the policy was removed, and its episode still runs
                 lane = self.lanes[policy_id]
                 has_gaps = not fragment.is_in_lockstep(self.settings.fragment_length)
                 batches[policy_id] = lane.to_batch(fragment, has_gaps)
@@ -352,14 +352,14 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return self._joined(batches, report)
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> SampleBatch | MultiAgentBatch:
-        """The rows of all policies as the algorithm gets them."""
+        """The rows of all policies in the form that the algorithm receives."""
         return MultiAgentBatch(batches, report.env_steps)
 
     def _end_fragment(self, lane: RecordingLane) -> Fragment:
         return lane.end(*self._open_and_free(lane))
 
     def _open_and_free(self, lane: RecordingLane) -> tuple[np.ndarray, np.ndarray | None]:
-        """Whether each slot has an open row, and whether it has no agent, bool [S]; None: all have one."""
+        """Whether each slot has an open row, and whether it is free, bool [S] each; None for the second: none is."""
         is_open = np.zeros(lane.num_slots, bool)
         if self._dense is not None:
             return is_open, None
@@ -381,7 +381,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         for each in episodes:
             each.begin_fragment()
         if not all(each.is_running for each in episodes):
-            # None is: an episode ends with its fragment in all environments or in none.
+            # Then no environment runs an episode: with its fragment, an episode ends in all environments or in none.
             self._lane_set.start(episodes)
             self._lane_set.receive()
         clock = stopwatch("act", "step")
@@ -407,11 +407,11 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         if is_complete:
             self._complete(report, clock)
         report.rows = report.env_steps if wanted is None else self._num_closed
-        report.env_steps -= report.num_faulty_episodes  # a step in which an environment fails is none
+        report.env_steps -= report.num_faulty_episodes  # a step in which an environment fails does not count
         self._report_steps(report, [each.closed_rows() for each in episodes])
 
     def _idle_error(self, steps: int) -> ValueError:
-        """The error for environments in which no agent completes a step, where steps of agents are counted."""
+        """The error for environments in which no agent completes a step while agent steps are counted."""
         return ValueError(
             f"no agent has completed a step in {steps:,} steps of each environment of rollout worker "
             f"{self.worker_index}, and count_steps_by='agent_steps' asks for steps of agents. Give agents an "
@@ -450,7 +450,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         return sum([each.num_closed for each in self._episodes])
 
     def _prepare(self, num_steps: int, active: list[bool] | None = None) -> None:
-        """Prepares further steps in the same fragment; `active` says which environments make them."""
+        """Prepares further steps in the same fragment; `active`: whether each environment makes them, None: all do."""
         for policy_id, lane in self.lanes.items():
             lane.make_room(num_steps)
             slots = None if active is None else np.repeat(active, self._num_slots[policy_id]).tolist()
@@ -468,14 +468,14 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         clock: Callable[[], float],
         goes_on: Callable[[EnvironmentEpisode], bool] | None,
     ) -> None:
-        """One step of these environments; the next episode starts where one is over and the environment goes on.
+        """Steps these environments once; where an episode is over and `goes_on` allows it, the next episode starts.
 
         Args:
             step: number of the step since `_prepare`.
-            episodes: of the environments.
+            episodes: episodes of the environments to step.
             report: counts episodes and times.
             clock: a stopwatch.
-            goes_on: whether an environment whose episode is over goes on; None: all do.
+            goes_on: whether the next episode starts in an environment whose episode is over; None: always.
         """
         lane_set = self._lane_set
         begun = clock()
@@ -493,7 +493,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         report.inference_time_s += acted - begun + clock() - stepped
 
     def _complete(self, report: SampleReport, clock) -> None:
-        """Goes on until the running episodes are over; the next ones start with the next fragment."""
+        """Steps the running episodes until they are over; the next episodes start with the next fragment."""
         patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes'")
         running = [each for each in self._episodes if each.is_running]
         steps = 0

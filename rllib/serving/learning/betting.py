@@ -3,33 +3,33 @@
 It bets against the hypothesis (Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting,
 Journal of the Royal Statistical Society B 86, 2024). If the first mean is not above the second, some level m lies
 between them. One capital bets that the first returns are above m: each return x multiplies it by 1 + b (x - m). Another
-bets that the second ones are below. If both are not, no stake makes their product grow on average, so with probability
-1 - p it never reaches 1 / p (Ville): neither the number of looks nor the shape of the distribution matters. The least
-product of all levels counts. A t-test needs variances that the samples show; where failures are rare, a few returns
-show none.
+capital bets that the second returns are below m. If both bets are wrong, no stake makes the product of the capitals
+grow on average, so with probability 1 - p it never reaches 1 / p (Ville): neither the number of looks nor the shape of
+the distribution matters. The result is the smallest product over all levels. A t-test would have to estimate variances
+from the samples; where failures are rare, a few returns do not show them.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-# Shares of the largest stake with which no capital can be lost altogether; the capital is their mean.
+# Stakes, as shares of the largest one with which the capital cannot become negative; the capital is the mean over them.
 _STAKES = 0.9 * 0.4 ** np.arange(6)
-# Parts of the range between whose bounds the level is taken.
+# Number of cells into which the range of levels is divided.
 _CELLS = 256
-# Returns that are bet on at once, for the memory's sake.
+# Number of returns that are processed at once, to limit the memory.
 _BLOCK = 4096
 
 
 def p_not_above(
     first: Sequence[float], second: Sequence[float], bounds: tuple[float, float], shift: float = 0.0
 ) -> float:
-    """Bounds the probability of such returns if the first mean plus the shift were not above the second; at most 1.
+    """p-value against "the first mean plus the shift is not above the second"; at most 1.
 
     Args:
         first, second: independent returns, in any order.
-        bounds: of all returns; where they are equal, nothing is known, and the answer is 1.
-        shift: added to the first, at least 0.
+        bounds: (least, greatest) value of all returns; if they are equal, nothing is known, and the result is 1.
+        shift: added to the first returns, at least 0.
     """
     low, high = bounds
     if not high > low or not (len(first) and len(second)):
@@ -41,13 +41,14 @@ def p_not_above(
     # In units of the part of the range in which the level can lie: between 0 and 1, or above.
     above = (np.asarray(first, np.float64) + shift - lowest) / (high - lowest)
     below = (high - np.asarray(second, np.float64)) / (high - lowest)
-    # The first capital falls as the level rises, the second one falls with it: in a cell, none is less than at its end.
+    # The first capital decreases with the level, the second one increases: within a cell, the first is least at the
+    # upper end, the second at the lower end.
     product = _log_capital(above, part[1:]) + _log_capital(below, 1 - part[:-1])
     return float(np.exp(-max(product.min(), 0.0)))
 
 
 def _log_capital(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Logarithm of what bets that values of at least 0 are above levels make of 1: float64 [levels]."""
+    """Logarithm of the capital, starting at 1, of bets that values (at least 0) are above levels: float64 [levels]."""
     capital = np.zeros((len(_STAKES), len(levels)))
     for start in range(0, len(values), _BLOCK):
         ratios = np.divide.outer(values[start : start + _BLOCK], levels)

@@ -1,13 +1,12 @@
-"""Trial of a candidate: its returns compared with those of the served policy, in the same period.
+"""Trial of a candidate: compares its returns with the served policy's returns in the same period.
 
-Promoted is what is shown not to be worse, with a margin; what is merely not shown to be worse is not. The test
-(betting.py) holds for all returns within the range of those that are known, whatever their distribution and however few
-they are, and at all looks together. With few or scattered returns nothing is shown, and the candidate is dropped at the
-last look; the learner keeps what it has learned, since only the returns were too few. The margin is fixed before the
-trial, by the history: a deviation of the trial's own returns would vary with them, and where it happens to be large, a
-candidate would pass that is worse by more than the margin. A candidate is dropped as well if
-all returns are the same: failures that are too rare to be seen would make it worse, and a policy that is as good need
-not replace another.
+A candidate is promoted if the test shows that it is not worse by more than a margin; that it is not shown to be worse
+is not enough. The test (betting.py) is valid for returns within the range of the known ones, for any distribution and
+number of returns, and for all looks together. If the returns are too few or scattered to decide, the candidate is
+dropped at the last look; the learner keeps its weights, since only the number of returns was too small. The margin is
+set before the trial, from the history: if it were a multiple of the deviation of the trial's own returns, a candidate
+that is worse by more could pass where this deviation happens to be large. A candidate is also dropped if all returns
+are equal: it may be worse by failures too rare to be seen, and an equally good policy need not replace the served one.
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from enum import Enum
 from rllib.serving.learning.betting import bounds_of, p_not_above
 from rllib.serving.learning.welch import Sample
 
-# Probability with which a candidate that is worse by the margin is promoted, and a better one dropped early; at most.
+# Largest probability that a candidate which is worse by the margin is promoted, and that a better one is dropped early.
 LEVEL = 0.05
 LOOKS = 4
 # A trial ends with this many times the episodes in which the last look is expected: those of one policy do not come.
@@ -34,12 +33,12 @@ class Verdict(Enum):
 class Trial:
     """The returns of a candidate and of the served policy since the candidate was offered.
 
-    Only episodes that began in the trial count: otherwise the short ones of the candidate would be compared with long
-    ones of the served policy, which had begun before.
+    Only episodes that began in the trial count: otherwise the candidate's first episodes, which are short ones, would
+    be compared with long episodes of the served policy that began before the trial.
 
     Args:
-        version: of the candidate.
-        episodes: least number of episodes of each at the first look; look k needs k times as many.
+        version: version of the candidate.
+        episodes: least number of episodes of each policy at the first look; look k needs k times as many.
         margin: how much worse the candidate may be, in standard deviations of the history.
         begun_at: when it was offered (seconds).
         history: earlier returns of the served policy; with fewer than two the candidate may not be worse at all.
@@ -47,7 +46,7 @@ class Trial:
             the candidate is dropped: where few ids are used again and again, all may be of one policy.
 
     Attributes:
-        version, begun_at: the same.
+        version, begun_at: the arguments.
         served, candidate: samples of returns.
         served_returns, candidate_returns: the returns themselves.
     """
@@ -70,7 +69,7 @@ class Trial:
         self._looks, self._most = 0, PATIENCE * LOOKS * episodes / share
 
     def add(self, total: float, is_candidate: bool) -> Verdict | None:
-        """Adds the return of an episode; the verdict once there is one."""
+        """Adds the return of an episode; returns the verdict once there is one, None before."""
         sample, returns = (
             (self.candidate, self.candidate_returns) if is_candidate else (self.served, self.served_returns)
         )

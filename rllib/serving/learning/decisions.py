@@ -13,18 +13,18 @@ from rllib.serving.learning.packets import Decision, Gap, Reward
 MOST_OPEN_BYTES = 256 << 20
 # Bytes of the objects of a decision, in addition to its observations and its action.
 _BYTES_OF_A_STEP = 1000
-# Ids with a reward that are remembered, to tell a repeated one from an unknown one.
+# Number of settled action ids that are kept, to distinguish a repeated reward from one with an unknown id.
 _REMEMBERED = 100_000
 
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """A decision and what has followed it.
+    """A decision and its outcome.
 
     Attributes:
         at: time of the decision (seconds).
-        reward: None as long as there is none.
-        following: bytes of the observation after it, where the client has given it.
+        reward: reward of the action; None until the client reports it.
+        following: bytes of the next observation; None unless the client has given it.
     """
 
     action_id: str
@@ -41,13 +41,13 @@ class Episode:
     """An episode that is over, or a part of one.
 
     Attributes:
-        steps: each with its reward.
-        final: observation after the last step; None where it is not known and not needed, since it has terminated.
-        terminated: whether nothing follows; otherwise the value continues at the final observation.
-        is_whole: whether its return may be compared with others: no reward of it is missing.
-        begun_at: time of its first decision (seconds).
+        steps: the steps, each with its reward.
+        final: observation after the last step; None where it is unknown and not needed, as the episode has terminated.
+        terminated: whether the episode has terminated; otherwise the return is bootstrapped at the final observation.
+        is_whole: whether the episode's return may be compared with others, since it is complete.
+        begun_at: time of the first decision (seconds).
         total: sum of all rewards.
-        versions: of the policies that have acted in it.
+        versions: versions of the policies that have acted in the episode.
     """
 
     steps: list[Step]
@@ -76,25 +76,26 @@ class _Open:
 
 
 class Ledger:
-    """Takes decisions and rewards, and gives the episodes that they complete.
+    """Collects decisions and rewards, and returns the episodes that they complete.
 
-    An episode is complete when its end was reported and no reward of it is missing. A decision whose reward does not
-    come in time cuts its episode: what was before it is learned from, with the value of the decision's observation, and
-    what follows is its own episode that is not compared. An episode that is silent for as long ends where it
-    stands.
+    An episode is complete when its end was reported and no reward is missing. A decision whose reward does not come in
+    time cuts its episode: the steps before it are learned from, bootstrapped with the value of the decision's
+    observation, and the steps after it form another episode, which is not compared. An episode without new decisions
+    for the same time ends at its last step.
 
     Invariant: `_by_action` has exactly the steps without a reward of the episodes in `_open`.
 
     Args:
-        timeout_s: that a reward, or the next decision of an episode, may take (seconds).
-        max_steps: decisions after which an episode is cut; what follows is another one.
-        reward_limit: rewards are clipped to [-limit, limit]; None: they are not.
-        whole_from: time (seconds) before which the first decision of an id may not be the beginning of its episode,
-            which an earlier server has seen; such an episode is not compared. A decision without an id is always one.
+        timeout_s: longest time until a reward, or until the next decision of an episode (seconds).
+        max_steps: number of decisions after which an episode is cut; further decisions start another episode.
+        reward_limit: rewards are clipped to [-limit, limit]; None: they are not clipped.
+        whole_from: time (seconds) before which the first decision with an episode id may belong to an episode that
+            began with an earlier server; such an episode is not compared. A decision without an episode id is always a
+            whole episode.
 
     Attributes:
-        counts: decisions, rewards, clipped rewards, expired decisions, given_up ones for want of memory, and
-            late_rewards, which were refused.
+        counts: numbers of decisions, rewards, clipped rewards, expired decisions, decisions given up for lack of memory
+            (given_up), and refused late_rewards.
     """
 
     def __init__(self, timeout_s: float, max_steps: int, reward_limit: float | None = None, whole_from: float = 0.0):
@@ -117,16 +118,16 @@ class Ledger:
         return len(self._by_action)
 
     def take(self) -> list[Episode]:
-        """The episodes completed since the last call."""
+        """Returns the episodes completed since the last call."""
         complete, self._complete = self._complete, []
         return complete
 
     # ------------------------------------------------------------------ decisions and rewards
 
     def decide(self, decision: Decision) -> None:
-        """Adds a decision. Those of an episode may come in any order; their times say which was first.
+        """Adds a decision. The decisions of an episode may come in any order, and are sorted by their times.
 
-        One that comes again was not answered the first time: its newest action is the one that the client has.
+        A repeated decision replaces action and version, since the client did not get the first answer.
         """
         if (known := self._by_action.get(decision.action_id)) is not None:
             known[1].action, known[1].version = decision.action, decision.version
@@ -161,7 +162,7 @@ class Ledger:
         return number
 
     def lose(self, gap: Gap) -> None:
-        """Cuts an episode where a decision of it is missing."""
+        """Cuts an episode at a missing decision."""
         number = self._current.get(gap.episode_id)
         if number is not None:
             episode = self._open[number]
@@ -171,7 +172,7 @@ class Ledger:
                 return
             self._split_after(number, before[-1], is_whole=False)
             self._end(number, False, None)
-        if gap.episode_id not in self._current:  # what comes next is not the beginning
+        if gap.episode_id not in self._current:  # the next decision is not the beginning of the episode
             number = self._current[gap.episode_id] = next(self._numbers)
             self._open[number] = _Open(gap.episode_id, is_whole=False, touched_at=gap.at)
 
@@ -214,7 +215,7 @@ class Ledger:
             return 409, f"the action {action_id:.60} {why}; each action gets one reward"
         return 404, (
             f"there is no open action {action_id:.60}: an id is good until its reward, for --reward-timeout seconds, "
-            "and until the learner starts anew"
+            "and until the learner restarts"
         )
 
     def _settle(self, step: Step, why: str) -> None:
@@ -226,10 +227,10 @@ class Ledger:
     # ------------------------------------------------------------------ ends
 
     def _split_after(self, number: int, step: Step, is_whole: bool = True) -> int | None:
-        """Makes the steps behind this one another episode, with the same id and end.
+        """Moves the steps after this one to another episode, with the same id and end.
 
         Returns:
-            its number; None if there is no step behind, or the other episode is complete.
+            number of the other episode; None if there is no later step, or the other episode is complete.
         """
         episode = self._open[number]
         index = episode.steps.index(step) + 1
@@ -270,7 +271,7 @@ class Ledger:
         total, begun_at = sum(step.reward for step in steps), steps[0].at
         versions = frozenset(step.version for step in steps)
         if not terminated and final is None:
-            # What followed the last step is not known, so there is no row of it; its reward counts.
+            # The outcome of the last step is unknown, so it gives no row; its reward counts in the total.
             final, steps = (
                 steps[-1].following or steps[-1].observation,
                 (steps if steps[-1].following is not None else steps[:-1]),
@@ -280,7 +281,7 @@ class Ledger:
     # ------------------------------------------------------------------ time and memory
 
     def expire(self, now: float) -> None:
-        """Ends what has waited for too long."""
+        """Cuts episodes at decisions whose rewards are overdue, and ends episodes without decisions for too long."""
         before = now - self._timeout_s
         for number in list(self._open):
             self._cut_at_missing(number, before)
@@ -305,7 +306,7 @@ class Ledger:
             number = behind
 
     def _give_up(self) -> None:
-        """Forgets the episode that began first."""
+        """Drops the episode that began first."""
         number, episode = self._open.popitem(last=False)
         for step in _waiting(episode):
             self._settle(step, "was given up, since too many decisions wait")
@@ -326,11 +327,11 @@ def _size(step: Step) -> int:
 
 
 def _problem(given: Reward, episode_id: str | None) -> str | None:
-    """Reason why the end that comes with a reward cannot be; None if it can."""
+    """Reason why the end reported with a reward is invalid; None if it is valid."""
     if given.truncated and given.terminated:
         return "an episode is either terminated or truncated: give one of them"
     if given.truncated and given.next_observation is None:
-        return "truncated needs the next_observation, since the value of the episode goes on there"
+        return "truncated needs the next_observation, since the episode's return is bootstrapped with its value"
     if episode_id is None and given.terminated is False and not given.truncated:
         return (
             "an action that was asked for without an episode_id is an episode of one step: leave out terminated, or "

@@ -1,4 +1,4 @@
-"""The learner's end of the sockets to the processes that answer requests."""
+"""The learner's side of the sockets to the processes that answer requests."""
 
 import contextlib
 import logging
@@ -17,7 +17,7 @@ from rllib.serving.learning.packets import MOST_BYTES, Answer, Ask, Decision, Ga
 from rllib.serving.learning.training_loop import TrainingLoop
 
 logger = logging.getLogger("rllib.serving")
-# Seconds between looks for what has expired.
+# Seconds between checks for expired decisions and episodes.
 _EXPIRE_S = 1.0
 _Question = tuple[socket.socket, Reward | Ask]
 
@@ -25,13 +25,13 @@ _Question = tuple[socket.socket, Reward | Ask]
 class Dispatcher:
     """A thread that accepts packets and answers them.
 
-    A decision is sent before its action is answered, so before any client can give a reward for it. But the two may
-    come through different sockets: rewards are looked at when all sockets were read once more.
+    A decision is sent before its action is answered, and thus before any client can report its reward. But decision and
+    reward may come through different sockets: rewards are processed after all sockets were read once more.
 
     Args:
         channels: the sockets.
-        training_loop: takes the packets; under `lock`.
-        stats: gives further statistics.
+        training_loop: processes the packets, under `lock`.
+        stats: function that returns further statistics.
 
     Attributes:
         lock: held by a thread that uses the training loop.
@@ -47,7 +47,7 @@ class Dispatcher:
         for channel in channels:
             self._selector.register(channel, selectors.EVENT_READ)
         self._expired_at = 0.0
-        # Questions to answer when all sockets were read once more.
+        # Rewards and questions to answer after all sockets were read once more.
         self._later: list[_Question] = []
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class Dispatcher:
                 self._expired_at = now
                 self._training_loop.expire(now)
         for channel, answer in answers:
-            with contextlib.suppress(OSError):  # it does not read; its client gets 503
+            with contextlib.suppress(OSError):  # the process does not read; its client gets 503
                 channel.send(encode(answer))
         self.news.set()
 

@@ -1,6 +1,6 @@
 """Messages between the processes that answer requests and the learner; each is one packet of a socket.
 
-An observation or an action travels as the bytes of its array; its space says the dtype and the shape.
+An observation or an action is sent as the bytes of its array; its space defines dtype and shape.
 """
 
 import socket
@@ -17,10 +17,10 @@ class Decision(msgspec.Struct, array_like=True, tag="decision"):
     """An action that was answered.
 
     Attributes:
-        action_id: its id.
-        episode_id: of its episode; None: it is its own episode.
+        action_id: id of the action.
+        episode_id: id of the episode; None: the decision is an episode of one step.
         at: time on the machine's monotonic clock (seconds).
-        version: of the policy that has acted.
+        version: version of the policy that has acted.
         observation, action: bytes of the arrays.
     """
 
@@ -33,10 +33,10 @@ class Decision(msgspec.Struct, array_like=True, tag="decision"):
 
 
 class Gap(msgspec.Struct, array_like=True, tag="gap"):
-    """A decision of an episode that could not be sent: what was before it does not lead to what comes behind.
+    """A decision of an episode that could not be sent: the steps before and after it are not consecutive.
 
     Attributes:
-        episode_id: of the episode.
+        episode_id: id of the episode.
         at: time of the decision (seconds).
     """
 
@@ -48,11 +48,11 @@ class Reward(msgspec.Struct, array_like=True, tag="reward"):
     """The reward of an action.
 
     Attributes:
-        request: number of the question, which the answer repeats.
-        action_id: of the action.
+        request: number of the request, which the answer repeats.
+        action_id: id of the action.
         reward: a finite number.
-        terminated, truncated: whether the episode has ended; terminated is None where the client has not said.
-        next_observation: bytes of the observation that followed; None: it is that of the next decision.
+        terminated, truncated: whether the episode has ended; terminated is None where the client did not report it.
+        next_observation: bytes of the next observation; None: it is the next decision's observation.
     """
 
     request: int
@@ -64,14 +64,14 @@ class Reward(msgspec.Struct, array_like=True, tag="reward"):
 
 
 class Ask(msgspec.Struct, array_like=True, tag="ask"):
-    """A question for the statistics; `resume` also takes the present level of returns as the usual one."""
+    """A request for the statistics; `resume` also makes the present level of returns the baseline."""
 
     request: int
     resume: bool = False
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """The learner's answer: a status of HTTP, and a message or the statistics."""
+    """The learner's answer: an HTTP status, and a message or the statistics."""
 
     request: int
     status: int
@@ -94,10 +94,10 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def array_bytes(space, value) -> bytes:
-    """The bytes of a value of a space that is one array."""
+    """The bytes of a value in a space whose values are single arrays."""
     return np.ascontiguousarray(value, space.dtype).tobytes()
 
 
 def array_of(space, content: bytes):
-    """The value of these bytes, as the space's environment would give it."""
+    """The value of these bytes: an array with the space's dtype and shape."""
     return np.frombuffer(content, space.dtype).reshape(space.shape)

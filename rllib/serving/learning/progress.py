@@ -19,17 +19,17 @@ _HISTORY = "returns.json"
 
 
 def prepare_directory(directory: Path, checkpoint: Path) -> Path:
-    """Makes the directory of a learner, whose checkpoint_000000 is the policy to start from.
+    """Prepares the directory of a learner, whose checkpoint_000000 is the initial policy.
 
     Args:
-        directory: new, or that of an earlier server, whose newest checkpoint is gone on from.
-        checkpoint: to start from in a new one.
+        directory: a new directory, or one of an earlier server, whose newest checkpoint the learner continues from.
+        checkpoint: the initial checkpoint of a new directory.
 
     Returns:
         the checkpoint to serve.
 
     Raises:
-        CheckpointError: if the directory holds something else, or cannot be written.
+        CheckpointError: if the directory holds other files, or cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
 
 
 def holds_first_alone(directory: Path) -> bool:
-    """Whether the directory of a learner has the policy to start from alone, and nothing was learned."""
+    """Whether the directory of a learner has only the initial policy, so that nothing was learned yet."""
     return {each.name for each in directory.iterdir() if not is_draft(each.name)} <= {_FIRST}
 
 
@@ -57,7 +57,7 @@ class Progress:
     """The files of a learner.
 
     Args:
-        settings: of the learner.
+        settings: settings of the learner.
     """
 
     def __init__(self, settings: LearningSettings):
@@ -67,7 +67,7 @@ class Progress:
 
     @property
     def served(self) -> Path:
-        """The checkpoint that is served: the one that was promoted last."""
+        """The checkpoint that is served: the initial or the last promoted one."""
         newest = newest_checkpoint(self._settings.path)
         if newest is None:
             raise CheckpointError(f"{self._settings.path} has no checkpoint any more")

@@ -1,4 +1,4 @@
-"""Results of a learner in its directory, as a run has them: `rllib dashboard` shows the directory as it shows runs."""
+"""Results of a learner, written to its directory as a run's: `rllib dashboard` shows the directory like a run."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from rllib.runs.files import ResultFiles, read_results, write_params
 from rllib.storage.file_locks import DirectoryLock
 
-# Seconds between results: of a server that has learned for this many times as long, within these bounds.
+# Seconds between results: this share of the time that the server has learned for, within these bounds.
 _SHARE_OF_TIME, _LEAST_S, _MOST_S = 0.02, 1.0, 60.0
 
 
@@ -28,13 +28,13 @@ class LearnerResults:
     | return_mean                              | mean of its newest returns that were vetted                     |
     | candidate_version, candidate_share       | the policy on trial, and its share of the episodes; only if any |
     | candidate_return_mean, candidate_episodes| its mean return in the trial                                    |
-    | beside_return_mean, beside_episodes      | that of the served policy in the same period                    |
+    | beside_return_mean, beside_episodes      | the served policy's mean return in the same period              |
     | rows_waiting, rows_held                  | steps that wait for the learner, and for the vetting            |
     | lag_updates                              | updates by which the served policy is behind the learner        |
     | promoted, dropped, paused                | candidates so far; 1 while learning is paused                   |
 
     Args:
-        directory: of the learner.
+        directory: the learner's directory.
         params: settings of the algorithm.
 
     Raises:
@@ -60,9 +60,9 @@ class LearnerResults:
         """Appends a result if one is due.
 
         Args:
-            stats: of the learner, as GET /stats answers them.
+            stats: statistics of the learner, as GET /stats answers them.
             candidate_share: share of the episodes that a candidate acts in.
-            has_event: whether something has happened that is worth its own result.
+            has_event: whether to write a result now, because of an event such as a promotion.
         """
         now = time.monotonic()
         time_s = now - self._begun

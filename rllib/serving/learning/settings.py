@@ -10,19 +10,19 @@ class LearningSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the learner behind a policy server.
 
     Attributes:
-        directory: of the checkpoints: checkpoint_N is the N-th policy that was promoted, and `candidate` is on trial.
+        directory: directory of the checkpoints: checkpoint_N is the N-th promoted policy, `candidate` is on trial.
         overrides: settings of the checkpoint's algorithm to change.
         canary_share: share of the episodes that a candidate acts in, above 0 and at most 0.5.
-        trial_episodes: least number of episodes of each policy before a candidate is judged.
+        trial_episodes: least number of episodes of each policy before a candidate is evaluated.
         margin: how much worse a candidate may be, in standard deviations of the served policy's earlier returns.
         offer_every: steps learned from before the next candidate is offered.
         block_episodes: episodes of the served policy that vouch for the rewards of a period.
-        reward_limit: rewards are clipped to [-limit, limit]; None: they are not.
+        reward_limit: rewards are clipped to [-limit, limit]; None: they are not clipped.
         reward_timeout_s: seconds after which a decision without a reward, or an episode without a decision, is over.
-        max_episode_steps: decisions after which an episode is cut, and its value bootstrapped.
-        key: of the hash that chooses the episodes of a candidate.
-        whole_from: time on the machine's monotonic clock (seconds) before which an episode may have begun with an
-            earlier server, so that its return is not known.
+        max_episode_steps: number of decisions after which an episode is cut, and its return bootstrapped.
+        key: key of the hash that chooses the episodes of a candidate.
+        whole_from: time on the machine's monotonic clock (seconds) before which a newly seen episode may have begun
+            with an earlier server, so that its return is not known.
     """
 
     directory: str
@@ -44,5 +44,5 @@ class LearningSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def candidate(self) -> Path:
-        """Place of the checkpoint that is on trial."""
+        """Path of the checkpoint that is on trial."""
         return self.path / "candidate"

@@ -1,8 +1,8 @@
 """The algorithm of a checkpoint, which learns from episodes that served policies have acted in.
 
-The episodes go the way of all environments that drive their own loop (env/external): they are submitted step by step,
-with the actions as logged ones, so rows, filters, returns of n steps and counts are made as in training. An algorithm
-that has learned from recorded steps goes on from these and from served ones, half of each batch of both.
+The episodes come from an environment that drives its own loop (env/external): they are submitted step by step, with
+logged actions, so that rows, filters, n-step returns and counts are made as in training. An algorithm that has learned
+from recorded steps continues with recorded and served steps, half of each batch each.
 """
 
 import os
@@ -36,21 +36,21 @@ from rllib.storage.checkpoint import CheckpointError, UserCode, write_checkpoint
 if TYPE_CHECKING:
     from rllib.serving.loaded_policy import LoadedPolicy
 
-# Settings that belong to the run whose checkpoint it was, and not to learning from served episodes.
+# Settings that belong to the checkpoint's run and do not apply to learning from served episodes; the values used here.
 _REPLACED: dict[str, Any] = {
     "env_wrappers": None, "num_envs_per_worker": 1, "evaluation_interval": None, "evaluation_videos": 0,
     "log_dir": None, "store_buffer_in_checkpoints": False, "batch_mode": "truncate_episodes", "profile": False,
     "gym_env_vectorize_mode": "sync", "clip_rewards": False, "output": None, "num_cpus_per_learner": "auto",
     "offline_evaluation_interval": None, "off_policy_estimation_methods": {}, "dataset_num_iters_per_learner": None,
 }  # fmt: skip
-# Settings of the environment that the run had.
+# Settings of the run's environment.
 _OF_WORLD = ("env", "env_config", "env_wrappers", "observation_space", "action_space", "listen")
-# Share of each batch that is of served steps, where the rest is recorded.
+# Share of served steps in each batch, where the others are recorded.
 _SERVED_SHARE = 0.5
 
 
 class ServedEpisodes(ExternalEnv):
-    """The environment of episodes that have been served, which are submitted when they are over."""
+    """The environment of served episodes, which the trainer submits when they are over."""
 
     def __init__(self, action_space: Space, observation_space: Space):
         super().__init__(action_space, observation_space)
@@ -58,14 +58,14 @@ class ServedEpisodes(ExternalEnv):
         self._number = 0
 
     def run(self) -> None:
-        """Waits for the end: the trainer submits the step requests."""
+        """Waits until the environment is closed: the trainer submits the step requests."""
         self._is_closed.wait()
 
     def close(self) -> None:
         self._is_closed.set()
 
     def requests(self, episode: Episode) -> Iterator[StepRequest]:
-        """The step requests of an episode; each but the first closes the row of a step."""
+        """Yields the step requests of an episode; each except the first closes the row of a step."""
         self._number += 1
         final = episode.steps[-1].observation if episode.final is None else episode.final
         following = [step.observation for step in episode.steps[1:]] + [final]
@@ -90,8 +90,8 @@ class ServedEpisodesFactory(EnvFactory):
     """Makes the environment of served episodes.
 
     Attributes:
-        name: of the environment that the policy was trained in.
-        action_space, observation_space: of the policy.
+        name: name of the environment that the policy was trained in.
+        action_space, observation_space: spaces of the policy.
     """
 
     name: str
@@ -114,9 +114,9 @@ class Trainer:
         algorithm: the algorithm.
 
     Raises:
-        CheckpointError: if it cannot be loaded, or cannot learn in this way.
-        ValueError: for an override that is no setting.
-        FileNotFoundError: if recorded steps that it has learned from are no longer there.
+        CheckpointError: if the checkpoint cannot be loaded, or its algorithm cannot learn from served episodes.
+        ValueError: for an override that is no setting, or has no effect here.
+        FileNotFoundError: if the recorded steps that the algorithm has learned from are no longer there.
     """
 
     def __init__(self, policy: "LoadedPolicy", overrides: dict[str, Any], load_user_code: bool = False):
@@ -144,7 +144,7 @@ class Trainer:
             raise ValueError(f"--set: {error}" if overrides else str(error)) from error
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{path} has learned from recorded steps, and goes on from them beside served ones, but {error} Give "
+                f"{path} has learned from recorded steps, and continues with these and served ones, but {error} Give "
                 "their place: --set input_=PATH."
             ) from error
         self._kept |= set(settings_of_world(type(self.algorithm.config)))
@@ -161,17 +161,17 @@ class Trainer:
         return self.algorithm.metrics.num_updates(DEFAULT_POLICY)
 
     def params(self) -> dict[str, Any]:
-        """The algorithm and its settings, as params.json has them."""
+        """The algorithm and its settings, as written to params.json."""
         own = {name: self._original[name] for name in ("env", "seed") if name in self._original}
         return {**self.algorithm.config.to_dict(), "env": None, **own, "algorithm": type(self.algorithm).__name__}
 
     def learn(self, episode: Episode) -> None:
-        """Makes the training steps that an episode of at least one step asks for."""
+        """Submits an episode of at least one step, and makes the training steps that are due."""
         env = self._env
         for request in env.requests(episode):
             env.exchange.submit(request)
             self._handed += not request.is_first
-            # Whole fragments alone: a worker waits for the steps that are missing.
+            # Only for whole fragments: otherwise the worker would wait for the missing steps.
             while self._handed - self.algorithm.timesteps >= self._fragment:
                 self.algorithm.training_step()
 
@@ -180,14 +180,14 @@ class Trainer:
         state, algorithm = self.algorithm.get_state(), self.algorithm
         own = {name: self._original[name] for name in self._kept if name in self._original}
         if own["env"] is None or _has_code(own):
-            # Code that was not loaded cannot be written: the spaces say what the policy acts in.
+            # Code that was not loaded cannot be written: the spaces take the environment's place.
             own |= {"env": None, "env_wrappers": None, "observation_space": algorithm.observation_space}
             own["action_space"] = algorithm.action_space
         state["config.json"] = {**state["config.json"], **own}
         write_checkpoint(path, state)
 
     def go_back(self, path: Path) -> None:
-        """Takes weights, optimizer and targets of a checkpoint; replay and clocks stay."""
+        """Restores weights, optimizer and target networks of a checkpoint; replay and clocks stay."""
         state = read_state(path, self._load_user_code)
         state["algorithm.json"] = {
             **state["algorithm.json"],
@@ -212,7 +212,7 @@ def _refuse_class(algorithm: type, path: Path) -> None:
         raise CheckpointError(
             f"{path} is of {name}, which imitates recorded actions and has no values of actions that rewards could "
             "improve. Learn from the same data with IQL, AWAC, CQL or TD3BC, or with DQN and conservative_weight=1.0: "
-            "--learn goes on from their checkpoints."
+            "--learn continues from their checkpoints."
         )
     raise CheckpointError(
         f"{path} is of {name}, which learns from its own newest actions or in several processes. --learn is for DQN, "
@@ -221,10 +221,10 @@ def _refuse_class(algorithm: type, path: Path) -> None:
 
 
 def _with_served_steps(source: Any) -> Any:
-    """The setting `input_` with served steps among its sources, which are the sampler's.
+    """Adds served steps, which come from the sampler, to the sources in the setting `input_`; returns the new value.
 
     Args:
-        source: of the run, as `input_` is.
+        source: the run's value of `input_`.
     """
     if isinstance(source, str) and source == SAMPLER:
         return source
@@ -241,14 +241,14 @@ def _with_served_steps(source: Any) -> Any:
 
 
 def _has_code(value) -> bool:
-    """Whether there is code of the user's in settings that was not loaded."""
+    """Whether settings contain user code that was not loaded."""
     if isinstance(value, dict | list | tuple):
         return any(map(_has_code, value.values() if isinstance(value, dict) else value))
     return isinstance(value, UserCode)
 
 
 def refuse(policy: "LoadedPolicy") -> None:
-    """Raises a CheckpointError for a policy whose decisions cannot be learned from one by one."""
+    """Raises a CheckpointError for a policy whose decisions cannot be learned from as single rows."""
     where = f"--learn cannot learn for the policy of {policy.checkpoint}"
     if policy.policy.state_size:
         raise CheckpointError(f"{where}: it has a memory, and a replay keeps single rows. Use a policy without one.")
@@ -259,6 +259,6 @@ def refuse(policy: "LoadedPolicy") -> None:
         if size > MOST_BYTES // 2:
             raise CheckpointError(f"{where}: its {kind} may have {MOST_BYTES // 2} bytes, but have {size}")
     if policy.reads_mask or policy.previous_step is not None:
-        raise CheckpointError(f"{where}: it reads a mask or the step before, beside the observation")
+        raise CheckpointError(f"{where}: it reads a mask or the previous step in addition to the observation")
     if policy.agent_parts is not None:
         raise CheckpointError(f"{where}: it was one of several agents' (agent_id_in_observation, centralized_critic)")

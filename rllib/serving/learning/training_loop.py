@@ -13,7 +13,7 @@ from rllib.serving.learning.packets import Decision, Gap, Reward
 from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.learning.vetting import Vetting
 
-# Steps that wait for the trainer at most; of more, the oldest episodes are left out.
+# Largest number of steps that wait for the trainer; beyond it, the oldest episodes are left out.
 MOST_WAITING_STEPS = 100_000
 
 
@@ -21,19 +21,19 @@ class TrainingLoop:
     """Decides on episodes and candidates.
 
     Args:
-        settings: of the learner.
-        served: version of the policy that is served.
-        history: its earlier returns.
+        settings: settings of the learner.
+        served: version of the served policy.
+        history: earlier returns of the served policy.
 
     Attributes:
         ledger: the open decisions.
         vetting: the episodes that are held back.
-        served: version of the policy that is served.
-        trial: of the present candidate; None: there is none.
-        verdict: on the present candidate.
-        num_learned, num_left_out: steps that the trainer has taken, and that it was too slow for.
-        num_promoted, num_dropped: of candidates.
-        newest: (candidate's mean, served policy's mean, verdict) of the last trial; None before one.
+        served: version of the served policy.
+        trial: trial of the present candidate; None: there is no candidate.
+        verdict: verdict on the present candidate; None until there is one.
+        num_learned, num_left_out: number of steps that the trainer has got, and that were left out as it was too slow.
+        num_promoted, num_dropped: numbers of candidates.
+        newest: (candidate's mean, served policy's mean, outcome) of the last trial; None before its end.
     """
 
     def __init__(self, settings: LearningSettings, served: int, history: Iterable[float] = ()):
@@ -71,7 +71,7 @@ class TrainingLoop:
         return answer
 
     def expire(self, now: float) -> None:
-        """Expires decisions and episodes whose time limit is over."""
+        """Cuts or ends episodes whose time limits have passed; see Ledger.expire."""
         self.ledger.expire(now)
         self._advance()
 
@@ -79,7 +79,7 @@ class TrainingLoop:
         """Resumes learning: the present returns are the new baseline."""
         self.vetting.resume()
         self._was_paused = False
-        self._events.append("Learning goes on: the next returns are taken as the usual ones")
+        self._events.append("Learning continues: the next returns are taken as the usual ones")
 
     def _advance(self) -> None:
         for episode in self.ledger.take():
@@ -92,7 +92,7 @@ class TrainingLoop:
             self._events.append(
                 f"Learning pauses: of the served policy, {self.vetting.why}. Its rows are left out"
                 if self._was_paused
-                else "Learning goes on: the returns of the served policy are as before"
+                else "Learning continues: the returns of the served policy are as before"
             )
 
     def _compare(self, episode: Episode) -> None:
@@ -126,7 +126,7 @@ class TrainingLoop:
 
     @property
     def wants_candidate(self) -> bool:
-        """Whether a candidate is to be offered; by the history its margin is known."""
+        """Whether a candidate is to be offered; its margin needs a history of at least two returns."""
         is_due = self._since_offer >= self._settings.offer_every
         return is_due and self.trial is None and not self.vetting.is_paused and len(self.vetting.history) > 1
 

@@ -1,13 +1,14 @@
 """Quarantine of rewards, until the returns of the served policy in the same period look normal.
 
-The policy that is served does not change, so its returns stay where they were, unless the rewards or the world change.
-Episodes of all policies are gathered in blocks, which end with a number of episodes of the served policy. If its mean
+The served policy does not change, so its returns keep their distribution unless the rewards or the environment change.
+Episodes of all policies are gathered in blocks, which end after a number of episodes of the served policy. If its mean
 return in a block differs sharply from its history, the block is put into quarantine, and learning pauses. A candidate
-that has learned from inverted rewards would look better than the served policy as long as they are inverted: the
-comparison of both in the same period does not show it, but the served policy's own fall does.
+that has learned from inverted rewards would look better than the served policy as long as rewards are inverted: a
+comparison of both policies in the same period does not show the error, but the fall of the served policy's returns
+does.
 
-A block is released when the block after it has passed as well, and the first that passes after a pause stays in
-quarantine: the rewards may have turned within either.
+A block is released when the next block has passed, too. The first block that passes after a pause stays in quarantine.
+The reason for both: the rewards may have changed in the middle of a block.
 """
 
 from collections import deque
@@ -16,24 +17,24 @@ from collections.abc import Iterable
 from rllib.serving.learning.decisions import Episode
 from rllib.serving.learning.welch import Sample, p_greater
 
-# A block is unusual if chance gives such a difference with this probability, in either direction ...
+# A block is unusual if the two-sided p-value of its difference to the history is at most this ...
 ALARM_P = 1e-4
-# ... and if it is large: more than this part of the standard deviation, and of the mean.
+# ... and the difference is large: more than this multiple of the standard deviation, and of the mean.
 LEAST_DEVIATIONS, LEAST_PART = 0.5, 0.1
-# Blocks after which the history of a policy describes it. The first episodes that end are the short ones, so until then
-# a block is unusual only if its mean lies outside of the range of all returns, too.
+# Number of blocks after which the history is representative of a policy. The first episodes that end are the short
+# ones, so until then a block is unusual only if its mean also lies outside of the range of all returns.
 BLOCKS_OF_HISTORY = 3
 _MOST_RETURNS = 500
-# Steps of a block, after which it ends without enough episodes of the served policy.
+# Number of steps after which a block ends even without enough episodes of the served policy.
 MOST_STEPS = 50_000
 
 
 class Vetting:
-    """Holds episodes back until the served policy has vouched for their rewards.
+    """Holds episodes back until the served policy's returns in the same period were found to be normal.
 
     Args:
-        block_episodes: episodes of the served policy that end a block.
-        history: earlier returns of the policy that is served.
+        block_episodes: number of the served policy's episodes in a block.
+        history: earlier returns of the served policy.
 
     Attributes:
         is_paused: whether the newest block was unusual.
@@ -47,7 +48,7 @@ class Vetting:
         self._new_blocks = BLOCKS_OF_HISTORY
         self._block: list[Episode] = []
         self._returns: list[float] = []
-        # The block before, which has passed, and its returns.
+        # The previous block, which has passed, and its returns.
         self._held: tuple[list[Episode], list[float]] | None = None
         self._released: list[Episode] = []
         self.is_paused, self.why, self.num_quarantined = False, "", 0
@@ -63,7 +64,7 @@ class Vetting:
         return sum(len(each.steps) for each in self._block + (self._held[0] if self._held else []))
 
     def take(self) -> list[Episode]:
-        """Episodes released since the last call."""
+        """Returns the episodes released since the last call."""
         released, self._released = self._released, []
         return released
 
@@ -107,11 +108,11 @@ class Vetting:
             self._block, self._returns = [], []
 
     def _unusual(self) -> str | None:
-        """Reason why the block does not fit the history; None if it does, or if there is none."""
+        """Reason why the block differs from the history; None if it does not, or if there is no history."""
         if len(self._history) < 2:
             return None
         usual, now = Sample.of(self._history), Sample.of(self._returns)
-        # A few returns may be all the same by chance: they do not vary less than the usual ones.
+        # A few returns may be equal by chance: their variance is taken to be at least the history's.
         now.squares = max(now.variance, usual.variance) * (now.count - 1)
         difference = abs(now.mean - usual.mean)
         p = 2 * min(p_greater(now, usual), p_greater(usual, now))
@@ -126,7 +127,7 @@ class Vetting:
         self._released += episodes
         if self._new_blocks:
             self._new_blocks -= 1
-            if not self._new_blocks:  # the returns of a trial go, since the first episodes to end were the short ones
+            if not self._new_blocks:  # drops the returns of the trial, whose first ended episodes were the short ones
                 newest = self.history[-(BLOCKS_OF_HISTORY - 1) * self._block_episodes :]
                 self._history = deque(newest, _MOST_RETURNS)
         self._history.extend(returns)
@@ -136,6 +137,6 @@ class Vetting:
         self._drop()
 
     def _drop(self) -> None:
-        """Drops the block, and the one before it."""
+        """Drops the block and the previous one."""
         self.num_quarantined += self.num_held
         self._block, self._returns, self._held = [], [], None

@@ -1,4 +1,4 @@
-"""The policies of a run with several agents: ids, spaces and settings, which of them learn, and who acts by which.
+"""The policies of a multi-agent run: ids, spaces and settings, which policies learn, and which agent acts by which.
 
 setup = make_agents(config, examined)
 setup.spaces["p0"], setup.overrides["p0"], setup.settings
@@ -33,12 +33,12 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
 
-# Episodes in which the mapping is asked who acts by which policy, before there are any.
+# Number of probed episodes: the mapping is called for them before any real episode starts.
 PROBED_EPISODES = 32
 
-# Characters that directories cannot have in their names everywhere.
+# Characters that some file systems do not allow in names of directories.
 _NOT_IN_IDS = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
-# Of an id in UTF-8: file systems take names of 255 bytes.
+# Largest number of bytes of an id in UTF-8: file systems allow names of 255 bytes.
 _LONGEST_ID = 200
 
 
@@ -49,15 +49,15 @@ class Agents:
     Attributes:
         environment: its agents and their spaces.
         specs: policy id -> its description.
-        spaces: policy id -> observation space and action space, of policies that are networks.
-        overrides: policy id -> settings in which it differs from the run's.
+        spaces: policy id -> observation space and action space, for policies that are networks.
+        overrides: policy id -> settings in which the policy differs from the run.
         mapping: (agent, episode, worker) -> policy id.
         to_train: policies_to_train as it was given.
-        settings: of the workers.
-        trains: policy id, batch -> whether the policy learns from the batch.
-        acting: ids of the policies by which agents act, in some probed episode; empty where the agents are not known.
-        num_made: policies of the run so far, those that were removed included.
-        first: the agents as the run began; None: these.
+        settings: settings of the workers.
+        trains: (policy id, batch) -> whether the policy learns from the batch.
+        acting: ids of the policies that agents have in some probed episode; empty if the agents are not known.
+        num_made: number of policies of the run so far, including removed ones.
+        first: the initial object of the run; None: this one.
     """
 
     environment: ExaminedAgents
@@ -74,16 +74,15 @@ class Agents:
 
     @property
     def beginning(self) -> "Agents":
-        """The agents as the run began."""
+        """The initial agents and policies of the run."""
         return self.first or self
 
     def nobody_learns(self, acted: Collection[str], episodes: int) -> bool:
         """Whether no agent seems to act by a policy that learns.
 
         Args:
-            acted: ids of the policies that have acted in this number of episodes, which say it where the agents are
-                not known.
-            episodes: how many there were.
+            acted: ids of the policies that have acted in these episodes; used if the agents are not known.
+            episodes: number of these episodes.
         """
         acting = self.acting or (acted if episodes >= PROBED_EPISODES else ())
         return not self.settings.trained or (bool(acting) and self.settings.trained.isdisjoint(acting))
@@ -93,7 +92,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     """Reads the section `.multi_agent` for an environment.
 
     Raises:
-        ValueError: with the mistake: an id that is none, policies whose agents have different spaces, ...
+        ValueError: for a mistake, such as an invalid id, or a policy whose agents have different spaces.
     """
     plain = "own" if examined.agents else "shared"
     own = {"policies": plain, "policy_mapping_fn": None, "policies_to_train": None}
@@ -140,10 +139,10 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
 
 
 def in_other_environment(agents: Agents, examined: ExaminedAgents) -> AgentSettings:
-    """The settings of workers that play by the policies of a run in another environment.
+    """The settings of workers that use the policies of a run in another environment.
 
     Raises:
-        ValueError: if one of its agents has no policy, or one that does not fit.
+        ValueError: if an agent of this environment has no policy, or one that does not fit.
     """
     found, num_slots = probed(agents.mapping, agents.specs, examined)
     check_fit(agents.settings.spaces, found, examined)
@@ -155,7 +154,7 @@ def in_other_environment(agents: Agents, examined: ExaminedAgents) -> AgentSetti
 
 
 def _with_models(specs: dict[str, PolicySpec], models: Mapping[str, Mapping]) -> dict[str, PolicySpec]:
-    """The specs with the settings of networks that `model` has for single policies; a spec's own go before them."""
+    """Adds the network settings that `model` has for single policies to their specs; a spec's own settings win."""
     for policy_id, model in models.items():
         if policy_id not in specs:
             raise ValueError(
@@ -170,7 +169,7 @@ def _with_model(spec: PolicySpec, model: Mapping[str, Any]) -> PolicySpec:
     own = dict(spec.config or {})
     settings = {**model, **own.get("model", {})}
     network = settings.get("custom_model")
-    description = getattr(network, "policy_description", None)  # of an RLModule (rllib/core)
+    description = getattr(network, "policy_description", None)  # the network is an RLModule (rllib/core)
     if spec.policy_class is None and description is not None and description.acts_by_hand(network):
         from rllib.core.modules.acting_module import ActingModule
 
@@ -211,7 +210,7 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
 
 
 def without_own_class(spec: PolicySpec) -> PolicySpec:
-    """The spec with no policy_class where that is `Policy`, the class of the algorithm's own policies."""
+    """The spec, without its policy_class if that is `Policy`, the class of the algorithm's own policies."""
     given = spec.policy_class
     # A class may say which one it represents, as that of rllib.compat.programs does; its subclasses do not.
     is_own = inspect.isclass(given) and vars(given).get("stands_for", given) is Policy
@@ -219,10 +218,10 @@ def without_own_class(spec: PolicySpec) -> PolicySpec:
 
 
 def check_policy_id(policy_id: Any) -> None:
-    """Checks an id.
+    """Checks a policy id.
 
     Raises:
-        ValueError: unless it can be the name of a directory, and results can have it as a key.
+        ValueError: unless the id can be the name of a directory and a key of results.
     """
     if policy_id == ALL_POLICIES:
         raise ValueError(
@@ -241,7 +240,7 @@ def check_policy_id(policy_id: Any) -> None:
 def spaces_of(
     policy_id: str, spec: PolicySpec, found: Mapping[str, Sequence[AgentID]], examined: ExaminedAgents
 ) -> tuple[Space, Space]:
-    """Spaces of a policy: its own, else those of its agents, which have to be equal."""
+    """Spaces of a policy: the spaces in its spec, else the spaces of its agents, which have to be equal."""
     given = spec.observation_space, spec.action_space
     if all(space is not None for space in given):
         return given
@@ -269,14 +268,14 @@ def spaces_of(
 
 
 def spaces_given(agents: Agents, policy_id: str, examined: ExaminedAgents) -> list[Space]:
-    """Different observation spaces of a policy's agents in an environment that shows them more.
+    """Distinct observation spaces of a policy's agents in an environment whose observations contain more keys.
 
-    Of a policy that no agent acts by yet, the one of which its own observations are a part, if there is one.
+    For a policy that no agent acts by yet: the only observation space that contains the policy's own, [] otherwise.
 
     Args:
-        agents: of the run.
-        policy_id: of the policy.
-        examined: agents of this environment, which have other names than the run's where it makes them up.
+        agents: agents of the run.
+        policy_id: id of the policy.
+        examined: agents of this environment, whose names may differ from the run's if the environment invents names.
     """
     found, _ = probed(agents.mapping, agents.specs, examined)
     own, by_agent = agents.spaces[policy_id][0], {agent: space for agent, (space, _) in examined.spaces.items()}
@@ -295,7 +294,7 @@ def _different(given: Iterable[Space]) -> list[Space]:
 
 
 def _holds(space: Space, part: Space) -> bool:
-    """Whether observations of a space have all that is in those of another."""
+    """Whether the observations of `space` contain all of an observation of `part`."""
     try:
         RowSelection(space, part)
     except ValueError:
@@ -305,7 +304,7 @@ def _holds(space: Space, part: Space) -> bool:
 
 @dataclass(frozen=True)
 class SpacesOfPolicies:
-    """Spaces of agents by their policies, for environments that have none.
+    """Returns an agent's spaces, which are its policy's, for environments without spaces.
 
     Attributes:
         pairs: policy id -> observation space and action space.
@@ -324,7 +323,7 @@ class SpacesOfPolicies:
 
 
 def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:
-    """Spaces of agents by their policies; None unless all PolicySpecs give both."""
+    """Function of an agent that returns its policy's spaces; None unless all PolicySpecs give both spaces."""
     specs = {policy_id: PolicySpec.of(spec, policy_id) for policy_id, spec in config.policies.items()}
     pairs = {policy_id: (spec.observation_space, spec.action_space) for policy_id, spec in specs.items()}
     if any(space is None for pair in pairs.values() for space in pair):
@@ -340,7 +339,7 @@ def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:
 def check_fit(
     learned: Mapping[str, tuple[Space, Space]], found: Mapping[str, Sequence[AgentID]], examined: ExaminedAgents
 ) -> None:
-    """Checks that networks can act for the agents that are mapped to them; bounds of Boxes may be others.
+    """Checks that networks can act for the agents that are mapped to them; bounds of Boxes may differ.
 
     Args:
         learned: policy id -> its spaces.
@@ -348,7 +347,7 @@ def check_fit(
         examined: agents of the environment.
 
     Raises:
-        ValueError: if observations or actions of an agent have another form.
+        ValueError: if observations or actions of an agent have another form than the policy's.
     """
     for policy_id, pair in learned.items():
         for agent in found.get(policy_id, ()):
@@ -361,7 +360,7 @@ def check_fit(
 
 
 def _form(space: Space) -> Any:
-    """What has to be equal in two spaces for the same network."""
+    """The properties of a space that must be equal in two spaces for the same network."""
     if isinstance(space, spaces.Box):
         return space.shape
     if isinstance(space, spaces.Tuple):
@@ -374,10 +373,10 @@ def _form(space: Space) -> Any:
 def hand_written(
     policy_id: str, spec: PolicySpec, observation_space: Space, action_space: Space, mask_key: str | None
 ) -> Callable[[], Any]:
-    """A factory of the object that acts; random actions are legal by the mask that the run names.
+    """Makes a factory of the object that acts; random actions are legal by the mask named in the run's settings.
 
     Raises:
-        ValueError: if it cannot act, or its class is derived from that of networks.
+        ValueError: if the object cannot act, or its class is derived from `Policy`.
     """
     acts = spec.policy_class
     is_network = inspect.isclass(acts) and issubclass(acts, Policy)
@@ -406,7 +405,7 @@ def _itself(chooser: Any) -> Any:
 
 
 def _settings_of(policy_id: str, given: Any) -> Mapping[str, Any]:
-    """The settings of a policy as they were given, which have to be a dict."""
+    """The given settings of a policy, which must be a dict."""
     if not isinstance(given, Mapping):
         raise ValueError(
             f"config={given!r:.80} of policy {policy_id!r} must be a dict of the settings in which it differs "
@@ -416,10 +415,10 @@ def _settings_of(policy_id: str, given: Any) -> Mapping[str, Any]:
 
 
 def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
-    """Settings of a policy under their canonical names; those of the run are left out where they have its values.
+    """Settings of a policy under their canonical names, without those that no policy may own.
 
     Raises:
-        ValueError: for another value of a setting of the run.
+        ValueError: if a setting that no policy may own differs from the run's value.
     """
     try:
         own = type(config).overrides(**_settings_of(policy_id, given))
@@ -437,10 +436,10 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
 
 
 def listed(policies_to_train: Any) -> list:
-    """The ids in policies_to_train, where it names policies.
+    """The ids in policies_to_train.
 
     Raises:
-        ValueError: if it does not.
+        ValueError: if policies_to_train is no collection of ids.
     """
     if isinstance(policies_to_train, str):
         return [policies_to_train]
@@ -459,8 +458,9 @@ def trained(
 
     Args:
         given: policies_to_train.
-        specs, learned: all policies, and those that are networks, by their ids.
-        found: ids of the policies by which agents act, as far as that is known.
+        specs: policy id -> spec, for all policies.
+        learned: policy id -> its spaces, for the policies that are networks.
+        found: ids of the policies by which agents act, as far as they are known.
     """
     if given is None:
         return learned.keys(), _always
@@ -492,14 +492,15 @@ def _always(policy_id: str, batch: Any) -> bool:
     return True
 
 
-# ------------------------------------------------------------------ who acts by which policy
+# ------------------------------------------------------------------ the mapping of agents to policies
 
 
 class ProbedEpisode:
-    """Represents an episode where the mapping is asked before there is one.
+    """The argument `episode` of the mapping in calls before any real episode.
 
     Attributes:
-        episode_id, id_: number of the episode, and the same as a string.
+        episode_id: number of the episode.
+        id_: the same number as a string.
         env_id: 0.
         worker: None.
         user_data: an empty dict.
@@ -514,10 +515,11 @@ class ProbedEpisode:
 
 
 class PolicyMapping:
-    """Answers which policy an agent acts by, with a function of the user's, whatever arguments it takes.
+    """Returns the policy id of an agent by calling a user's function with the arguments that it takes.
 
     Args:
-        function: takes (agent), (agent, episode), or (agent, episode, worker), the last one as a keyword where it can.
+        function: takes (agent), (agent, episode), or (agent, episode, worker); `worker` is passed by keyword if the
+            function allows it.
     """
 
     def __init__(self, function: Callable[..., str]):
@@ -553,11 +555,11 @@ def _arity(function: Callable) -> int | str:
 
 
 class TableMapping:
-    """A mapping that is data: patterns of agents' names -> policy ids; the first that fits counts.
+    """A mapping given as data: patterns of agents' names -> policy ids; the first pattern that matches counts.
 
     Args:
-        table: such as {"agent_0": "main", "adversary_*": "other"}; patterns as of the shell. What is no string, such as
-            a number, is an agent's id.
+        table: such as {"agent_0": "main", "adversary_*": "other"}; shell-style patterns. A key that is no string, such
+            as a number, is the id of an agent.
     """
 
     def __init__(self, table: Mapping[AgentID, str]):
@@ -582,7 +584,7 @@ class TableMapping:
 
 
 def _pattern_of(agent: AgentID) -> str:
-    """The pattern that fits the name of this agent alone."""
+    """The pattern that matches only the name of this agent."""
     return re.sub(r"([*?\[])", r"[\1]", str(agent))
 
 
@@ -590,13 +592,13 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
     """The mapping of agents to policies.
 
     Args:
-        given: a function, a table of patterns, the id of a policy for all agents, or None: all agents act by the only
-            policy, or each by the one of its name.
+        given: a function, a table of patterns, the id of a policy for all agents, or None: all agents act by the single
+            policy, or each agent by the policy with its name.
         specs: policies by id.
         examined: agents of the environment.
 
     Raises:
-        ValueError: if it names a policy that is not there, or nothing is given and the names do not fit.
+        ValueError: if it names an unknown policy, or is None and the names of agents and policies do not match.
     """
     if isinstance(given, TableMapping):
         given = given.table
@@ -658,7 +660,12 @@ def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> Unknown
 def probed(
     mapping: PolicyMapping, specs: Mapping[str, PolicySpec], examined: ExaminedAgents
 ) -> tuple[dict[str, list[AgentID]], dict[str, int]]:
-    """Policy id -> agents that are mapped to it in some episode; and the most of them in one episode."""
+    """Calls the mapping for PROBED_EPISODES episodes.
+
+    Returns:
+        policy id -> agents that are mapped to it in some episode; policy id -> largest number of its agents in one
+        episode, at least 1.
+    """
     found: dict[str, list[AgentID]] = {}
     most: dict[str, int] = {}
     for number in range(PROBED_EPISODES):

@@ -3,7 +3,7 @@
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
 newest weights, counting and timing. In other files: base/wiring.py reads the config, saving.py saves and restores,
 evaluations.py evaluates, results.py makes the result of an iteration, acting/inference.py acts in the user's own loops.
-What is there for programs of other libraries, `learn` and `load` among it, is in compat/methods.
+Methods for programs of other libraries, such as `learn` and `load`, are in compat/methods.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def _is_built(algorithm: "Algorithm") -> bool:
 
 
 def _elsewhere(algorithm: "Algorithm", name: str) -> str | None:
-    """Advice where a built algorithm has no attribute of a name, but its settings or its trainees have."""
+    """Advice for a name that is no attribute of a built algorithm, but one of its settings or its trainees."""
     if name.startswith("_") or not _is_built(algorithm):
         return None
     if name in algorithm.config.settings:
@@ -106,22 +106,22 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     learns from batches that it is given, and is saved and restored, but does not train by itself.
 
     Args:
-        config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet. The
-            name of a policy, as in PPO("MlpPolicy", env, n_steps=2048): all settings and their defaults are those of
-            Stable-Baselines3 (docs/start/from_sb3.md).
-        env: environment, where the config names none.
-        words: settings in Stable-Baselines3's words, with the name of a policy alone.
+        config: settings, as a config object or a plain dict; validated and frozen here unless it is frozen already. Or
+            the name of a policy, as in PPO("MlpPolicy", env, n_steps=2048): then settings and defaults are
+            Stable-Baselines3's (docs/start/from_sb3.md).
+        env: environment, if the config names none.
+        words: settings by Stable-Baselines3's names; only with the name of a policy as `config`.
 
     Attributes:
-        directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
-        goal: `timesteps` and `episode_reward_mean` that end an iteration before its minima, so that a run stops there.
+        directory: default directory of checkpoints, and of the run's files with `.reporting(log_dir=)`.
+        goal: values of `timesteps` and `episode_reward_mean` that end an iteration early, so that a run stops there.
         trainees: policy id -> the policy in training, with its learner (trainee.py); frozen policies have none.
-        recorded: data that it learns from; None where all samples are the environment's.
-        rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
-        taught_environment: factory of the workers' environments, whose observations may have more for a teacher.
+        recorded: recorded data that the run learns from; None if all samples come from the environment.
+        rollout_device: device of rollouts that are torch tensors (tensor_rollouts.py); None if they are arrays.
+        taught_environment: factory of the workers' environments, whose observations may have more keys, for a teacher.
 
     Raises:
-        TypeError: for words that are no settings, or that are given together with a config.
+        TypeError: for `words` that are no settings, or that are given together with a config.
         ValueError: with every mistake in the settings.
         the environment's own exception, if it cannot be made or stepped.
     """
@@ -133,17 +133,17 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     loss: ClassVar[Loss | LossOverModules | None] = None
     # Whether batches are sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
-    # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
+    # Whether a round waits for the fragments of all workers, so that a run's bits need not depend on their number.
     is_synchronous: ClassVar[bool] = True
-    # Whether it can train on rollouts that are torch tensors, where its postprocess can make them.
+    # Whether it can train on rollouts that are torch tensors, if its postprocess supports them.
     takes_tensors: ClassVar[bool] = True
     # Whether workers compute gradients of the loss, instead of sending their samples.
     workers_learn: ClassVar[bool] = False
     # Statistics that each result holds under info/learner/<policy>/learner_stats, by Ray's names.
     reported_stats: ClassVar[tuple[str, ...]] = ()
-    # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
+    # Initializer of weights (models/dense/initializers.py), if the model's settings name none.
     initializer: ClassVar[str] = "orthogonal"
-    # Whether a network for images alone goes without the model's fcnet_hiddens, as in RLlib.
+    # Whether a network for images alone leaves out the layers of the model's fcnet_hiddens, as in RLlib.
     images_skip_layers: ClassVar[bool] = True
     # Whether the policy's network has a value.
     _has_value: ClassVar[bool] = True
@@ -175,12 +175,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         cls.__new__(cls)._fit(frozen(cls.config_class, config, None))
 
     def _begin(self, config: AlgorithmConfig) -> None:
-        """Makes all that a run has, by a frozen config: agents, data, policies, and what `_build` makes."""
+        """Makes the parts of a run by a frozen config: agents, data and policies here, the other parts by `_build`."""
         factory, specs = self._fit(config)
         self.policies = make_policies(self.policy_spaces(), self.config_of, specs, self.seed)
         if self.config.normalizes_by_data:
             for policy in self.policies.values():
-                if policy.filters_observations:  # choices, and what is one-hot, are not filtered
+                if policy.filters_observations:  # discrete and one-hot observations are not filtered
                     policy.filter.set_state(self.recorded.moments(policy))
         self._stopped = False
         self.trainees: dict[str, Trainee] = {}
@@ -234,8 +234,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         check_gpus(wiring.gpu_claims(self.config))
         wiring.refuse_crowded_updates(self.config)
         may_ask = self.config.asks_teacher or (self.agents is not None and not self._is_external)
-        # Whether workers' environments give keys that teachers alone read: the first policy with a teacher may come, or
-        # begin to learn, in the middle of a run.
+        # Whether workers' environments give keys that only teachers read, also before any policy has a teacher: the
+        # first one with a teacher may be added, or start learning, in the middle of a run.
         self._gives_teacher_keys = bool(
             self.config.get("teacher_observation_keys") and may_ask and not self.config.leaves_teachers_alone
         )
@@ -265,8 +265,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             with self._naming_settings_of(trainee.policy_id):
                 trainee.prepare()
         self.features = self.make_features()
-        self._numbers_of_parts()  # refuses two of one name
-        # Waits for the round of fragments that was asked for ahead (`sample_async`); None: there is none.
+        self._numbers_of_parts()  # refuses two numbers with the same name
+        # Waits for the round of fragments that was requested ahead (`sample_async`); None: there is none.
         self._ahead: Callable[[], list] | None = None
         self._acting_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._acting_settings = wiring.acting_settings(self.config, self.agents)
@@ -278,7 +278,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         }
         self._evaluations = self._owns(Evaluations(self, self._rollout_settings.without_teachers(factory)))
         self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
-        self._restores = 0  # from checkpoints: environments get fresh seeds each time
+        self._restores = 0  # number of restores from checkpoints: environments get new seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = local_path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
@@ -292,17 +292,17 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 type(self).__name__,
             )
         self.setup()
-        wiring.log_crowds(self.config)  # may start a session: after all that refuses the settings
+        wiring.log_crowds(self.config)  # may start a session: after all checks of the settings
         self.workers = self._owns(self.make_workers())
         self._curricula = make_curricula(self.config, self.workers, self._rollout_settings)
         self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def _max_lag_updates(self) -> int | None:
-        """Updates by which the weights of clients that act themselves may be behind; None: any number."""
+        """Largest lag, in updates, of the weights of clients that act themselves; None: any number."""
         limit = self.config.max_lag_updates
         if limit == "auto":
-            # A client that asks for weights as often as it can acts during an update by those before it.
+            # Even a client that asks for weights as often as it can acts by the previous weights during an update.
             return 1 if self.learns_from_own_actions else None
         return limit
 
@@ -329,7 +329,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     @staticmethod
     def _taught(settings: PolicySettings, trainee: Trainee) -> PolicySettings:
-        """The settings with the teacher of a policy in training, if it has one."""
+        """The settings with the trainee's teacher, if it has one."""
         if trainee.teacher is None:
             return settings
         space = trainee.policy.observation_space
@@ -339,7 +339,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Makes the config class that a subclass declares build the subclass.
 
         Raises:
-            TypeError: for a method that RLlib calls, and this library does not; for one that trainees have.
+            TypeError: for an overridden method that RLlib calls but this library does not, or that trainees have.
         """
         super().__init_subclass__(**kwargs)
         refuse_methods_of_rllib(cls)
@@ -368,7 +368,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     @taking_a_config
     def setup(self) -> None:
-        """Makes the algorithm's further parts, such as a replay, before any worker starts.
+        """Makes further parts of the algorithm, such as a replay, before any worker starts.
 
         An override may take the config, as in RLlib: def setup(self, config).
 
@@ -380,20 +380,20 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Samples and updates.
 
         Returns:
-            policy id -> statistics of its learner; with one policy its statistics alone will do.
+            policy id -> statistics of its learner; with one policy, its statistics may be returned directly.
         """
 
     def policy_spaces(self) -> dict[str, tuple[Space, Space]]:
         """Observation space and action space of each policy, by its id; one policy with the environment's by default.
 
-        Policies, learners, replays and all that belongs to one of them are made for these ids.
+        Policies, learners, replays and other parts of a single policy are made for these ids.
         """
         if self.agents is not None:
             return dict(self.agents.spaces)
         return {DEFAULT_POLICY: (self.observation_space, self.action_space)}
 
     def policy_overrides(self) -> Mapping[str, Mapping[str, Any]]:
-        """Policy id -> settings in which it differs from the config (lr, gamma, model, ...); by default none does."""
+        """Policy id -> settings in which the policy differs from the config (lr, gamma, model, ...); {} by default."""
         return {} if self.agents is None else self.agents.overrides
 
     def _trained_ids(self) -> list[str]:
@@ -401,24 +401,24 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return [each for each in self.policies if self.agents is None or each in self.agents.settings.trained]
 
     def postprocess_of(self, policy_id: str) -> Postprocess:
-        """What workers add to the fragments of a policy."""
+        """The function that adds columns to a policy's fragments in the workers."""
         return self._rollout_settings.policies[policy_id].postprocess
 
     @property
     def agents_may_wait(self) -> bool:
-        """Whether an agent may act again only after an update, so that its row is by older weights than the batch's."""
+        """Whether an agent may wait during an update, so that its row was sampled by older weights than the batch."""
         return self.agents is not None or self._is_external
 
     def marks_waiting(self, policy_id: str) -> bool:
         """Whether batches have the column `waited`, which leaves rows by older weights out of the on-policy check.
 
-        Nothing is said where a memory continues from such a row, or clients act by weights of their own.
+        False for recurrent policies, whose state continues from such a row, and for clients, which have older weights.
         """
         cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
         return not cannot and self.loss is not None and self.loss.by_newest_weights
 
     def make_features(self) -> dict[str, Feature]:
-        """Makes the optional parts of a run (feature.py), by names under which checkpoints have their state."""
+        """Makes the optional parts of a run (feature.py): name of its state in checkpoints -> part."""
         return {}
 
     def make_postprocess(self, policy_id: str) -> Postprocess:
@@ -426,7 +426,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return NO_POSTPROCESS
 
     def make_workers(self, **more) -> Source:
-        """Makes the source of samples (sources.py); an algorithm may return a Source of its own.
+        """Makes the source of samples (sources.py); an algorithm may return its own Source.
 
         Args:
             more: further arguments of WorkerSet.
@@ -434,16 +434,16 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return make_source(self, self._rollout_settings, **more)
 
     def recorded_rows(self) -> RecordedRows | None:
-        """Recorded steps as it learns from them; None if its replay holds them."""
+        """Recorded steps as rows of train batches; None if the algorithm's replay holds them."""
         return None
 
     def _refill_recorded(self) -> None:
-        """Makes the recorded rows again, after the policies' filters have changed."""
+        """Recomputes the recorded rows, after the policies' filters have changed."""
         if isinstance(self.workers, RecordedSource) and self.recorded.stream is None:
             self.workers.rows = self.recorded_rows()
 
     def streamed_rows(self, dataset: Dataset) -> SampleBatch:
-        """Rows of a batch that a reader without end has given, as it learns from them."""
+        """Rows to learn from, made of a batch from a reader without end."""
         raise NotImplementedError(f"{type(self).__name__} does not learn from a reader")
 
     def extra_results(self) -> dict[str, Any]:
@@ -464,13 +464,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Describes a policy's network for these spaces, which are the environment's as the policy sees them.
 
         Args:
-            observation_space, action_space: of the policy.
+            observation_space, action_space: spaces of the policy.
             config: settings of the policy.
         """
         return self._described_network(observation_space, action_space, config)
 
     def _described_network(self, observation_space, action_space, config: AlgorithmConfig, **model) -> NetworkSpec:
-        """The network by the config's settings, and by further ones that the algorithm decides."""
+        """The network for these spaces by the config's settings; `model`: further ones that the algorithm sets."""
         return policy_spec(
             observation_space,
             action_space,
@@ -485,11 +485,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         )
 
     def snapshots(self) -> dict[str, Snapshot]:
-        """`snapshot` of every policy, by its id: what the source samples with."""
+        """Policy id -> `snapshot` of the policy, for the source of samples."""
         return {policy_id: self.snapshot(policy_id) for policy_id in self.policies}
 
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
-        """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
+        """The present policy as a snapshot, to be stored or sent before the next update changes the weights."""
         snapshot = self.policies[policy_id].snapshot(self.metrics.num_updates(policy_id), self.timesteps)
         if (trainee := self.trainees.get(policy_id)) is None:
             return snapshot
@@ -499,10 +499,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _described(
         self, spaces: Mapping[str, tuple[Space, Space]], overrides: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, NetworkSpec]:
-        """Policy id -> its network, for policies with these spaces and settings of their own.
+        """Policy id -> its network, for policies with these spaces and with their own settings (`overrides`).
 
         Raises:
-            SettingsError: if the settings of one do not fit its spaces or its network.
+            SettingsError: if the settings of a policy do not fit its spaces or its network.
         """
         num_agents = None if self.agents is None else len(self.agents.environment.agents)
         policies = (
@@ -512,12 +512,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return described(policies, self.config_of, self.make_policy_spec, self._check_spec)
 
     def _naming_settings_of(self, policy_id: str):
-        """Context in which what a part of a policy's training refuses is a mistake in the settings it was made of."""
+        """Context that raises an error of a part of the policy's training as a mistake in the policy's settings."""
         own = self.policy_overrides().get(policy_id, {})
         return naming_settings_of(policy_id, self.config, self.config_of(policy_id), own)
 
     def _check_spec(self, spec: NetworkSpec, config: AlgorithmConfig) -> None:
-        """Raises a ValueError that says why a policy of this description cannot be trained."""
+        """Raises a ValueError with the reason, if a policy of this description cannot be trained."""
         spec.check()
         given = config.model.get("custom_action_dist")
         if given is None:
@@ -532,7 +532,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         spec.distribution.check()
 
     def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
-        """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""
+        """Makes the exploration of a policy by these settings: the policy's in training, evaluation's in evaluation."""
         given, default, model = config.exploration_config, config.default_exploration, config.acting_model
         if model.get("use_sde"):
             random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
@@ -542,11 +542,11 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         """Current keyword arguments of the noise of a policy's action distribution (epsilon, ...)."""
         settings = self._rollout_settings.policies
-        # A policy that was added by hand explores as the first does.
+        # A policy that was put into `policies` directly has the exploration of the first one.
         return settings.get(policy_id, settings[min(settings)]).exploration.numbers_alone(self.timesteps)
 
     def _note_exploration(self) -> None:
-        """Lets the policies themselves, which users may hold, explore as the run does now."""
+        """Sets the present exploration in the policies, which users may also call directly."""
         for policy_id, policy in self.policies.items():
             policy.exploration = self._explored_by(policy_id)
 
@@ -559,10 +559,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     def sample(self, num_steps: int) -> Any:
         """At least `num_steps` steps of the environments, sampled with the newest weights.
 
-        The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
-        not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
-        transitions (of vector environments that reset in a step of their own, of environments that failed) count here,
-        and are not in the batch; there is at least one that is.
+        The workers get the weights with the request; a round brings one fragment of each worker. The order of the rows
+        does not depend on the distribution of environments among workers (`SampleBatch.join_rounds`). Steps that are
+        no transitions (resets of vector environments that take a separate step, failures of environments) count here
+        but are not in the batch, which has at least one transition.
 
         Returns:
             a SampleBatch; where several agents act, a MultiAgentBatch.
@@ -593,15 +593,15 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return batch
 
     def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment of each worker, sampled with the newest weights, or the round that was asked for ahead."""
+        """One fragment of each worker, sampled with the newest weights, or the round that was requested ahead."""
         ahead, self._ahead = self._ahead, None
         return ahead() if ahead else self.workers.sample(self.snapshots())
 
     def _take_in(self, report: SampleReport, batch: SampleBatch | MultiAgentBatch | None = None) -> None:
-        """Counts what a worker reported with its batch, and merges what its filter and its return scale have seen.
+        """Counts a worker's report, and merges its statistics of observations and returns.
 
-        Policies may have been removed or frozen, and others may have taken their ids, since the worker was asked: what
-        theirs have seen is dropped, and rows of those that were removed are dropped from the batch.
+        Policies may have been removed or frozen, and new ones may have got their ids, since the request: statistics of
+        these policies are dropped, and rows of removed policies are dropped from the batch.
         """
         with spans.span("take in"):
             removed = self._removed_since(report)
@@ -614,7 +614,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             for policy_id, delta in report.filter_deltas.items():
                 if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
                     self.policies[policy_id].filter.merge(delta)
-            for policy_id in report.return_deltas.keys() & self.trainees.keys():  # those that still learn
+            for policy_id in report.return_deltas.keys() & self.trainees.keys():  # policies that still learn
                 self.trainees[policy_id].return_scale.merge(report.return_deltas[policy_id])
 
     def _removed_since(self, report: SampleReport) -> list[str]:
@@ -625,7 +625,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return [policy_id for policy_id, number in report.policy_numbers.items() if present.get(policy_id) != number]
 
     def train_batches(self) -> list[tuple[Trainee, SampleBatch]]:
-        """Samples a train batch with the newest weights: of each policy that learns, the rows in which it has acted."""
+        """Samples a train batch with the newest weights; returns (trainee, rows of its actions) of each policy."""
         batch = self.sample(self.config.min_train_batch)
         shares = self.by_trainee(batch)
         for trainee, _ in shares:
@@ -633,7 +633,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return shares
 
     def by_trainee(self, batch: SampleBatch | MultiAgentBatch) -> list[tuple[Trainee, SampleBatch]]:
-        """A batch of the source by the policies that learn from it, each with the rows in which it has acted."""
+        """Splits a batch of the source: (trainee, rows of its actions) of each policy that learns from the batch."""
         if self.agents is None:
             return [(self.trainees[DEFAULT_POLICY], batch)]
         shares = []
@@ -648,13 +648,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return shares
 
     def policy_number(self, policy_id: str) -> int:
-        """A number of the policy that no other has had in this run, to key its random streams."""
+        """The policy's number, which no other policy of the run has had, as a key of its random streams."""
         if self.agents is None:
             return sorted(self.policies).index(policy_id)
         return self.agents.settings.numbers[policy_id]
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
-        """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
+        """Makes one `Learner.update` of a policy on the batch, counted and timed; settings as for `Learner.update`."""
         return self.trainees[policy_id].learn_on_batch(batch, **settings)
 
     def auxiliary_weights(self) -> dict[str, float]:
@@ -668,22 +668,22 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
     @property
     def spans_directory(self) -> str | None:
-        """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
+        """Directory of the time spans that the run's processes record (spans.py); None without `profile`."""
         return self._recording and self._recording.directory
 
     @property
     def policy(self) -> Policy:
-        """The only policy."""
+        """The policy of a run with one policy."""
         return of_only_policy(self.policies, "policy", "policies[POLICY_ID]")
 
     @property
     def trainee(self) -> Trainee:
-        """The only policy in training."""
+        """The policy in training of a run with one policy."""
         return of_only_policy(self.trainees, "trainee", "trainees[POLICY_ID]")
 
     @property
     def learner(self) -> Learner:
-        """The learner of the only policy."""
+        """The learner of a run with one policy."""
         return of_only_policy(self.learners, "learner", "learners[POLICY_ID]")
 
     @property
@@ -707,9 +707,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
 
         With `.multi_agent(count_steps_by="agent_steps")` it counts the steps of all agents instead.
 
-        They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
-        are not among them. Where samples come from no environment, as from files, each row that is handed over counts
-        as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
+        It counts the transitions in the source's reports (SampleReport.env_steps), so rows between two episodes are not
+        included. If samples come from no environment but from files, for example, each row that the source returns
+        counts as one step. Rows that are drawn from a replay, or learned from again, do not count.
         """
         return self.metrics.timesteps
 
@@ -787,7 +787,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if self.agents is None:
             return False
         offers = self.metrics.offers
-        # A function of the user's may say no to all batches, for now or for good.
+        # The user's function policies_to_train may refuse all batches, for a while or for the whole run.
         all_refused = bool(offers[False]) and not offers[True]
         return all_refused or self.agents.nobody_learns(*self.metrics.acted_this_iteration())
 
@@ -821,9 +821,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         With off_policy_estimation_methods it estimates from recorded data as well, and needs no environment.
 
         Args:
-            num_episodes: `evaluation_duration`, in its unit, if not given; where that is "auto", 10.
-            explore: sample actions; by default the most likely ones are taken, unless `evaluation_config` says
-                `explore: True`.
+            num_episodes: number of episodes; by default `evaluation_duration`, in its unit, or 10 if that is "auto".
+            explore: whether to sample actions; by default the most likely ones are taken, unless `evaluation_config`
+                has `explore: True`.
 
         Returns:
             the episode statistics of `train()`, of these episodes alone; estimates under "off_policy_estimator".
@@ -834,7 +834,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return self._evaluations.start(duration, explore)()
 
     def _play_teacher(self, policy_id: str) -> list[Episode]:
-        """Episodes that the teacher of a policy plays, in the environments and for the duration of an evaluation."""
+        """Plays episodes with a policy's teacher, in the environments and for the duration of an evaluation."""
         return self._evaluations.play_teacher(self._rollout_settings.policies[policy_id])
 
     @property
@@ -846,10 +846,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Policy id -> a copy of its flat parameter vector.
 
         Args:
-            policies: ids of those that are wanted; None for all.
+            policies: ids of the policies; None: all.
 
         Raises:
-            ValueError: if there is no policy of an id.
+            ValueError: for the id of no policy.
         """
         wanted = self.policies if policies is None else policies
         return {policy_id: self.get_policy(policy_id).weights.copy() for policy_id in wanted}
@@ -860,13 +860,13 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Statistics of observation filters stay as they are, which is logged once: `Policy.set_state` takes both.
 
         Raises:
-            ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
+            ValueError: for the id of no policy, before any weights are changed; if weights do not fit the network.
         """
         if not isinstance(weights, Mapping):
             raise TypeError(
                 f"weights={weights!r:.80} must be a dict of policy id -> weights, as get_weights() returns it"
             )
-        self._ahead = None  # other weights sample that round
+        self._ahead = None  # that round was requested with the old weights
         if self.config.leaves_stragglers and self.workers.num_in_flight:
             self.workers.fleet.forget()  # and these fragments
         policies = {policy_id: self._network(policy_id) for policy_id in weights}

@@ -3,10 +3,10 @@
     config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=4).training(lr=3e-4)
     algo = config.build()
 
-Each setting is declared once, as a parameter of a section: below, in settings/ or in recorded/. Names of other eras
-(`.env_runners(...)`, dicts with `num_workers`) are in aliases.py. `build` checks everything before anything starts,
-and hands a frozen copy to the algorithm; what lies below the algorithm receives values. Hooks alone see the config
-(`Worker.config`, `Policy.config`).
+Each setting is declared once, as a parameter of a section: below, in settings/ or in recorded/. Names of other versions
+of RLlib (`.env_runners(...)`, dicts with `num_workers`) are in aliases.py. `build` checks everything before anything
+starts, and passes a frozen copy to the algorithm; the parts below the algorithm receive values. Only hooks see the
+config (`Worker.config`, `Policy.config`).
 """
 
 import functools
@@ -46,11 +46,11 @@ from rllib.web.sockets import host_and_port
 _EMPTY: dict = {}
 _SAMPLING = {"type": "StochasticSampling"}
 
-# Numbers of other processes, and settings that need some of them -> value that needs none.
+# Settings that start other processes, or need some -> value without other processes.
 _PROCESSES = ("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker")
 _NEED_PROCESSES = {"evaluation_parallel_to_training": False, "num_aggregation_workers": 0, "sample_async": False}
 _NO_PROCESSES = "there is no other process, such as num_rollout_workers=2 makes"
-# Settings that make processes, where an algorithm has them.
+# Settings of some algorithms that start processes.
 _MAKE_PROCESSES = "evaluation_num_workers", "num_learners", "num_aggregation_workers", "num_replay_buffer_shards"
 
 # Share of train_batch_size by which whole fragments of a fixed length may exceed it, as in Ray.
@@ -58,7 +58,7 @@ _BATCH_TOLERANCE = 0.1
 
 
 def alone(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes by which an algorithm of these settings does everything in its own process."""
+    """Changes to these settings by which an algorithm does everything in its own process."""
     changes = dict.fromkeys(_PROCESSES, 0)
     changes |= {name: value for name, value in _NEED_PROCESSES.items() if settings.get(name)}
     if settings.get("evaluation_duration") == "auto":  # as long as the parallel training
@@ -69,29 +69,29 @@ def alone(settings: Mapping[str, Any]) -> dict[str, Any]:
 class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDataConfig):
     """Settings of an algorithm: set them by section, then `build()`.
 
-    Settings are read as attributes (`config.lr`) or items (`config["lr"]`), under their names of any era.
+    Settings are read as attributes (`config.lr`) or items (`config["lr"]`), by their names in any version of RLlib.
 
     Args:
-        algo_class: the algorithm that `build` makes, a class or the name of one; subclasses know theirs. Called on this
+        algo_class: the algorithm that `build` makes, a class or its name; subclasses have a default. Called on this
             class itself, AlgorithmConfig(algo_class=PPO) gives a PPOConfig.
 
     Raises:
-        TypeError: for settings, with the sections that take them.
+        TypeError: if settings are given here; the message names the sections that take them.
     """
 
     algo_class: type | str | None = None
-    # Whether each train batch is made of whole fragments, sampled for it alone: then their sizes have to agree.
+    # Whether each train batch is made of whole fragments that are sampled for this batch: then the sizes must agree.
     on_policy: ClassVar[bool] = False
-    # The types of exploration_config that the algorithm can explore by, and the one it explores by if none is given.
+    # The types of exploration_config that the algorithm supports, and its default.
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
     default_exploration: ClassVar[dict] = _SAMPLING
-    # Whether it learns from the probabilities of the actions that were taken.
+    # Whether the algorithm learns from the probabilities of the actions that were taken.
     needs_probabilities: ClassVar[bool] = True
-    # Why policies cannot have a memory, a clause; empty: they can.
+    # Reason why policies cannot be recurrent, a clause; empty: they can be.
     without_memory: ClassVar[str] = ""
-    # Whether policies have to have one.
+    # Whether policies must be recurrent.
     needs_memory: ClassVar[bool] = False
-    # Whether workers sample the next round of fragments while the learner is at this one.
+    # Whether workers sample the next round of fragments while the learner learns from the present one.
     samples_ahead: ClassVar[bool] = False
     # Whether a round of fragments may end before all workers have answered.
     leaves_stragglers: ClassVar[bool] = False
@@ -365,7 +365,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         config.note_as_warned(name for name in self.changes() if not self.why_without_effect(name))
         config.update_from_dict(alone(self.to_dict())).reporting(log_dir=None)
         with config.build(env) as algorithm:
-            # The algorithm has no workers; those that are made of the settings may have a GPU.
+            # This algorithm has no workers; workers that the caller makes of the settings may have a GPU.
             device = "cuda" if self.num_gpus_per_worker else None
             return replace(algorithm._rollout_settings, acting_device=device), algorithm.policy.weights.copy()
 
@@ -507,12 +507,12 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         )
 
     def no_memory(self, reason: str, spec: NetworkSpec, instead: Remedy | None = None) -> Mistake:
-        """What is wrong with a network that has a memory, where none can be.
+        """The mistake of a recurrent network where none is possible.
 
         Args:
-            reason: why, a clause.
-            spec: of the network.
-            instead: what ends the mistake where the network keeps its memory; None: nothing does.
+            reason: the reason, a clause.
+            spec: description of the network.
+            instead: remedy that keeps the network recurrent; None: there is none.
         """
         is_own = not spec.architecture.is_built_in
         remedy = self.with_defaults(*OF_MEMORIES, *(("custom_model",) if is_own else ()))
@@ -542,13 +542,13 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Steps of each of a worker's environments per fragment.
 
-        "auto" divides train_batch_size among all environments, by Ray's rule: of what is left over, the first workers
-        get a step for each of their environments, as long as it suffices for all of them. 2456 / (4 workers x 3 envs)
-        gives 205, 205, 204, 204. Where a round waits for some workers alone, whichever they are fill the batch: it is
-        divided among as many, rounded up.
+        "auto" divides train_batch_size among all environments, by Ray's rule: the remainder goes to the first workers,
+        one step for each environment of a worker, as long as it suffices for all environments of the worker.
+        2456 / (4 workers x 3 envs) gives 205, 205, 204, 204. If a round waits for only a part of the workers, the batch
+        is divided among this number of workers, rounded up, so that any of them fill it.
 
         Args:
-            worker_index: 1.. for rollout workers; 0, this process, gets as much as the first.
+            worker_index: 1.. for rollout workers; 0, this process, has the length of worker 1.
         """
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
@@ -559,9 +559,9 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     @property
     def total_train_batch(self) -> int:
-        """Environment steps that are sampled for one train batch: train_batch_size, rounded up to whole fragments.
+        """Number of environment steps in one train batch: train_batch_size, rounded up to whole fragments.
 
-        "auto" fragments are one round, which may be a few steps short of train_batch_size.
+        With "auto" fragments it is one round, which may be a few steps short of train_batch_size.
         """
         workers = range(1, self.workers_per_round + 1)
         per_round = sum(self.get_rollout_fragment_length(index) for index in workers) * self.num_envs_per_worker
@@ -576,7 +576,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     @property
     def leaves_teachers_alone(self) -> bool:
-        """Whether the run acts and does not learn, so that no teacher of a policy is loaded."""
+        """Whether the run only acts, so that no teacher of a policy is loaded."""
         return False
 
     def make_teacher(self, trainee: Any) -> Any:
@@ -594,24 +594,24 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
 
     @property
     def has_processes(self) -> bool:
-        """Whether there are other processes."""
+        """Whether the run has other processes."""
         has_workers = self.num_rollout_workers and not self.is_offline
         return bool(has_workers) or any(self.get(each, 0) for each in _MAKE_PROCESSES)
 
     @property
     def min_train_batch(self) -> int:
-        """Environment steps after which a train batch is complete: no second round for the few that "auto" lacks."""
+        """Number of steps that completes a train batch: no second round for the few steps that "auto" is short of."""
         return min(self.train_batch_size, self.total_train_batch)
 
     @property
     def is_multi_agent(self) -> bool:
-        """Whether the section multi_agent names policies; an environment with several agents needs no word of it."""
+        """Whether the section multi_agent names policies; an environment with several agents does not need it."""
         return self.policies is not None
 
 
 @functools.cache
 def _defaults_of_all() -> dict[str, list]:
-    """Setting -> its defaults in all algorithms, which are imported; only asked about names that a config lacks."""
+    """Setting -> its defaults in all algorithms; imports all of them, so only used for names that a config lacks."""
     found: dict[str, list] = {}
     for algorithm in algorithm_names():
         for name, setting in get_algorithm_class(algorithm).config_class.settings.items():
@@ -623,12 +623,12 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     """A validated, frozen config of the algorithm's own class.
 
     Args:
-        config_class: of the algorithm.
-        config: one of that class.
-        env: environment, where the config names none.
+        config_class: the algorithm's config class.
+        config: a config of that class.
+        env: environment, if the config names none.
 
     Raises:
-        TypeError: for a config of another kind.
+        TypeError: for a config of another class.
         ValueError: with every mistake in the settings.
     """
     if not isinstance(config, config_class):

@@ -1,6 +1,6 @@
-"""Tasks of the environments that are trained in, chosen by the setting env_task_fn after every iteration.
+"""Tasks of the training environments, chosen by the setting env_task_fn after every iteration.
 
-`make_curricula` gives all that changes these environments in the course of a run.
+`make_curricula` makes all parts that change these environments during a run.
 """
 
 import functools
@@ -25,12 +25,12 @@ _FILE = "env_tasks.json"
 
 
 class Curriculum:
-    """Sets the tasks of all environments that are sampled from.
+    """Sets the tasks of all training environments.
 
     Args:
         config: settings of the run, with env_task_fn.
         workers: the environments' workers.
-        settings: of the workers; workers that replace others get the present tasks from there.
+        settings: settings of the workers, to which the present tasks are written for workers that replace others.
 
     Raises:
         SettingsError: if environments have no tasks that can be set.
@@ -39,7 +39,7 @@ class Curriculum:
     def __init__(self, config: AlgorithmConfig, workers: Source, settings: RolloutSettings):
         self._config, self._workers, self._settings = config, workers, settings
         with naming_settings(config):
-            # Of each worker's environments.
+            # Tasks of each worker's environments.
             self._tasks: list[list] = workers.foreach_env(task_of)
 
     def summary(self) -> Any:
@@ -47,14 +47,14 @@ class Curriculum:
         return summary_of(self._tasks)
 
     def choose_next(self, result: Result) -> None:
-        """Lets env_task_fn choose the tasks of the episodes that begin from now on, by the result of an iteration."""
-        # The settings are most of a result, and the environments' processes have them.
+        """Calls env_task_fn with the result of an iteration; the tasks that it chooses apply to new episodes."""
+        # Without the settings: they are most of a result, and the environments' processes have them.
         known = Result({key: value for key, value in result.items() if key != "config"})
         self._set(functools.partial(set_next_task, self._config.env_task_fn, known))
 
     def _set(self, choose: Callable) -> None:
         """Sets the task of every environment; `choose` as for Worker.set_tasks."""
-        # Not of a local worker in addition to remote ones, which takes no part in sampling.
+        # With remote workers, the local one is left out, as it does not sample.
         samples_here = not self._config.num_rollout_workers
         answers = self._workers.foreach_worker(operator.methodcaller("set_tasks", choose), local_worker=samples_here)
         self._tasks = [tasks for _, tasks in answers]
@@ -82,7 +82,7 @@ class Curriculum:
 def make_curricula(
     config: AlgorithmConfig, workers: Source, settings: RolloutSettings
 ) -> dict[str, Curriculum | Randomization]:
-    """Name of an entry of results -> what chooses this part of the environments after every iteration.
+    """Name of an entry of results -> part that changes the environments after every iteration.
 
     Args:
         config, workers, settings: as for Curriculum.

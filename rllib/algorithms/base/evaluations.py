@@ -1,4 +1,4 @@
-"""The evaluations of a run: by this process, or by workers that do nothing else."""
+"""The evaluations of a run: in this process, or by dedicated evaluation workers."""
 
 import functools
 import logging
@@ -43,13 +43,13 @@ class Evaluations:
     """Plays whole episodes in fresh environments, on seeds that neither training nor another evaluation uses.
 
     Args:
-        algorithm: the Algorithm whose policy is evaluated; the policy itself acts where no evaluation workers do.
-        training: settings of its rollout workers.
+        algorithm: the Algorithm whose policy is evaluated; without evaluation workers, the policy object itself acts.
+        training: settings of the algorithm's rollout workers.
 
     Attributes:
-        count: evaluations so far.
-        episodes: of the newest one.
-        workers: the processes that play, from the first evaluation on; None where this process does.
+        count: number of evaluations so far.
+        episodes: episodes of the newest evaluation.
+        workers: the evaluation workers, from the first evaluation on; None if this process plays.
 
     Raises:
         ValueError: if evaluation_config describes an environment with other spaces.
@@ -101,13 +101,13 @@ class Evaluations:
 
     @functools.cached_property
     def _local(self):
-        """The worker in this process. With one agent the algorithm's own policy acts."""
+        """The worker in this process. With one agent, the algorithm's policy object itself acts."""
         if self._settings.agents is None:
             return self._worker_class(self._settings, policy=self._algorithm.policy)
         return self._worker_class(self._settings)
 
     def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
-        """Settings of the training, or of the environments that evaluation_config describes."""
+        """Settings of the training environments, or of the environment that evaluation_config describes."""
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
             if training.env is None or not algorithm.config.disturbances:
@@ -166,7 +166,7 @@ class Evaluations:
         return self._algorithm.config.error(mistake)
 
     def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
-        """Evaluates with these policies of several agents from now on, by the mapping of training."""
+        """Evaluates with these policies of several agents from now on, using the mapping of training."""
         changed = replace(self._settings, policies=policies, agents=agents)
         self._settings = changed.without_teachers(changed.env)
         self.__dict__.pop("_local", None)
@@ -188,11 +188,11 @@ class Evaluations:
         return {"offline": self._recorded.losses()} if interval and iteration % interval == 0 else {}
 
     def begin(self, iteration: int, training_s: float) -> Callable[[], Result] | None:
-        """Begins the evaluation of an iteration in parallel to its training, if one is due and is to run in parallel.
+        """Begins the evaluation of an iteration in parallel to its training, if one is due and configured as parallel.
 
         Args:
             iteration: counted from 1.
-            training_s: duration of the training in the iteration before; 0 for the first.
+            training_s: duration of the training in the previous iteration; 0 in the first one.
         """
         if not (self._config.evaluation_parallel_to_training and self.is_due(iteration)):
             return None
@@ -202,8 +202,8 @@ class Evaluations:
         """The configured length of an evaluation.
 
         Args:
-            training_s: what "auto" is to take: the duration of the parallel training; 0 where that is not known yet,
-                None where there is none.
+            training_s: duration for "auto", which is that of the parallel training; 0 if it is not known yet, None if
+                no training runs in parallel.
         """
         amount, unit = self._config.evaluation_duration, self._config.evaluation_duration_unit
         if amount != "auto":
@@ -214,13 +214,13 @@ class Evaluations:
         return Duration(AlgorithmConfig.settings["evaluation_duration"].default if training_s is None else at_once)
 
     def start(self, duration: Duration, explore: bool | None = None) -> Callable[[], Result]:
-        """Begins one evaluation of the present weights. Without evaluation workers it is played here and now.
+        """Begins one evaluation of the present weights. Without evaluation workers, this call plays it to its end.
 
-        What the settings estimate from recorded data is computed here and now, too.
+        Estimates from recorded data are also computed in this call.
 
         Args:
-            duration: how long to play.
-            explore: sample actions instead of taking the most likely ones; None: as evaluation_config says.
+            duration: number of episodes or steps, or time, to play.
+            explore: whether to sample actions instead of taking the most likely ones; None: as in evaluation_config.
 
         Returns:
             a function that waits for the end and returns the statistics of the episodes.
@@ -266,12 +266,13 @@ class Evaluations:
         return finish
 
     def play_teacher(self, own: PolicySettings) -> list[Episode]:
-        """Episodes that the teacher of a policy plays, as many as the policy does in an evaluation.
+        """Plays the number of episodes of an evaluation with a policy's teacher.
 
-        This process plays them, on seeds that no evaluation uses, and without hooks, which are for the policy's.
+        They are played in this process, with seeds that no evaluation uses, and without hooks, which are for the
+        policy's episodes.
 
         Args:
-            own: settings of the policy in workers, with its teacher.
+            own: the policy's settings in workers, with its teacher.
         """
         env = wiring.taught_environment(self._config, self._settings.env, gives_keys=True)
         settings = replace(self._settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
@@ -299,16 +300,17 @@ class Evaluations:
         return self.workers.start_episodes(self._algorithm.snapshots(), duration, self.count, explore)
 
     def stop(self) -> None:
-        """Ends its workers; what is evaluated afterwards, this process plays."""
+        """Stops the evaluation workers; later evaluations are played in this process."""
         self._stopped = True
         if self.workers is not None:
             self.workers.stop()
 
 
 def _call_end_hook(algorithm: Any, result: Result) -> None:
-    """Calls on_evaluate_end; what it writes into its `evaluation_metrics` stands in the result.
+    """Calls on_evaluate_end; entries that it writes into its `evaluation_metrics` are added to the result.
 
-    They are {"evaluation": result}, of Ray 2.6, and have the keys of the result, of later versions.
+    `evaluation_metrics` has the forms of all versions of Ray: {"evaluation": result} as in Ray 2.6, and the keys of the
+    result itself as in later versions.
     """
     before, missing = dict(result), object()
     metrics = Result({**result, "evaluation": result})

@@ -38,17 +38,17 @@ logger = logging.getLogger(__name__)
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
 REPLAY_FILE, STORE_FILE = "replay.safetensors", "store.safetensors"
-# With steps that a run has recorded: without them it continues with an empty replay.
+# Files with a run's stored steps: without them a run continues with an empty replay.
 FILES_OF_STEPS = (REPLAY_FILE, STORE_FILE)
-# Files of the only policy in training, before they went into its folder as those of others.
+# Files of the single policy in training, in the format before they moved to the policy's folder.
 _FILES_OF_ONE_POLICY = tuple(f"{name}.safetensors" for name in ("replay", "temperature", "multiplier", "observed"))
-# Entries of an algorithm's state that were a number, of its only policy, before they went by policy id.
+# Entries of an algorithm's state that were a number, of its single policy, before they became dicts by policy id.
 _OF_ONE_POLICY = ("updates_owed", "replay_empty_at", "critic_updates")
 # Keys of algorithm.json that are read here.
 _OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
-# Settings with code of the user's that `from_checkpoint` takes as arguments of their own.
+# Settings with user code that are separate arguments of `from_checkpoint`.
 _ARGUMENTS = ("policy_mapping_fn", "policies_to_train")
-# Where APPO's checkpoints held the target before the learner's state did.
+# File of the target network in APPO's checkpoints, before it became a part of the learner's state.
 OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
@@ -56,7 +56,7 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
     """Reads the state that `Algorithm.get_state` returned when the checkpoint was written.
 
     Raises:
-        CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
+        CheckpointError: if the checkpoint is missing, cut off, or not one of an algorithm.
     """
     state = read_checkpoint(path, load_user_code=load_user_code)
     lacks = _OF_AN_ALGORITHM - state.get("algorithm.json", {}).keys()
@@ -72,18 +72,18 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
 
 
 def _modernise(state: dict[str, dict[str, Any]]) -> None:
-    """Moves the entries of earlier formats, which had one policy, to their present places."""
+    """Moves the entries of older formats, which had one policy, to their present places."""
     own, target = state["algorithm.json"]["state"], None
-    if "agents" not in state["algorithm.json"]:  # which held the ids alone of added policies, none of which learned
+    if "agents" not in state["algorithm.json"]:  # the format with only the ids of added policies, none of which learned
         state["algorithm.json"]["agents"] = _earlier_additions(state)
-    if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
+    if state["algorithm.json"]["algorithm"] == "ARS":  # its policies had a bias before this setting existed
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
     own |= {name: {DEFAULT_POLICY: own[name]} for name in _OF_ONE_POLICY if isinstance(own.get(name), int | float)}
     for name in state.keys() & set(_FILES_OF_ONE_POLICY):
         state[f"policies/{DEFAULT_POLICY}/{name}"] = state.pop(name)
     spec = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {}).get("spec", {})
     has_memory = spec.get("memory") or spec.get("architecture", {}).get("kind") == "memory"
-    if has_memory and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
+    if has_memory and spec.get("critic", True) and spec["vf_share_layers"]:  # True was the default once
         state["config.json"]["model"].setdefault("vf_share_memory", True)
     if "learner.safetensors" in state:
         state[LEARNER_FILE] = state.pop("learner.safetensors")
@@ -100,7 +100,7 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
 
 
 def _earlier_additions(state: State) -> dict[str, Any]:
-    """Changes of the agents' policies, where only policies that were added are known."""
+    """Changes of the agents' policies, from a format that lists only the added policies."""
     added = dict.fromkeys(state["algorithm.json"].get("added_policies", ()))
     if not added:
         return {}
@@ -109,7 +109,7 @@ def _earlier_additions(state: State) -> dict[str, Any]:
 
 
 def _last_move(state: State) -> int:
-    """The update after which APPO moved its target last."""
+    """Number of the update after which APPO last updated its target network."""
     config, updates = state["config.json"], state["algorithm.json"]["metrics"]["counters"].get("num_updates", 0)
     ring = config["minibatch_buffer_size"]
     every = config["target_update_frequency"] * (ring * config["num_sgd_iter"] if ring > 1 else 1)
@@ -117,7 +117,7 @@ def _last_move(state: State) -> int:
 
 
 def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capacity: int) -> dict[str, np.ndarray]:
-    """The state of a replay of rows; of one that an earlier version saved as steps [T, E] in lockstep, its rows."""
+    """The state of a replay of rows; the state of an older version, steps [T, E] in lockstep, is converted to rows."""
     if "steps" not in replay:
         return replay
     if "stacks.frames" in replay:
@@ -143,15 +143,15 @@ def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capa
 
 
 def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
-    """The class of a checkpoint's algorithm: loaded already, one of this library, or `base`, one of the user's.
+    """The class of a checkpoint's algorithm: one that was loaded, one of this library, or `base` if it is the user's.
 
     Args:
-        state: what read_checkpoint returned.
-        path: where it was read, for messages.
-        base: class that the algorithm has to be of.
+        state: the state that read_checkpoint returned.
+        path: path of the checkpoint, for error messages.
+        base: class from which the algorithm's class must be derived.
 
     Raises:
-        CheckpointError: if it is not, or is the user's own and was not loaded.
+        CheckpointError: if the class is not derived from `base`, or is a user's class that was not loaded.
     """
     name, saved = state["algorithm.json"]["algorithm"], state["algorithm.json"]["class"]
     if isinstance(saved, UserCode):
@@ -175,10 +175,10 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
 
 
 def saved_config_class(state: State, algorithm_class: type) -> type[AlgorithmConfig]:
-    """The class of a checkpoint's config: of the algorithm, or one of the user's with its own settings.
+    """The class of a checkpoint's config: the algorithm's, or a user's class with its own settings.
 
     Raises:
-        CheckpointError: if it is the user's and was not loaded.
+        CheckpointError: if it is a user's class that was not loaded.
     """
     saved = state["algorithm.json"].get("config_class", algorithm_class.config_class)
     if not isinstance(saved, UserCode):
@@ -202,15 +202,15 @@ def saved_config(
     """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
 
     Args:
-        state: what read_checkpoint returned.
-        path: where it was read, for messages.
-        config_class: of the algorithm.
+        state: the state that read_checkpoint returned.
+        path: path of the checkpoint, for error messages.
+        config_class: the algorithm's config class.
         overrides: settings to change.
-        load_user_code: whether code of the user's was loaded.
+        load_user_code: whether user code was loaded.
 
     Raises:
-        CheckpointError: if it still names code of the user's that was not loaded, or, of another run, a place outside
-            of the run's directory to write to.
+        CheckpointError: if the settings still name user code that was not loaded, or, in a checkpoint of another run, a
+            path to write to outside of the run's directory.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -244,13 +244,13 @@ def saved_config(
 
 
 def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *groups: Iterable[str]) -> Unfit | None:
-    """A refusal of a checkpoint, with the saved values of settings that are other ones now; None if there are none.
+    """An error that refuses a checkpoint, with the saved values of changed settings as remedy; None if none differs.
 
     Args:
         problem: a sentence.
-        config: of the run that continues.
-        saved: settings, as the checkpoint's config.json has them.
-        groups: names of settings; those of the first group with a difference are the remedy.
+        config: settings of the run that continues.
+        saved: the settings in the checkpoint's config.json.
+        groups: groups of names of settings; the first group with a difference is the remedy.
     """
     for names in groups:
         if remedy := as_saved(config, saved, names):
@@ -260,9 +260,9 @@ def unfit_by(problem: str, config: AlgorithmConfig, saved: Mapping[str, Any], *g
 
 
 def as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Saved values of those of these settings that are other ones in a config; of dicts that are merged, their keys.
+    """Saved values of the settings in `names` whose values differ in the config; of merged dicts, the differing keys.
 
-    Code of the user's that was not loaded is left out: it can be given by the user alone.
+    User code that was not loaded is left out: only the user can give it.
     """
     found = {}
     for name in (name for name in names if name in saved and name in config.settings):
@@ -285,7 +285,7 @@ def _is_equal(saved: Any, own: Any) -> bool:
 
 
 def settings_of_world(config_class: type[AlgorithmConfig]) -> tuple[str, ...]:
-    """Settings that say which clients step the environment, and in which spaces; `env` stands in their place."""
+    """Settings of clients that step the environment, and of its spaces; `env` replaces them."""
     return ("observation_space", "action_space", *config_class.sections["external"].names)
 
 
@@ -302,16 +302,16 @@ def _without_saved_world(config: AlgorithmConfig, state: State, given: Mapping[s
 
 
 def refuse_places(settings: Mapping[str, Any], directory: Path, given: Collection[str], what: str) -> None:
-    """Refuses settings of a file that name a place to write to elsewhere than in the run's directory.
+    """Refuses settings of a file that name a path to write to outside of the run's directory.
 
     Args:
-        settings: by name.
-        directory: of the run.
+        settings: name -> value.
+        directory: directory of the run.
         given: names of settings that do not come from the file.
-        what: the file, for messages.
+        what: description of the file, for error messages.
 
     Raises:
-        CheckpointError: if there is one.
+        CheckpointError: if there is such a setting.
     """
     for name, place in _places_of(settings).items():
         if name not in given and not _is_inside(place, directory):
@@ -325,12 +325,12 @@ def _is_inside(place: str | os.PathLike, directory: Path) -> bool:
     return local_path(place).resolve().is_relative_to(directory.resolve())
 
 
-# Settings that name places to write to.
+# Settings that name paths to write to.
 PLACES = "log_dir", "output", "output_config", "replay_buffer_config"
 
 
 def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
-    """The places that settings name, and that are written to, by the settings' names."""
+    """Name of a setting -> the path to write to that it names."""
     output, replay = settings.get("output", None), settings.get("replay_buffer_config", None)
     found = {"log_dir": settings.get("log_dir", None), "output": None if output == LOG_DIR else output}
     if output == IN_CONFIG:
@@ -348,7 +348,7 @@ def _given_places(given: Mapping[str, Any]) -> list[str]:
 
 
 def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:
-    """Whether settings are given that name policies, and these are others than the saved run began with."""
+    """Whether settings that name policies are given, and the saved run has added or removed policies."""
     changes = state["algorithm.json"]["agents"]
     return any(name in given for name in _ARGUMENTS) and ("policies" in changes or "removed" in changes)
 
@@ -356,16 +356,16 @@ def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:
 def take_policies(
     state: State, path: str | os.PathLike, policy_ids: Collection[str] | None, given: Mapping[str, Any]
 ) -> None:
-    """Makes the saved run one that has begun with these of its policies, in their settings, and has changed nothing.
+    """Changes the state to that of a run which began with these of the saved policies and made no changes since.
 
     Args:
-        state: what read_checkpoint returned.
-        path: where it was read, for messages.
-        policy_ids: of the policies; None: all that it has.
-        given: settings that are given instead of the saved ones.
+        state: the state that read_checkpoint returned.
+        path: path of the checkpoint, for error messages.
+        policy_ids: ids of the policies; None: all policies of the checkpoint.
+        given: settings that replace the saved ones.
 
     Raises:
-        CheckpointError: if there is no such policy, or the mapping names others.
+        CheckpointError: if there is no such policy, or the saved mapping names others and is not replaced.
     """
     own, settings = state["algorithm.json"], state["config.json"]
     changes, own["agents"] = own["agents"], {}
@@ -400,22 +400,22 @@ def take_policies(
 
 
 def _known_policy(value):
-    """The value that `policies` has for a policy, with the library's class instead of its reference."""
+    """The value of a policy in the setting `policies`, with this library's class instead of a reference to it."""
     if isinstance(value, UserCode) and is_library_path(value.reference):
         return import_path(value.reference)
     return value
 
 
 def keep_changes(state: State, path: str | os.PathLike, given: Mapping[str, Any]) -> None:
-    """Leaves out the changes of agents' policies in whose place settings are given, and checks that code is loaded.
+    """Removes saved changes of agents' policies that given settings replace, and checks that user code is loaded.
 
     Args:
-        state: what read_checkpoint returned.
-        path: where it was read, for messages.
-        given: settings that are given instead of the saved ones.
+        state: the state that read_checkpoint returned.
+        path: path of the checkpoint, for error messages.
+        given: settings that replace the saved ones.
 
     Raises:
-        CheckpointError: if a change is code of the user's that was not loaded.
+        CheckpointError: if a change is user code that was not loaded.
     """
     own = state["algorithm.json"]
     own["agents"] = _known_changes({name: value for name, value in own["agents"].items() if name not in given})
@@ -423,7 +423,7 @@ def keep_changes(state: State, path: str | os.PathLike, given: Mapping[str, Any]
 
 
 def loaded_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of agents' policies, without those that are code of the user's which was not loaded; logs a warning."""
+    """Changes of agents' policies, except for user code that was not loaded, which is named in a logged warning."""
     changes = _known_changes(changes)
     left = {name: value for name, value in changes.items() if not any(_unloaded(name, value))}
     if missing := sorted(changes.keys() - left.keys()):
@@ -436,7 +436,7 @@ def loaded_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of agents' policies, with the library's classes instead of their references."""
+    """Changes of agents' policies, with this library's classes instead of references to them."""
     if "policies" not in changes:
         return dict(changes)
     policies = {

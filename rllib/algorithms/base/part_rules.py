@@ -1,4 +1,4 @@
-"""What parts of a run ask of each other, where methods of an algorithm make them, so that no setting says it."""
+"""Rules between parts of a run that an algorithm's methods make, so that they cannot be checked on the settings."""
 
 from rllib.config.conflicts import DEFAULT, Unfit
 from rllib.evaluation.callbacks import hears
@@ -7,9 +7,9 @@ from rllib.sample_batch import NAMES
 
 
 def refuse_absent_columns(algorithm, trainee) -> None:
-    """Raises a ValueError for columns that losses of the user's ask for and that no batch here can have.
+    """Raises a ValueError for columns that user losses read and that no batch of this run can have.
 
-    Only where nothing of the user's may add columns to batches.
+    Only if no user code can add columns to batches.
     """
     callbacks, custom = algorithm.callbacks, trainee.config.custom_loss
     adds = hears(callbacks, "on_learn_on_batch") or hears(callbacks, "on_postprocess_trajectory")
@@ -29,7 +29,7 @@ def refuse_absent_columns(algorithm, trainee) -> None:
 
 
 def refuse_memory(algorithm, policy_id: str, *parts) -> None:
-    """Raises an error where a policy has a memory, and one of these parts, such as its exploration, cannot use it."""
+    """Raises an error if a policy is recurrent and one of these parts, such as its exploration, does not support it."""
     config, spec = algorithm.config_of(policy_id), algorithm.policies[policy_id].spec
     for part in parts if spec.state_size else ():
         if part.without_memory:

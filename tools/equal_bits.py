@@ -1,4 +1,4 @@
-"""Weights and results of this checkout beside those of another one: has a change that should change nothing done so?
+"""Compares weights and results of this checkout and another one, after a change that should not affect them.
 
     git worktree add ../before REVISION
     python tools/equal_bits.py compare ../before                 # all cases, some minutes

@@ -4,7 +4,7 @@
 
 RAY is the folder `ray` of an installed Ray 2.60, or of its sources: the 48 scripts of its rllib/examples, and the
 scripts of its tune/examples. DIR holds the five documents (texts with code) that the project began with. NAMEs choose
-programs by a part of their name; --write then keeps the rows of the others. Each runs in a directory of its own, for
+programs by a part of their name; --write then keeps the rows of the others. Each runs in its own directory, for
 one iteration where it has Ray's usual options, and for at most --timeout seconds: those with convolutions take minutes
 on few CPUs. Some need packages that come with Ray, or that they name: pip install dm-tree open_spiel
 pettingzoo==1.25.0 pymunk==6.11.1 (later releases of pettingzoo have no waterworld).
@@ -108,7 +108,7 @@ def tune_examples(ray: Path) -> Iterator[Program]:
 
 # What the documents leave out, or load from the network.
 _MNIST = '''
-"""Stands for Ray's example of this name, which downloads its data: 512 random pictures of two classes."""
+"""Replaces Ray's example of this name, which downloads its data: 512 random pictures of two classes."""
 import torch
 from torch import nn
 
@@ -208,7 +208,7 @@ def _each(*words: str, blocks: list[str]) -> list[str]:
 
 
 def run(program: Program, timeout_s: float) -> Outcome:
-    """Runs a program in a directory of its own."""
+    """Runs a program in its own directory."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     if program.sources is not None:
         environment["RLLIB_RAY_SOURCES"] = str(program.sources)

@@ -3,7 +3,7 @@
     python tools/ray_tests.py --ray RAY [--write] [NAME ...]
 
 RAY is the folder that holds `rllib` in a checkout of Ray's repository; its wheels have no tests. NAMEs choose files by
-a part of their path. Each file is copied, alone, into a directory of its own and run by pytest in one process, without
+a part of their path. Each file is copied, alone, into its own directory and run by pytest in one process, without
 Ray's conftest.py; a test has --test-timeout seconds, a file --timeout. Most of them test parts of Ray that programs do
 not use, so the counts are no score: the reasons say which names and behaviours a program could miss.
 """
@@ -97,10 +97,10 @@ def files(ray: Path) -> Iterator[Path]:
 
 
 def run(path: Path, sources: Path, timeout_s: float, test_timeout_s: int) -> Counted:
-    """Runs the tests of a file in a directory of its own."""
+    """Runs the tests of a file in its own directory."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RLLIB_RAY_SOURCES": str(sources)}
     with tempfile.TemporaryDirectory(prefix="rp") as directory:
-        # At its place: some look for data beside rllib.
+        # At the same relative path: some tests look for data next to rllib.
         copy, log = Path(directory) / path.relative_to(sources), Path(directory, "log.jsonl")
         work = copy.parent
         work.mkdir(parents=True)

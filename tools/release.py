@@ -129,7 +129,7 @@ def owner_problem(summary: str) -> str | None:
     """What is wrong with the distribution's name: an index has something else of this name.
 
     Args:
-        summary: of this library; a distribution with another one is somebody else's.
+        summary: of this library; a distribution with another summary belongs to another project.
 
     Raises:
         Problem: if there is no index to ask.
@@ -146,7 +146,7 @@ def owner_problem(summary: str) -> str | None:
         with zipfile.ZipFile(wheels[0]) as archive:
             info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
             owner = email.parser.Parser().parsestr(archive.read(info).decode())["Summary"]
-    return None if owner == summary else f"the name {DISTRIBUTION} is somebody else's: {owner!r}. Choose another one."
+    return None if owner == summary else f"the name {DISTRIBUTION} is another project's: {owner!r}. Choose another one."
 
 
 def _index_answers(pip: list[str]) -> bool:
@@ -179,7 +179,7 @@ def wheel_problems(wheel: Path, files: list[str]) -> list[str]:
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(archive.read(info).decode())
         entry_points = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
-    # Folders beside the packages would belong to everybody who installs something.
+    # Further top-level folders would be installed into site-packages, where all packages share their names.
     expected = {re.sub("^tuned_examples/", "rllib/tuned_examples/", name) for name in files}
     problems = [f"{name} is missing" for name in sorted(expected - names)]
     own = {name for name in names if ".dist-info/" not in name}
@@ -212,7 +212,7 @@ def metadata_problems(metadata) -> list[str]:
 
 
 def sdist_problems(sdist: Path, files: list[str]) -> list[str]:
-    """What is wrong with an sdist: from it the wheel is built anew, and the tests run."""
+    """Problems of an sdist, from which the wheel is built again and the tests are run."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = [*files, "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", "docs/project/architecture.md"]
@@ -380,7 +380,7 @@ def build_and_look() -> tuple[Path, Path]:
         again = build(Path(place))
         different = [file.name for file, other in zip((wheel, sdist), again) if file.read_bytes() != other.read_bytes()]
         if different:
-            raise Problem(f"a second build made other bytes of {', '.join(different)}, which nobody could check then")
+            raise Problem(f"a second build made other bytes of {', '.join(different)}: the build cannot be verified")
     problems = [f"{wheel.name}: {problem}" for problem in wheel_problems(wheel, files)]
     problems += [f"{sdist.name}: {problem}" for problem in sdist_problems(sdist, files)]
     if problems:

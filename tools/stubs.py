@@ -64,7 +64,7 @@ def _stub_of(path: Path) -> Path:
 
 
 def _package(path: Path) -> str:
-    """What a package without a stub of its own imports, so that an empty stub does not hide it."""
+    """The imports of a package without its own stub, so that an empty stub does not hide them."""
     imported = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
     lines = [f"from {node.module} import {each.name} as {each.name}" for node in imported for each in node.names]
     return "\n".join([HEADER, *([""] if lines else []), *lines]) + "\n"
@@ -223,7 +223,7 @@ def _type(type_: Any) -> str:
 
 
 def write(folder: Path = STUBS) -> None:
-    """Writes the package anew; what is as it was keeps its time, so that editors read nothing again."""
+    """Writes the package again; unchanged files keep their times, so that editors do not read them again."""
     made = {folder / path.relative_to(STUBS): text for path, text in stubs().items()}
     for path in set(folder.rglob("*.pyi")) - set(made):
         path.unlink()

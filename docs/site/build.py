@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import reference  # noqa: E402
 
-# Pages of the reference and beside docs/, after those of docs/index.md.
+# Pages of the reference and next to docs/, after those of docs/index.md.
 REFERENCE = {
     "Reference": (
         *("reference/settings", "reference/model_settings", "reference/algorithms"),
@@ -26,7 +26,7 @@ REFERENCE = {
     ),
     "Project": ("readme", "changelog", "contributing", "security"),
 }
-# Pages beside docs/
+# Pages next to docs/
 BESIDE = {
     "readme": "README.md",
     "changelog": "CHANGELOG.md",

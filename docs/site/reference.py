@@ -104,7 +104,7 @@ def _rllib_names() -> str:
     lines = [
         "# RLlib's names",
         "",
-        "Settings of any era of RLlib, beside the ones with the same name here. from_rllib.md shows their use.",
+        "Settings of all versions of RLlib, next to the ones with the same name here. from_rllib.md shows their use.",
         "",
         "## Other names",
         "",

@@ -9,8 +9,8 @@
     workers = {"worker 1": Closable(runtime.remote(Worker).remote())}
     close_and_kill(workers, within_s=10.0)
 
-`close` is called after what the actor does at that moment, which ends early by KeyboardInterrupt where the actor has a
-process of its own on this machine. An actor that has not closed in time is killed, and a warning says so.
+`close` is called after the call that the actor is running, which is ended early by KeyboardInterrupt if the actor has
+its own process on this machine. An actor that has not closed in time is killed, and a warning says so.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class Fleet:
         self._oldest = Oldest()
         self._count = 0  # pending requests of each, as `keep_in_flight` was asked for
         self._short: set[int] = set()  # indices of those that may have fewer
-        self._look_at = -math.inf  # when somebody's silence may have to be reported, of time.monotonic()
+        self._look_at = -math.inf  # time.monotonic() at which the silence of a member may have to be reported
         self._details_shown: set[str] = set()  # of failures, without numbers
         if close_s is not None:
             _fleets_that_close.add(self)
@@ -519,7 +519,7 @@ class Fleet:
     def _check_silence(self) -> None:
         now, silence_s = time.monotonic(), self.tolerance.silence_s
         self._warnings.flush()
-        self._look_at = now + silence_s  # for whoever is asked from now on
+        self._look_at = now + silence_s  # for members that are asked from now on
         for index, member in list(self.members.items()):
             if not member.pending:
                 continue

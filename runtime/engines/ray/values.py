@@ -198,7 +198,7 @@ def refuse_plain_pickle(frame) -> None:
     References and handles are then carried next to the pickle. The frame tells; a flag would cost every call.
     """
     if frame.f_code is encode.__code__:
-        raise TypeError("references and handles are carried beside the pickle")
+        raise TypeError("references and handles are carried next to the pickle")
 
 
 class Turn(Reference):

@@ -39,9 +39,9 @@ class Cancellations:
 
     Args:
         mailbox: of the worker.
-        queue: what waits.
+        queue: waiting work.
         run: kind of message -> what runs a frame of it, as the worker's loop uses it.
-        running: () -> (kind, serial, source, name, first serial of its own calls) of the running call, or None.
+        running: () -> (kind, serial, source, name, first serial of calls that it makes) of the running call, or None.
         cancel_children: called with that first serial when the running task is cancelled together with its calls.
     """
 

@@ -53,7 +53,7 @@ class ActorTable:
         if source not in self._processes:
             return
         if create.digest not in self._shared.definitions:
-            raise wire.Malformed("actor of a class that nobody has defined")
+            raise wire.Malformed("actor of a class that no process has defined")
         actor = self._add(source, serial, create, frame)
         for key in create.items:
             self._shared.refcounts.add(key, actor.key, 1)

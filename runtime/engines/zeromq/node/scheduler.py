@@ -63,7 +63,7 @@ class Scheduler:
         if submitter is None:
             return
         if task.digest not in self._definitions:
-            raise wire.Malformed("task of a function that nobody has defined")
+            raise wire.Malformed("task of a function that no process has defined")
         depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ProcessKind.ACTOR
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth), submitter.driver)
         for key in task.items:

@@ -33,7 +33,7 @@ def use_key(session: str) -> None:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-            raise PermissionError(f"{path} must be a file of this user that nobody else may read")
+            raise PermissionError(f"{path} must be a file of this user that no other user may read")
         key = os.read(descriptor, wire.SESSION_KEY_BYTES + 1)
     finally:
         os.close(descriptor)

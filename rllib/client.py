@@ -60,7 +60,7 @@ _ALL, _COMMON = "__all__", "__common__"
 
 
 class EpisodeLost(Exception):
-    """An episode that cannot go on, since the run was restored or has given it up: start a new one."""
+    """An episode cannot continue, since the run was restored or has given it up: start a new one."""
 
 
 class RunEnded(Exception):
@@ -122,7 +122,7 @@ class PolicyClient:
         ca_file=None,
     ):
         if session is not None:
-            _logger.warning("PolicyClient: session has no effect: a client is known by a number of its own.")
+            _logger.warning("PolicyClient: session has no effect: each client makes its own number.")
         if inference_mode not in ("remote", "local"):
             raise ValueError(f"inference_mode must be 'remote' or 'local', but is {inference_mode!r}")
         if fragment_length < 1:
@@ -232,8 +232,8 @@ class PolicyClient:
 
         Raises:
             ValueError: if the server refuses the request, and its message says why, or if an agent is no string.
-            EpisodeLost, RunEnded: if the episode, or the run, cannot go on. With one episode of a list, all of the list
-                are over.
+            EpisodeLost, RunEnded: if the episode, or the run, cannot continue. If one episode of a list cannot, all of
+                the list are over.
             ConnectionError: if the server cannot be reached for retry_s.
         """
         self._refuse_closed()
@@ -254,7 +254,7 @@ class PolicyClient:
         return actions if isinstance(episode_id, list) else actions[episode_id]
 
     def log_action(self, episode_id, observation, action):
-        """Reports an action that somebody else has chosen; errors as for `get_action`."""
+        """Reports an action that the policy has not chosen; errors as for `get_action`."""
         self._refuse_closed()
         if self._local is not None:
             self._locally(self._local.log, episode_id, observation, action)
@@ -269,13 +269,13 @@ class PolicyClient:
         Args:
             episode_id: of a running episode.
             reward: a number; with several agents a dict by agent.
-            info: what the simulator says beside it.
+            info: the simulator's info dict.
             multiagent_done_dict, truncated_dict: agents that have ended, and why; "__all__" is left out. For several
                 agents alone.
 
         Raises:
             ValueError: if a reward is no finite number of at most 1e9, the info cannot be sent, an agent is unknown or
-                no string, or agents are said to have ended where there is one; nothing is taken in then.
+                no string, or ends of agents are given with a single agent; nothing is accepted then.
         """
         self._refuse_closed()
         given = self._of(episode_id)
@@ -316,7 +316,7 @@ class PolicyClient:
         Args:
             episode_id: of a running episode.
             observation: the final one.
-            truncated: whether a limit outside of the task has ended it, so that its value goes on.
+            truncated: whether a limit outside of the task has ended the episode, so that its return is bootstrapped.
         """
         self._refuse_closed()
         if self._local is None:
@@ -346,7 +346,7 @@ class PolicyClient:
         try:
             if self._local is not None:
                 self._local.close()
-        except RunEnded:  # nobody needs the steps
+        except RunEnded:  # the run no longer needs the steps
             pass
         finally:
             self._connection.close()
@@ -366,7 +366,7 @@ class PolicyClient:
         return self._given[episode_id]
 
     def _locally(self, take_in, episode_id, observation, *more):
-        """Has the copy of the policy take in a step of an episode; gives its answer."""
+        """Passes a step of an episode to the copy of the policy, and returns its answer."""
         try:
             answer = take_in(episode_id, observation, self._of(episode_id), *more)
         except EpisodeLost:
@@ -629,8 +629,8 @@ class _ServedPolicy:
         answer = self._client._request("POST", "/reward", given, waits=self._has_learner)
         if answer is None:  # the server acts without a learner, and the next one does not know these actions
             return
-        # Otherwise refused are rewards that came twice, since a request was repeated, and those of a learner that is
-        # gone, whose steps nobody can learn from any more.
+        # Other refusals are harmless: rewards that came twice, since a request was repeated, and rewards for an earlier
+        # learner, whose open decisions are lost.
         wrong = [each["error"] for each in answer["results"] if each.get("status") == 422]
         if wrong:
             raise ValueError(wrong[0])
@@ -643,7 +643,7 @@ class _ServedPolicy:
 
 
 class _Requests:
-    """Requests of a client that acts itself. One may be under way while it goes on; no other is sent until its answer.
+    """Requests of a client that acts itself, which continues during a request; the next one waits for its answer.
 
     Args:
         client: whose requests they are; errors are those of its methods.
@@ -870,7 +870,7 @@ class _ZeroMQConnection:
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | self._lost_events)
         self._socket.connect(self._address)
         if not self._events.poll(int(1000 * _CONNECT_S)) or self._is_lost():
-            raise ConnectionError("nobody listens there")
+            raise ConnectionError("no server listens there")
 
     @property
     def _lost_events(self):
@@ -961,7 +961,7 @@ def _check_agents(agents, known):
                 f"{str(agent)!r}"
             )
         if agent in (_ALL, _COMMON):
-            raise ValueError(f"{agent!r} stands for no agent")
+            raise ValueError(f"{agent!r} is a reserved key, not the id of an agent")
         if known is not None and agent not in known:
             raise ValueError(f"there is no agent {agent!r:.80}; there are {', '.join(map(repr, known))}")
         _check_name(agent, "the name of an agent")

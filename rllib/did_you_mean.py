@@ -121,8 +121,8 @@ def explains(
             a sentence without its dot.
         further: function of an object and such a name that is not in `instead`: advice, or None.
         instead_of_setting: a sentence for programs that set one of these attributes, which nothing would read: that
-            raises an AttributeError, too, unless the class is derived outside of the library and may have attributes
-            of its own. None: they can be set.
+            raises an AttributeError, too, unless the class is derived outside of the library and may have its own
+            attributes. None: they can be set.
         is_made: whether an object's own constructor has set its attributes, which are none of the program's.
     """
 

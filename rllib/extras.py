@@ -1,7 +1,7 @@
 """What a user types to install an optional part: messages say it, and it has to reach this library's code.
 
 On the public package index the names `rllib` and `runtime` belong to other projects: to install one of these brings
-another package. The distribution has a name of its own.
+another package. The distribution has another name.
 """
 
 import functools
@@ -32,7 +32,7 @@ def install_hint(extra: str) -> str:
 def _installed_from() -> tuple[Path | None, bool]:
     """The directory or file that was installed, and whether it is used in place; (None, False): an index, or not known.
 
-    pip notes the first (PEP 610). A clone that nobody has installed is used in place as well.
+    pip notes the first (PEP 610). A clone that was not installed is used in place as well.
     """
     import importlib.metadata  # it takes 20 ms, and few processes miss a package
 

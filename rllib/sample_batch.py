@@ -32,7 +32,7 @@
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
 | teacher_actions    | [B, *action]           | as actions   | the teacher's in this observation                    |
 | teacher_dist_inputs | [B, K]                | float32      | its parameters of the student's distribution         |
-| demonstrated_obs   | [B, *encoded]          | float32, as stored | of steps of an expert that are cloned beside,  |
+| demonstrated_obs   | [B, *encoded]          | float32, as stored | of an expert's steps that are cloned as well,  |
 |                    |                        |              | as the network reads them; they belong to no row     |
 | demonstrated_actions | [B, *action]         | as actions   | the expert's in these                                |
 | waited             | [B]                    | bool         | of several agents: the action is from before the     |

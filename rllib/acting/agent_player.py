@@ -43,8 +43,8 @@ class AgentPlayer:
             ...
         player.reset()
 
-    Each agent acts by the policy that the mapping names when the agent is first seen in the episode, with a memory, a
-    previous action and a previous reward of its own.
+    Each agent acts by the policy that the mapping names when the agent is first seen in the episode, with its own
+    recurrent state, previous action and previous reward.
 
     Args:
         algo: an algorithm with several agents.

@@ -1,7 +1,7 @@
 """AMP: adversarial motion priors (Peng et al., arXiv:2104.02180).
 
 GAIL whose discriminator reads pairs of successive observations, so that demonstrations show a motion and not how to
-act, beside a reward of the environment for the task:
+act, in addition to a reward of the environment for the task:
 
     r = task_reward_coeff r_task + imitation_coeff max(0, 1 - (d - 1)^2 / 4)
 

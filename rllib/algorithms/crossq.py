@@ -43,7 +43,7 @@ class CrossQConfig(SACConfig):
     refuses: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("tau", "target_network_update_freq"), "CrossQ has no target copies"),
         "num_atoms": "CrossQ's critics give expected returns; atoms are for SAC's",
-        "target_critics_sampled": "CrossQ has targets of its own; SAC's take the least value",
+        "target_critics_sampled": "CrossQ has its own targets; SAC's take the least value",
         "cost_limit": "CrossQ has no target copies, of which that of the cost critic would be one; SAC has",
     }
     takes_choices: ClassVar[bool] = False

@@ -6,7 +6,7 @@ student does not get, and the student may have a memory: teacher-student trainin
 
 DAgger is Distillation with `aggregate`: all labelled steps stay in a store, of which updates draw uniformly; else each
 batch is learned from and dropped, as in rsl_rl. Departure from the paper: the mixture of teacher and student is drawn
-for each step and environment (`beta`), and updates go on from the weights of the last ones.
+for each step and environment (`beta`), and updates continue from the weights of the last ones.
 
 No value is fitted, and rewards are not learned from: they are reported.
 """

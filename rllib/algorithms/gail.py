@@ -5,7 +5,7 @@ rewarded by how much it is taken for the expert's: no reward of the environment 
 PPO in place of TRPO, and those of rllib/imitation/discriminator.py.
 
 A reward that is always above 0 ("gail") makes longer episodes better, and one always below 0 ("log_d") shorter ones,
-whatever the expert does. With `absorbing=True` terminated episodes go on in a state with a learned reward of its own
+whatever the expert does. With `absorbing=True` terminated episodes continue in a state with its own learned reward
 (DAC, arXiv:1809.02925), so that the end of an episode is imitated, too.
 """
 
@@ -55,7 +55,7 @@ class GAILConfig(DemonstratedConfig, PPOConfig):
         vf_clip_param=None,
         grad_clip=0.5,
         bc_coeff: Annotated[
-            float | list, "weight of a loss beside PPO's that clones demonstrated actions, or a schedule", at_least(0)
+            float | list, "weight of a loss added to PPO's that clones demonstrated actions, or a schedule", at_least(0)
         ] = 0.0,
         bc_pretrain_updates: Annotated[
             int,
@@ -86,7 +86,7 @@ class GAILConfig(DemonstratedConfig, PPOConfig):
 
     @property
     def clones(self) -> bool:
-        """Whether demonstrated actions are cloned beside PPO's updates."""
+        """Whether demonstrated actions are cloned in PPO's updates."""
         return self.bc_coeff != 0
 
     @property
@@ -101,7 +101,7 @@ class GAILTrainee(PPOTrainee):
         reward: replaces the rewards of train batches (rllib/imitation/learned_reward.py); in an algorithm that was
             restored to act, without demonstrations, it can be asked.
         sampled_by: filter of the observations of the newest train batch.
-        cloning: clones demonstrated actions beside it, or before (families/cloning.py); None where nothing does.
+        cloning: clones demonstrated actions during training, or before (families/cloning.py); None: no cloning.
     """
 
     reward: LearnedReward
@@ -131,7 +131,7 @@ class GAILTrainee(PPOTrainee):
             raise Unfit(
                 f"observation_filter={self.config.observation_filter!r} is undone for the discriminator, whose rows "
                 f"would not be those of {space}, but rounded.",
-                "Leave the filter out; the discriminator has statistics of its own.",
+                "Leave the filter out; the discriminator has its own statistics.",
                 {"observation_filter": "NoFilter"},
             )
         if recorded is not None:

@@ -49,7 +49,7 @@ class GAILSACConfig(DemonstratedConfig, SACConfig):
             when=lambda config: config.observation_filter != "NoFilter",
             why="rows of a replay were filtered by statistics of many moments, and demonstrated ones by none",
             remedies=[{"observation_filter": "NoFilter"}],
-            note="The discriminator has statistics of its own.",
+            note="The discriminator has its own statistics.",
         ),
         conflict(
             "n_step",

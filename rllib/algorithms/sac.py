@@ -474,7 +474,7 @@ class TQCConfig(SACConfig):
 
     refuses: ClassVar[dict[str, str]] = {
         "num_atoms": "TQC's critics give quantiles, n_quantiles; atoms are for SAC's",
-        "target_critics_sampled": "TQC has targets of its own; SAC's take the least value",
+        "target_critics_sampled": "TQC has its own targets; SAC's take the least value",
         "cost_limit": "TQC's actor is led by quantiles of rewards alone",
     }
     learns_by_batch: ClassVar[bool] = False

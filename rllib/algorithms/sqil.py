@@ -47,7 +47,7 @@ class _Demonstrations(OfflineDataConfig):
         if not super().shares() or SAMPLER in super().shares():
             return None
         return Mistake(
-            f"input_={shortened(self.input_)}: {self.algorithm_name} learns from steps of its own, too.",
+            f"input_={shortened(self.input_)}: {self.algorithm_name} also learns from its own steps.",
             ("input_",),
             ({"input_": {SAMPLER: 0.5, **{source: share / 2 for source, share in super().shares().items()}}},),
         )

@@ -31,7 +31,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: of the column, such as "CleanRL ppo.py".
-        algorithm: beside whose scores it is shown, as this library names it.
+        algorithm: this library's name of the algorithm next to whose scores it is shown.
         source: URL where the numbers stand.
         protocol: what they are, in words: runs, steps, episodes.
         scores: task -> mean return, and its standard deviation where that is published.

@@ -27,7 +27,7 @@ _COMMANDS = {
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "compare": "Compare algorithms over several seeds.",
-    "benchmark": "Compare algorithms on a suite, beside published scores.",
+    "benchmark": "Compare algorithms on a suite, next to published scores.",
     "report": "Write runs into one page to send.",
     "dashboard": "Look at runs in the browser.",
     "upload": "Bring a run's copy in remote storage up to date.",

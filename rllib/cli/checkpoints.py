@@ -107,7 +107,7 @@ def without_simulator(checkpoint: Path) -> dict[str, Any]:
 
 
 def _has_teacher(checkpoint: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the run of a checkpoint has a teacher, or a policy has one of its own."""
+    """Whether the run of a checkpoint, or one of its policies, has a teacher."""
     if settings.get("teacher") is not None or "teacher" not in settings:
         return settings.get("teacher") is not None
     name, given = "algorithm.json", settings.get("policies")

@@ -26,7 +26,7 @@ DEFAULT_DIFFERENCES = (
         "rmsprop_epsilon",
         0.1,
         2e-4,
-        "It stands beside gradients of a mean over the batch; RLlib's beside those of a sum over 500 steps.",
+        "It is added to gradients of a mean over the batch; RLlib's to gradients of a sum over 500 steps.",
         ("IMPALA", "APPO"),
     ),
     DefaultDifference(

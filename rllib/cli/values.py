@@ -244,7 +244,7 @@ def hint_at_stop(config: Mapping[str, Any]) -> Iterator[None]:
         meant = [f"--stop {key}={config[key]}" for key in config if key in (*_SHORT_STOP_KEYS, *_ALL_STEPS)]
         if not meant or getattr(error, "__notes__", None):
             raise
-        raise surrounded(error, after=f"Each criterion needs a --stop of its own: {' '.join(meant)}.") from error
+        raise surrounded(error, after=f"Each criterion needs its own --stop: {' '.join(meant)}.") from error
 
 
 @contextmanager

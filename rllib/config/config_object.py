@@ -181,8 +181,8 @@ class ConfigObject(Settings):
         """A line for each setting that was given another value than the default and has no effect, with the reason.
 
         Args:
-            parts: part of the run, as "policy 'p0'" -> its settings, which are these but for some of its own. A setting
-                acts if it does so in one of them; one that a part alone has is reported with the part.
+            parts: part of the run, such as "policy 'p0'" -> its settings, which equal these except for its own ones. A
+                setting has an effect if it has one in any part; one that only a part has is reported with the part.
         """
         for name, value in self.changes().items():
             reason = None if name in self._warned else self.why_without_effect(name)

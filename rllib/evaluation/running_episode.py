@@ -540,7 +540,7 @@ class AgentEpisode:
         """Its observations, the first of them first.
 
         Args:
-            indices: one of its own steps, or several; negative ones count from the end. None: all, as a list.
+            indices: index of a step of its agent, or several; negative ones count from the end. None: all, as a list.
 
         Raises:
             RuntimeError: where the episode keeps the newest values alone (RunningEpisode.get_observations).

@@ -242,7 +242,7 @@ class RolloutSettings(EnvironmentSettings):
     make_recorder: "Callable[[Any], Recorder] | None" = None
 
     def without_teachers(self, env: EnvFactory | None) -> Self:
-        """The settings with policies that nobody teaches, in environments as they see them."""
+        """The settings without teachers; `env`: factory of environments whose observations are the policies'."""
         policies = {policy_id: replace(own, teacher=None) for policy_id, own in self.policies.items()}
         return replace(self, env=env, policies=policies)
 

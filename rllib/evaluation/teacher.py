@@ -1,13 +1,12 @@
-"""The teacher of a policy in training, in a rollout worker: it says in each step what it would do.
+"""The teacher of a policy in training, in a rollout worker: it labels each step with the action that it would take.
 
-Labels are computed with the step that they belong to: a teacher with a memory needs the state that these observations
-lead to, and with the probability `beta` an environment gets the teacher's action in place of the student's. A teacher
-reads what the environment gave, before the student's filter and with keys that the student does not get; its own filter
-is part of it. What it computes for an environment does not depend on how environments are shared out among workers, as
-far as that holds for acting (`Policy.act_among`).
+Labels are computed in the step that they belong to, since a recurrent teacher needs the state that the observations so
+far lead to, and with the probability `beta` an environment gets the teacher's action instead of the student's. A
+teacher reads the environment's observations before the student's filter and with keys that the student does not get; it
+has its own filter. Its results for an environment do not depend on the distribution of environments among workers,
+where this holds for the policy (`Policy.act_among`).
 
-Where several agents act, each policy has a teacher of its own, or none, and a slot is an agent, which does not act in
-each step.
+With several agents, each policy has its own teacher, or none, and a slot is an agent, which does not act in each step.
 """
 
 import itertools
@@ -35,12 +34,12 @@ class NetworkTeacher:
     """A policy that teaches.
 
     Args:
-        spec: its network.
-        state: its weights and the statistics of its filter, as Policy.get_state gives them.
-        observation_space: of the observations that it reads, as it stores them.
-        action_space: of the environment.
+        spec: description of the network.
+        state: weights and filter statistics, as Policy.get_state returns them.
+        observation_space: space of the observations that the teacher reads, as it stores them.
+        action_space: action space of the environment.
         normalize_actions, clip_actions: as for ActionMapper.
-        key: of the environment's observations, under which the teacher's may be as a whole; None: there is none.
+        key: key of the environment's observations that may hold the teacher's observation as a whole; None: no key.
     """
 
     spec: NetworkSpec
@@ -52,15 +51,15 @@ class NetworkTeacher:
     key: str | None = None
 
     def select(self, given: spaces.Space) -> RowSelection:
-        """Takes its observations out of those that the environment gives; raises as RowSelection."""
+        """Selects the teacher's observations from the environment's; raises as RowSelection."""
         return RowSelection(given, self.observation_space, self.key)
 
     def mapper(self) -> ActionMapper | StructuredActionMapper:
-        """The mapping of its actions to the environment's."""
+        """The mapping of the teacher's actions to the environment's."""
         return action_mapper(self.action_space, self.spec.distribution, self.normalize_actions, self.clip_actions)
 
     def gives_distributions(self, student: NetworkSpec, normalize_actions: bool, clip_actions: bool) -> bool:
-        """Whether its distributions are of the student's kind, over actions in the same units."""
+        """Whether the teacher's action distributions have the student's type and units."""
         distribution = self.spec.distribution
         if distribution != student.distribution or not distribution.has_log_prob:
             return False
@@ -74,8 +73,8 @@ class FunctionTeacher:
     """A function that teaches.
 
     Args:
-        function: f(observations) -> actions, both as vector environments have them: arrays [N, ...], for Dict and Tuple
-            spaces a dict or tuple of these.
+        function: f(observations) -> actions, both in the form of vector environments: arrays [N, ...], for Dict and
+            Tuple spaces a dict or tuple of arrays.
     """
 
     function: Callable[[Any], Any]
@@ -87,11 +86,11 @@ class TeacherSettings:
 
     Args:
         teachers: name -> teacher.
-        choose: function of a single observation that returns the name of the teacher that counts; None: there is one.
-        deterministic: labels are the most probable actions; False: drawn ones.
+        choose: function of a single observation that returns the name of its teacher; None: there is one teacher.
+        deterministic: whether labels are the most probable actions; False: actions drawn from the distribution.
         beta: probability, over the run's environment steps, that an environment gets the teacher's action.
-        has_distribution: whether labels have teacher_dist_inputs, which every teacher then gives.
-        observation_space: of what the environments give, of one agent; teachers read some of it, or all.
+        has_distribution: whether labels include teacher_dist_inputs, which every teacher then provides.
+        observation_space: space of one agent's observations from the environment; teachers read all or a part of them.
     """
 
     teachers: Mapping[str, NetworkTeacher | FunctionTeacher]
@@ -113,11 +112,11 @@ class LaneTeacher:
     """The teacher of a lane's policy.
 
     Args:
-        settings: see there.
+        settings: the teacher's settings.
         policy: the student.
-        mapper: from the student's actions to the environment's.
+        mapper: converts the student's actions to the environment's.
         rngs: random stream of each slot.
-        describe: gives a slot in words, for messages.
+        describe: function of a slot that returns its description for error messages.
     """
 
     def __init__(
@@ -144,11 +143,11 @@ class LaneTeacher:
             asked.act_among(total, rows)
 
     def begin(self, steps: np.ndarray, active: Sequence[bool] | None = None) -> None:
-        """Draws what the next steps need.
+        """Draws the random numbers of the next steps.
 
         Args:
             steps: int64 [T], environment steps of the run at each step.
-            active: slots that may act in these steps; None: all. Nothing is drawn for the others.
+            active: whether each slot may act in these steps; None: all may. Nothing is drawn for other slots.
         """
         drawing = range(len(self._rngs)) if active is None else np.flatnonzero(active).tolist()
         self._takes = self._drawn_turns(steps, drawing)
@@ -165,15 +164,15 @@ class LaneTeacher:
         inputs: np.ndarray | None,
         acting: np.ndarray | None = None,
     ) -> None:
-        """Writes the labels of a step, and the teacher's actions in place of the student's where it takes its turn.
+        """Writes the labels of a step, and replaces the student's actions where the teacher acts (`beta`).
 
         Args:
             step: number of the step since `begin`.
-            given: [N, ...], what the environments gave.
-            seen: [N, ...], what the student has read of it.
-            actions: [N, *action], the student's; changed in place.
-            labels, inputs: as for the columns; written. `inputs` is None where there are none.
-            acting: slots that act, int64; None: all. What is written for the others is finite, and has no meaning.
+            given: [N, ...], observations from the environments.
+            seen: [N, ...], the student's observations made of these.
+            actions: [N, *action], the student's actions; changed in place.
+            labels, inputs: rows of the columns, which are written; `inputs` is None if there is no such column.
+            acting: slots that act, int64; None: all. Values written for other slots are finite and meaningless.
         """
         try:
             self._label(step, given, seen, labels, inputs, acting)
@@ -196,12 +195,12 @@ class LaneTeacher:
         steps: np.ndarray,
         active: Sequence[bool] | None,
     ) -> Callable[..., None]:
-        """A function that acts as `act` does, and teaches, for one call with each of the next steps.
+        """Wraps `act` so that it also calls `teach`; the result is called once for each of the next steps.
 
         Args:
             act: chooses the student's actions: Explorer.act.
             fragment: its columns are written.
-            given: what the environments gave, [N, ...] for each step.
+            given: observations from the environments, [N, ...] for each step.
             steps, active: as for `begin`.
         """
         self.begin(steps, active)
@@ -220,11 +219,11 @@ class LaneTeacher:
         return fragment[TEACHER_ACTIONS], fragment[TEACHER_DIST_INPUTS] if self._settings.has_distribution else None
 
     def choose(self, given: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        """What the teacher does in each environment, in units of the student's actions [N, *action].
+        """The teacher's action in each environment, in units of the student's actions [N, *action].
 
         Args:
-            given: [N, ...], what the environments gave.
-            seen: [N, ...], what the student reads of it.
+            given: [N, ...], observations from the environments.
+            seen: [N, ...], the student's observations made of these.
         """
         labels = np.empty((len(self._rngs), *self._student.action_shape), self._student.action_dtype)
         for asked in self._asked.values():
@@ -286,21 +285,21 @@ class LaneTeacher:
         return names
 
     def episodes_ended(self, slots: Any) -> None:
-        """Prepares new episodes, which begin in these slots with the next action."""
+        """Resets these slots, in which new episodes begin with the next action."""
         for asked in self._asked.values():
             asked.forget(slots)
 
     def widen(self, other: "LaneTeacher", slots: np.ndarray) -> None:
-        """Goes on with the running episodes of a lane of the same policy; `slots`: here, of each of its slots."""
+        """Continues the running episodes of a lane of the same policy; `slots`: new slot for each of its slots."""
         for name, asked in self._asked.items():
             asked.widen(other._asked[name], slots)
 
     def start_over(self) -> None:
-        """Prepares new episodes in all slots, after the running ones were dropped."""
+        """Resets all slots, after the running episodes were dropped."""
         self.episodes_ended(slice(None))
 
     def check(self, fragment: Fragment) -> None:
-        """Raises a ValueError for a label that the student cannot learn: a number that is not finite, or illegal."""
+        """Raises a ValueError for a label that the student cannot learn: not finite, or an illegal action."""
         labels = fragment[TEACHER_ACTIONS]
         valid = np.ones(labels.shape[:2], bool) if fragment.valid is None else fragment.valid
         bad = np.zeros_like(valid) if labels.dtype.kind == "i" else ~np.isfinite(_flat(labels)).all(-1)
@@ -322,7 +321,7 @@ def _flat(labels: np.ndarray) -> np.ndarray:
 
 
 def _is_illegal(masks: np.ndarray, labels: np.ndarray, distribution) -> np.ndarray:
-    """Whether some part of each action [T, N, parts] is a choice that its mask [T, N, choices] forbids."""
+    """Whether each action [T, N, parts] has a part that its mask [T, N, choices] forbids."""
     bad = np.zeros(labels.shape[:2], bool)
     for index, (columns, _) in enumerate(parts_of_mask(distribution)):
         part, chosen = masks[..., columns], labels[..., index].astype(np.int64)
@@ -340,7 +339,7 @@ class _AskedNetwork:
         policy.silence()
         self._select = teacher.select(settings.observation_space)
         self._deterministic = settings.deterministic
-        # Actions in the student's units are the labels as they are.
+        # Actions in the student's units are labels without conversion.
         self._mapper = None if settings.has_distribution else teacher.mapper()
         self._student_mapper = mapper
         self._masks = MaskedOutputs(policy.distribution) if student.is_masked and not policy.is_masked else None
@@ -354,7 +353,7 @@ class _AskedNetwork:
         self._policy.act_among(total, rows)
 
     def begin(self, num_steps: int, rngs: Sequence[np.random.Generator], drawing: Iterable[int]) -> None:
-        """Draws what the next steps need."""
+        """Draws the random numbers of the next steps."""
         if self._deterministic:
             return
         self._drawn = np.zeros((num_steps, *self._noise.shape), self._noise.dtype)
@@ -372,7 +371,7 @@ class _AskedNetwork:
     ) -> None:
         """Writes actions, and distribution inputs where they are asked for, of step t; see LaneTeacher.teach.
 
-        All slots are computed, so that the bits of one do not depend on which others act.
+        The network is computed for all slots, so that the bits of one do not depend on which others act.
         """
         policy, noise = self._policy, self._noise if self._drawn is None else self._drawn[t]
         rows = policy.filter(self._select(given)) if policy.filters_observations else self._select(given)
@@ -419,7 +418,7 @@ class _AskedFunction:
         inputs: np.ndarray | None,
         acting: np.ndarray | None,
     ) -> None:
-        # What slots hold that do not act may be no observation.
+        # Slots that do not act may hold values that are no observations.
         asked = given.copy() if acting is None else given[acting]
         try:
             answer = _in_arrays(self._function(structured(self._space, asked)))
@@ -427,7 +426,7 @@ class _AskedFunction:
             error.add_note(f"The teacher, a function, was asked for {len(asked)} actions. {self._what_it_gets}")
             raise
         actions = self._student_mapper.to_policy(self._checked(answer, len(asked)))
-        # What is beyond a bound does not reach the environment, so a student need not learn it.
+        # Values beyond a bound are clipped for the environment, so a student need not learn them.
         written = slice(None) if acting is None else acting
         labels[:] = 0
         labels[written] = np.reshape(self._student_mapper.clipped(actions), (len(asked), *labels.shape[1:]))

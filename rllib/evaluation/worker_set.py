@@ -162,8 +162,8 @@ class WorkerSet(AskedWorkers):
         if "SIGKILL" not in str(failure) and "SIGTERM" not in str(failure):  # these come from outside
             failure.add_note(
                 f"{worker} steps environments of {env}: native code that crashes in step() or reset() ends the process "
-                "like this, as os._exit does. .rollouts(gym_env_vectorize_mode='async') gives each environment a "
-                "process of its own"
+                "like this, as os._exit does. .rollouts(gym_env_vectorize_mode='async') gives each environment its "
+                "own process"
             )
         return failure
 

@@ -22,7 +22,7 @@ from rllib.offline.dataset import Dataset
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
-# Beyond this accuracy on both sides, in so many train batches in a row, the policy has nothing left to follow.
+# Beyond this accuracy on both sides, in this number of train batches in a row, the reward no longer guides the policy.
 _WON, _BATCHES = 0.98, 20
 _UNFILTERED = NoFilter()
 

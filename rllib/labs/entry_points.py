@@ -116,7 +116,7 @@ def _of_rsl_rl(lab: str, task: str, key: str, keywords: Mapping[str, Any]) -> Fo
 
 
 def _looked_up(entry: Any, key: str) -> Any:
-    """What an entry point stands for: a dict, an object, "module:file.yaml", "module:name", or a class or function.
+    """The value of an entry point: a dict, an object, "module:file.yaml", "module:name", or a class or function.
 
     Raises:
         ValueError: for a text of another form, or a file or a name that there is not.
@@ -135,7 +135,7 @@ def _looked_up(entry: Any, key: str) -> Any:
 
 
 def _file_of(entry: str, key: str) -> Path:
-    """The file of "module:file.yaml", beside the module's own, or of a path."""
+    """The file of "module:file.yaml", in the module's folder, or of a path."""
     module_name, _, name = entry.rpartition(":")
     path = Path(name)
     if module_name:

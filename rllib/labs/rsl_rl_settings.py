@@ -158,7 +158,7 @@ def _refuse(runner: _Fields, parts: tuple[_Fields, ...]) -> None:
 
 
 def _groups(sets: _Fields) -> dict[str, Any]:
-    """The groups of observations that the policy reads, and that the value reads beside it."""
+    """The groups of observations that the policy reads, and further ones that only the value reads."""
     of_policy = list(sets.get("actor", sets.get("policy", [])))
     of_value = [name for name in sets.get("critic", []) if name not in of_policy]
     if len(of_policy) > 1 or len(of_value) > 1:

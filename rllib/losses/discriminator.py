@@ -63,7 +63,7 @@ def squared_norm(gradients):
 
 
 def entropy(logits):
-    """Mean entropy of D (nats), a scalar: log 2 where nothing is told apart, 0 where everything is."""
+    """Mean entropy of D (nats), a scalar: log 2 if D distinguishes nothing, 0 if it distinguishes everything."""
     probability = logits.sigmoid()
     return (probability * _softplus(-logits) + (1 - probability) * _softplus(logits)).mean()
 

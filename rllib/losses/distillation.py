@@ -15,7 +15,7 @@ Tuple and Dict actions, the parts are summed up. Everything is a mean over the r
 batch has it). Illegal choices have the same inputs on both sides (models/observations/masks.py), so they add 0.
 
 The term alone is policy distillation (arXiv:1511.06295) on the student's own observations (DAgger, arXiv:1011.0686);
-beside the loss of an algorithm it is kickstarting (arXiv:1803.03835).
+added to the loss of an algorithm it is kickstarting (arXiv:1803.03835).
 
 Departure from rsl_rl, whose loss is a sum over the steps between two truncations of the gradient: with a mean the
 learning rate does not depend on the length of sequences.
@@ -214,7 +214,8 @@ def _agreement(distribution: Distribution, inputs, actions):
 class TaughtLoss(LossAround):
     """The loss of an algorithm, plus a weighted DistillationTerm; a setting of it is the weight, WEIGHT.
 
-    Log-probabilities in batches are the student's, whoever has acted, so that the identity error is the algorithm's.
+    Log-probabilities in batches are the student's, also where the teacher has acted, so that the identity error is the
+    algorithm's.
 
     Args:
         loss: of the policy's outputs.

@@ -66,7 +66,7 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     inside[last] = False
     if (wrong := np.flatnonzero((terminateds | truncateds) & inside)).size:
         raise ValueError(
-            f"{records.where(int(wrong[0]))}: the episode has ended, but its next row goes on with the same number. "
+            f"{records.where(int(wrong[0]))}: the episode has ended, but the next row has the same episode id. "
             "The episode ids, or the flags of ends, are wrong."
         )
     both = terminateds & truncateds
@@ -369,7 +369,7 @@ def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f" and not same.all():  # most are equal to the bit
         rows = np.flatnonzero(~same)
         a, b = a[rows].astype(np.float64), b[rows].astype(np.float64)
-        # NaN is like NaN: that it is no number is told where observations are checked.
+        # NaN equals NaN here: the check of observations reports it.
         close = (np.abs(a - b) <= _SAME * np.maximum(1, np.abs(b))) | (np.isnan(a) & np.isnan(b))
         same[rows] = close.all(tuple(range(1, close.ndim)))
     return same

@@ -440,7 +440,7 @@ def records_of_columns(columns: Mapping[str, Any], source: str) -> Records:
 
 
 def _without_actions(records: Records) -> Records:
-    """The records without actions, and without what is told of them."""
+    """The records without actions, and without columns about actions."""
     about = {sb.ACTIONS, *sb.PROBABILITIES, sb.ACTION_DIST_INPUTS, ACTIONS_NORMALIZED, DENSITIES_NORMALIZED}
     columns = {name: column for name, column in records.columns.items() if name.partition(".")[0] not in about}
     metadata = {name: value for name, value in records.metadata.items() if name not in ("action_space", "actions")}

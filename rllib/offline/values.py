@@ -360,7 +360,7 @@ def seem_normalized(records: Records, actions: np.ndarray, space: spaces.Box) ->
     if not _may_be_normalized(actions, space):
         return False
     normalized = _is_of_a_policy(records)
-    why = "columns of an RLlib policy stand beside them" if normalized else "nothing says that they are normalized"
+    why = "there are columns of an RLlib policy, too" if normalized else "nothing says that they are normalized"
     records.notices.append(
         f"all actions are within [-1, 1], but {space} is wider: they are taken "
         f"{'as normalized' if normalized else 'as they are'}, since {why}. Set actions_in_input_normalized to say so."

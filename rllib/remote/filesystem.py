@@ -224,7 +224,7 @@ def _opened(url: str) -> tuple[Any, str]:
     except ImportError as error:
         package = _PACKAGES.get(protocol)
         todo = f"pip install {package}" if package else str(error)
-        raise ImportError(f"{shown(url)} needs a package beside fsspec: {todo}") from None
+        raise ImportError(f"{shown(url)} needs a package in addition to fsspec: {todo}") from None
     files, root = fsspec.url_to_fs(url)
     return files, root.rstrip("/")
 

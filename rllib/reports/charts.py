@@ -20,7 +20,7 @@ def look(number: int) -> tuple[str, str | None]:
 
 
 def swatch(number: int) -> Html:
-    """The line of a curve, beside its name."""
+    """The line of a curve, shown next to its name."""
     colour, dash = look(number)
     return h("svg", {"class": f"key {colour}", "viewBox": "0 0 26 10", "aria-hidden": "true"},
              h("path", {"d": "M0 5H26", "stroke-width": 2.4, "stroke-dasharray": dash}))  # fmt: skip

@@ -59,7 +59,7 @@ def table(rows: Iterable[Iterable[Content]], numbers: int | None = None, wide: f
 
 
 def facts(pairs: Iterable[tuple[str, Content]]) -> Html:
-    """Names and values beside one another; those without a value are left out."""
+    """Names and values side by side; names without a value are left out."""
     shown = [(name, value) for name, value in pairs if value not in (None, "")]
     return h("dl", {"class": "facts"}, [h("div", None, h("dt", None, name), h("dd", None, value))
                                         for name, value in shown])  # fmt: skip

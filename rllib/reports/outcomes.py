@@ -96,7 +96,7 @@ def _chart(
 
 
 def _further_keys(of_task, metric: str) -> list[str]:
-    """Keys of the numbers that are drawn beside the metric, as far as runs have them."""
+    """Keys of the numbers that are drawn in addition to the metric, as far as runs have them."""
     there = dict.fromkeys(key for *_, runs in of_task for run in runs if run.results for key in _numbers_of(run))
     statistics = [key for name in _STATISTICS for key in there if key.endswith(f"/learner_stats/{name}")]
     policies = [key for key in there if key.startswith(_POLICIES)]

@@ -141,7 +141,7 @@ def _hedges_g(scores: np.ndarray, others: np.ndarray) -> float:
 def permutation_p_value(scores: Scores, others: Scores, seed: int = 0) -> float:
     """Two-sided p-value of the hypothesis that the scores of both algorithms have one distribution on each task.
 
-    The runs of each task are divided anew in all ways, or in 20,000 drawn ones where there are more than 200,000, into
+    The runs of each task are divided again in all ways, or in 20,000 drawn ones where there are more than 200,000, into
     as many as there are of each algorithm. The p-value is the share of divisions whose statistic is at least as far
     from 0 as that of the runs as they are. The statistic is Welch's: the sum over tasks of the differences of the
     means, over its standard error. Scores of a task are first divided by their standard deviation over both.

@@ -33,7 +33,7 @@ def file_name(name: str) -> str:
 def learning_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, by "a/b" path, that say how a run learns: without its seed, its directory and its trackers.
 
-    An empty dict has no path beside those of the same dict with entries, so it is left out.
+    An empty dict gives no path where another run has entries in the same dict, so it is left out.
     """
     return {
         key: value
@@ -56,7 +56,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def names_by_difference(settings: Sequence[Mapping[str, Any]], otherwise: Sequence[str]) -> list[str]:
     """Names by the algorithm and the environment if these differ, and by the settings that tell the rest apart.
 
-    "PPO" and "A2C", "lr=0.1" and "lr=0.01", or "PPO, lr=0.1" beside "A2C" where both differ. Of more than four
+    "PPO" and "A2C", "lr=0.1" and "lr=0.01", or "PPO, lr=0.1" and "A2C" where both differ. Of more than four
     settings a name has those that are needed to tell it from the others, and ends in an ellipsis.
 
     Args:

@@ -225,7 +225,7 @@ class ClearmlRun(TrackedRun):
         given = {"project_name": _PROJECT, "task_name": name, **options}
         if offline:
             library.Task.set_offline(offline_mode=True)
-            # Else it forks while a thread of its own starts git, and `close` may wait 300 s for that thread.
+            # Else it forks while one of its threads starts git, and `close` may wait 300 s for that thread.
             library.Task._report_subprocess_enabled = False
             self._task = library.Task.init(**{**_QUIET, **given})
         else:

@@ -159,7 +159,7 @@ class App:
         """Takes up a newer checkpoint while requests are answered. Returns whether there was one.
 
         Args:
-            again: whether somebody asks for it: a checkpoint that has been refused is tried again, and it is an error
+            again: whether a client requests it: then a checkpoint that was refused is tried again, and it is an error
                 if there is none.
 
         Raises:

@@ -181,7 +181,7 @@ def _completed(description: Mapping, files: Mapping, path: Path) -> dict[str, An
     """The items of policy.json, with the items that earlier versions wrote into other files."""
     if "observation_space" not in description or "action_space" not in description:
         raise CheckpointError(
-            f"the checkpoint {path} does not say what the spaces are. Write it anew: "
+            f"the checkpoint {path} does not say what the spaces are. Write it again: "
             "Algorithm.from_checkpoint(path).save(new_path)."
         )
     if "trained" in description:
@@ -189,7 +189,7 @@ def _completed(description: Mapping, files: Mapping, path: Path) -> dict[str, An
     if "config.json" not in files:
         raise CheckpointError(
             f"{path} holds a policy that an earlier version has exported, without what happens to its observations. "
-            "Export it anew: Algorithm.from_checkpoint(path).export_policy_model(new_path)."
+            "Export it again: Algorithm.from_checkpoint(path).export_policy_model(new_path)."
         )
     return {**_earlier_settings(files["config.json"]), **_earlier_run(files), **description}
 

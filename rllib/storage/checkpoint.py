@@ -409,7 +409,7 @@ def _described(error: BaseException) -> str:
 
 def _damaged(path: Path, name: str, what: str) -> str:
     shown = name if name.isprintable() else repr(name)
-    return f"the checkpoint {path} is damaged: {shown}: {what}. Use another checkpoint, or copy this one anew."
+    return f"the checkpoint {path} is damaged: {shown}: {what}. Use another checkpoint, or copy this one again."
 
 
 def import_command(path: Path) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path", "of_script"]
 
-# Variable of the environment with the directory of the script whose trial works in one of its own (Ray's name).
+# Environment variable (Ray's name) with the directory of the script; its trials work in their own directories.
 SCRIPT_DIRECTORY = "TUNE_ORIG_WORKING_DIR"
 _LOCAL_URL = re.compile(r"(?:file|local)://", re.IGNORECASE)
 

@@ -63,7 +63,7 @@ def refuse_costly(body: bytes, kind: str) -> None:
         BadRequest: for more than MOST_VALUES, and for arrays as keys of large dicts.
     """
     if kind == JSON:
-        # Those in texts count as well; no sensible text has so many.
+        # Characters within texts count as well; no sensible text has this many.
         if len(body) > MOST_VALUES and body.count(b"{") + body.count(b"[") + body.count(b'"') // 2 > MOST_VALUES:
             raise _too_many()
     elif len(body) > _MOST_UNREAD:

@@ -111,7 +111,7 @@ class LimitedProtocol(HttpToolsProtocol):
     - At most 64 requests of a connection may wait behind the one that is being answered; a further one closes it.
     - The connection of a client that does not read its answer for 60 s is closed.
     - Beyond `limit_concurrency` connections, a new one replaces the one that would time out first: unfinished requests
-      and idle connections lock nobody out. If all are being answered, the new one gets 503.
+      and idle connections do not lock out other clients. If all are being answered, the new one gets 503.
     """
 
     _part: str | None = _HEADERS  # part of a request that is arriving
@@ -217,7 +217,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def answer_ahead(self, status: int, kind: bytes, body: bytes) -> None:
         """Closes the connection if nothing is being answered, with an answer to the request that would come next.
 
-        A client that reads it as the answer to its next request learns why nobody listens any more.
+        A client that reads it as the answer to its next request learns why the server no longer listens.
         """
         if self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
             self._write_last(status, kind, body)
@@ -273,8 +273,8 @@ class Handshake:
 class EncryptedListener:
     """Accepts connections that begin TLS (instead of asyncio's Server).
 
-    asyncio's own tells nobody of a connection before TLS has begun, for which it waits 60 s: silent ones would take all
-    descriptors of the process.
+    asyncio's server reports a connection only once TLS has begun, for which it waits 60 s: silent connections would use
+    up the descriptors of the process.
 
     Args:
         listening: the socket.

@@ -42,7 +42,7 @@ class Owner(Protocol):
         """Refuses a peer whose message is large and does not carry the token."""
 
     def take(self, peer: "Peer", message: bytes | None) -> None:
-        """Takes in a message; None: it had several parts."""
+        """Receives a message; None: it had several parts."""
 
 
 class Peer(asyncio.Protocol):
@@ -54,7 +54,7 @@ class Peer(asyncio.Protocol):
     Attributes:
         is_trusted: whether it has shown the token.
         is_asking: whether it waits for an answer.
-        has_asked: whether a request of it was taken in.
+        has_asked: whether a request of this peer was accepted.
         heard: when something of it arrived (s).
     """
 

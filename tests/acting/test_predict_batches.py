@@ -82,7 +82,7 @@ def test_masks_are_given_for_each():
         masks = np.eye(3, dtype=np.int8)
         rows = np.zeros((3, 2), np.float32)
         assert algo.predict(rows, action_masks=masks)[0].tolist() == [0, 1, 2]
-        with pytest.raises(ValueError, match="trained with masks beside its observations"):
+        with pytest.raises(ValueError, match="trained with masks in addition to observations"):
             algo.predict(rows)
 
 

@@ -193,7 +193,7 @@ def test_earlier_checkpoints_have_a_number_of_first_inputs():
         (lambda: config(hidden=list(SPACE.spaces)), "leave the policy at least one"),
         (lambda: config(model={"vf_share_layers": True}), r"'vf_share_layers': True\} does not go with .*: False\}"),
         (lambda: config(model={"use_lstm": True}), r"'use_lstm': True\} does not go with"),
-        (lambda: DQNConfig().environment(Simulator, critic_observation_keys=HIDDEN), "no value beside the policy"),
+        (lambda: DQNConfig().environment(Simulator, critic_observation_keys=HIDDEN), "has no value function"),
         (lambda: config().multi_agent(centralized_critic=True), "both say what the value reads"),
     ],
 )

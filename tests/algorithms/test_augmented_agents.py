@@ -126,7 +126,7 @@ class Pictures(Roles):
         (roles(centralized_critic=True).training(model={"use_lstm": True}), "does not go with centralized_critic"),
         (
             DQNConfig().environment(Roles).multi_agent(centralized_critic=True),
-            "is for algorithms with a value beside the policy|does not train policies of several agents",
+            "is for algorithms with a value function|does not train policies of several agents",
         ),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_loaded_policy_acts_on_an_agents_own_observation(policies, observes, i
             assert loaded.make_player(agent_id=agent).act(own) == right
             assert player.act({agent: own}) == {agent: right}
             if ids:
-                with pytest.raises(NoActionError, match="reads the agent's id beside its observation"):
+                with pytest.raises(NoActionError, match="reads the agent's id in addition to its observation"):
                     loaded.compute_single_action(own, state)
 
 

@@ -275,7 +275,7 @@ def test_a_column_that_was_not_asked_for_says_how(algorithm):
 
 def test_values_that_a_network_does_not_have_are_no_empty_tensor():
     settings = small(DQN, custom_loss=lambda loss, minibatch, outputs, model: loss + outputs.values.mean())
-    with settings.build() as algo, pytest.raises(ValueError, match="has no value beside the policy"):
+    with settings.build() as algo, pytest.raises(ValueError, match="has no value function"):
         algo.train()
 
 

@@ -270,7 +270,7 @@ def test_masks_from_elsewhere(source, workers):
         for _ in range(20):
             assert algo.compute_single_action(seen, action_mask=np.array([0, 1, 0])) == 1
             assert algo.compute_actions([seen, seen], action_masks=[[0, 1, 0], [0, 0, 1]]).tolist() == [1, 2]
-        with pytest.raises(ValueError, match=r"trained with masks beside.*action_mask=info\['action_mask'\]"):
+        with pytest.raises(ValueError, match=r"trained with masks in addition.*action_mask=info\['action_mask'\]"):
             algo.compute_single_action(seen)
         with pytest.raises(ValueError, match=r"action_mask'.* has shape"):
             algo.compute_single_action(seen, action_mask=[1, 0])
@@ -497,7 +497,7 @@ def test_agents_are_played_by_legal_actions(source, second, more, key):
                     over = ends["__all__"]
                 player.reset()
         if source == "info":
-            with pytest.raises(ValueError, match="trained with masks beside"):
+            with pytest.raises(ValueError, match="trained with masks in addition"):
                 algo.compute_actions({"second": observations["second"]})
 
 

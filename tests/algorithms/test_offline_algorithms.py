@@ -280,7 +280,7 @@ def test_targets_take_the_least_of_the_critics_that_are_drawn(learner, monkeypat
     ("name", "settings", "message"),
     [
         ("SAC", {"target_critics_sampled": 3}, "is more than there are critics: 2"),
-        ("CQL", {"target_critics_sampled": 2}, "CQL has targets of its own"),
+        ("CQL", {"target_critics_sampled": 2}, "CQL has its own targets"),
     ],
 )
 def test_critics_that_cannot_be_drawn_are_refused(name, settings, message):

@@ -396,7 +396,7 @@ def test_batches_of_sequences_have_the_rows_that_were_asked_for():
 
 REFUSED = {
     "no data": (lambda: config("BC", "sampler"), "BC learns from recorded data, but input_='sampler'"),
-    "of one's own policy": (lambda: config("PPO"), "PPO learns from steps of its own policy"),
+    "of one's own policy": (lambda: config("PPO"), "PPO learns from its own policy's steps"),
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
     "filter": (lambda: config("BC").rollouts(observation_filter="MeanStdFilter"), "normalize_observations=True"),

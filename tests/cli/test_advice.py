@@ -140,7 +140,7 @@ def test_code_of_a_checkpoint_is_asked_for_by_the_flag(rllib_command, tmp_path, 
 @pytest.mark.parametrize("verb", ["train", "tune"])
 def test_a_criterion_behind_another_is_named_with_how_it_is_typed(rllib_command, verb):
     done = rllib_command(verb, "PPO", "CartPole-v1", *QUICK, "--stop", "return=5", "steps=20000")
-    assert done.exit_code == 2 and "Each criterion needs a --stop of its own: --stop steps=20000." in done.output
+    assert done.exit_code == 2 and "Each criterion needs its own --stop: --stop steps=20000." in done.output
     assert "rllib config PPO lists all settings" in done.output
 
 

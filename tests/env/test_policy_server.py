@@ -276,7 +276,7 @@ def test_the_server_looks_on_after_a_look_that_fails(monkeypatch, transport, cap
     monkeypatch.setattr(PolicyServer, "_reap_idle", lambda *_: (looks.append(0), {}["no"]))
     with Served(transport=transport) as server:
         assert until(lambda: len(looks) >= 3) and server.ask("GET", "/health")[0] == 200
-    assert "could not look after its clients" in caplog.text
+    assert "could not check its clients for silence" in caplog.text
 
 
 def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, transport):

@@ -56,5 +56,5 @@ def test_a_run_serves_where_the_input_of_offline_data_is_a_server():
 
 def test_an_input_that_is_no_server_is_data():
     for config in (PPOConfig().offline_data(input_=np.ones), PPOConfig().update_from_dict({"input": lambda _: None})):
-        with pytest.raises(ValueError, match="PPO learns from steps of its own policy"):
+        with pytest.raises(ValueError, match="PPO learns from its own policy's steps"):
             config.environment("CartPole-v1").build()

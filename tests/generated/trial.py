@@ -841,7 +841,7 @@ def _clients(algorithm: Algorithm, world: Mapping[str, Any]) -> Iterator[None]:
 _EXPECTED = (
     *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
     *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
-    *("it repeats them", "what is sampled first is lost", "nothing is trained", "goes on with an empty one"),
+    *("it repeats them", "what is sampled first is lost", "nothing is trained", "continues with an empty one"),
     "of policies that learn again",
 )
 

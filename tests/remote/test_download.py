@@ -79,7 +79,7 @@ def test_a_package_of_the_protocol_that_is_missing_is_named(monkeypatch):
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec, "get_filesystem_class", missing)
-    with pytest.raises(ImportError, match=r"s3://bucket/run needs a package beside fsspec: pip install s3fs"):
+    with pytest.raises(ImportError, match=r"s3://bucket/run needs a package in addition to fsspec: pip install s3fs"):
         RemoteFolder("s3://bucket/run")
 
 

@@ -94,7 +94,7 @@ def test_a_run_goes_on_with_them_or_without(cls, saved, own, remedy, tmp_path, c
             continue
         with algo:
             assert num_rows(algo) == (0 if remedy else count)
-            assert ("goes on with an empty one" in caplog.text) == bool(remedy)
+            assert ("continues with an empty one" in caplog.text) == bool(remedy)
             before = algo.num_updates
             for _ in range(5):  # shards answer when they do
                 algo.train()

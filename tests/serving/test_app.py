@@ -331,7 +331,7 @@ def test_masks_come_beside_the_observation(tmp_path):
             assert answer.json()["action"] == legal
         several = {"observations": [[1.0, 0.0]] * 2, "action_masks": [[0, 1, 0], [0, 0, 1]]}
         assert (await client.act(several)).json()["actions"] == [1, 2]
-        assert "with masks beside" in (await client.act({"observation": [1.0, 0.0]})).json()["error"]
+        assert "with masks in addition" in (await client.act({"observation": [1.0, 0.0]})).json()["error"]
         without = await client.act({"observation": [1.0, 0.0], "action_mask": [0] * 3})
         assert without.status == 422 and "no legal action" in without.json()["error"]
 

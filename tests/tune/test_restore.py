@@ -306,9 +306,9 @@ class ForgetfulWithoutBase:
 def test_a_searcher_without_state_is_said_to_begin_anew(run, caplog, make):
     settings = {"name": "x", "stop": {"training_iteration": 1}}
     run(Climber, search_alg=make(), num_samples=2, **settings)
-    assert "begins anew" not in caplog.text
+    assert "starts from scratch" not in caplog.text
     trials = run(Climber, search_alg=make(), num_samples=3, resume=True, **settings).trials
-    assert len(trials) == 3 and caplog.text.count("begins anew") == 1
+    assert len(trials) == 3 and caplog.text.count("starts from scratch") == 1
     assert "Forgetful" in caplog.text and "FIFO" not in caplog.text
 
 

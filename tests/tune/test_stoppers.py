@@ -152,7 +152,7 @@ def test_combined_tells_which():
     [
         (lambda: make_stopper(3), "dict of thresholds, a function"),
         (lambda: make_stopper({"a": "b"}), "needs a number"),
-        (lambda: TrialPlateauStopper("m", metric_threshold=1), "mode must be .* beside metric_threshold"),
+        (lambda: TrialPlateauStopper("m", metric_threshold=1), "mode must be .* with metric_threshold"),
         (lambda: TrialPlateauStopper("m", num_results=2.5), "num_results must be a whole number >= 1"),
         (lambda: TrialPlateauStopper("m", std="0.1"), "std must be a number > 0, but got '0.1'"),
         (lambda: ExperimentPlateauStopper("m", top=1), "top must be > 1"),

@@ -263,7 +263,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
             only_with("has_processes", otherwise=_NO_PROCESSES),
         ] = 3,
         restart_failed_sub_environments: Annotated[
-            bool, "replace an environment that raises by a new one; the worker and its other environments go on"
+            bool, "replace an environment that raises by a new one; the worker and its other environments continue"
         ] = False,
     ) -> Self:
         """Reaction to a worker whose process dies, or whose environment raises."""

@@ -56,7 +56,7 @@ def _in_run(
     defaults = {name: setting.default for name, setting in changed.settings.items()}
     text = mistake.text(lambda remedy: ", ".join(f"{name}={value!r}" for name, value in remedy.items()), defaults)
     remedies: list[Remedy] = []
-    for remedy in mistake.remedies:  # a setting that no policy can have of its own stays the run's
+    for remedy in mistake.remedies:  # a setting that no policy may own stays the run's
         of_policy = {name: value for name, value in remedy.items() if changed.settings[name].of_policy}
         of_run = {name: value for name, value in remedy.items() if name not in of_policy}
         ways = with_settings(config, policy_id, [_with(of_policy, own, defaults)]) if of_policy else ({},)

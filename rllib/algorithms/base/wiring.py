@@ -331,7 +331,7 @@ def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> No
         raise config.error(
             Mistake(
                 f"{name} is a VectorEnv, which steps all its environments at once, but "
-                "batch_mode='complete_episodes' lets some of them go on alone.",
+                "batch_mode='complete_episodes' lets some of them continue alone.",
                 ("batch_mode", "num_envs_per_worker"),
                 ({"batch_mode": "truncate_episodes"}, {"num_envs_per_worker": 1}),
                 note="Or use the environment that it is made of.",
@@ -433,7 +433,7 @@ def agents_of(algorithm, examined: "ExaminedAgents | None") -> "Agents | None":
     if config.centralized_critic and not config.fits_a_value:
         raise config.error(
             Mistake(
-                f"centralized_critic={config.centralized_critic!r} is for algorithms with a value beside the policy, "
+                f"centralized_critic={config.centralized_critic!r} is for algorithms with a value function, "
                 f"such as PPO and IMPALA, but {type(algorithm).__name__} has none.",
                 ("centralized_critic",),
                 ({"centralized_critic": False},),

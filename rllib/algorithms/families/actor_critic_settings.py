@@ -104,7 +104,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1), OfPolicy] = 1,
         param_resets: Annotated[
             list[int],
-            "environment steps at which all networks and the memory of their optimizers begin anew (Nikishin et al., "
+            "environment steps at which all networks and the memory of their optimizers are reset (Nikishin et al., "
             "arXiv:2205.07802); the replay and SAC's alpha stay",
         ] = [],  # noqa: B006
         tau=5e-3,

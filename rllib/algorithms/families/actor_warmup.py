@@ -79,7 +79,7 @@ class ActorWarmupConfig(AlgorithmConfig):
 
     @of_network("actor_warmup_updates", "model")
     def _check_actor_warmup(self, policy: NewPolicy) -> Mistake | None:
-        """`actor_warmup_updates` is for a value with layers of its own."""
+        """`actor_warmup_updates` is for a value with its own layers."""
         spec = policy.spec
         if not self.actor_warmup_updates or (spec.shared is None and spec.architecture.is_built_in):
             return None

@@ -1,4 +1,4 @@
-"""Behaviour cloning of demonstrations beside an algorithm, or before it: a part that a policy in training owns.
+"""Behaviour cloning of demonstrations during an algorithm's training, or before it: a part of a trainee.
 
 Its loss is a term of the algorithm's (losses/offline/cloning.py). Before the first update it may be the only one: the
 policy starts as a clone of the demonstrations then, and what adversarial imitation adds is the states that a clone
@@ -34,7 +34,7 @@ class Cloning:
         self._actions = recorded.actions(demonstrations, trainee.policy, trainee.config)
 
     def beside(self, batch: SampleBatch, rng: np.random.Generator) -> SampleBatch:
-        """The batch with as many demonstrated steps as it has rows, drawn with replacement, in columns of their own."""
+        """Adds demonstrated steps to a batch, in separate columns: one for each row, drawn with replacement."""
         policy, chosen = self._trainee.policy, rng.integers(len(self._actions), size=batch.count)
         inputs = policy.encode(policy.filter(self._observations[chosen]), policy.new_inputs(batch.count))
         columns = {sb.DEMONSTRATED_OBS: inputs, sb.DEMONSTRATED_ACTIONS: self._actions[chosen]}

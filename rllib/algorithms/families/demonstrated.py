@@ -112,7 +112,7 @@ class DemonstratedConfig(AlgorithmConfig):
         ] = "gail",
         absorbing: Annotated[
             bool,
-            "terminated episodes go on in a state with a learned reward r, worth r / (1 - gamma); False: they are "
+            "terminated episodes continue in a state with a learned reward r, worth r / (1 - gamma); False: they are "
             "worth 0, so that rewards of one sign make episodes long, or short",
         ] = True,
         generator_buffer: Annotated[

@@ -365,7 +365,7 @@ class OffPolicyTrainee(Trainee):
         return functools.partial(ReplayBuffer, *place, **more)
 
     def check_room(self, ring: functools.partial, copies: int = 1) -> None:
-        """Refuses a replay that does not fit beside those of the run's other policies.
+        """Refuses a replay that does not fit into memory with those of the run's other policies.
 
         Args:
             ring: of `ring`.
@@ -693,7 +693,7 @@ class OffPolicy(Algorithm):
         With `store_buffer_in_checkpoints=True` they are a part of each checkpoint.
 
         Raises:
-            CheckpointError: (a ValueError) if the run has none of its own.
+            CheckpointError: (a ValueError) if the run has no replay.
         """
         return write_replays(path, self._rows_of_replays())
 
@@ -715,7 +715,7 @@ class OffPolicy(Algorithm):
 
         Raises:
             CheckpointError: (a ValueError) if there are none, they are not of these policies, or the run has no
-                replay of its own.
+                replay.
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings; no policy's
                 rows are replaced then.
         """

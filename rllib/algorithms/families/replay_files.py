@@ -26,7 +26,7 @@ PRIORITIES_FILE = "recorded_priorities.safetensors"
 # Name of an array in a file of rows: JSON of what they were made by, as bytes.
 _MADE_BY = "made_by"
 _NO_OWN_ROWS = (
-    "this run has no replay of its own: it learns from recorded steps alone, which it reads again. Use "
+    "this run has no replay: it learns from recorded steps alone, which it reads again. Use "
     'input_="sampler", or a mixture with it.'
 )
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class RowFiles(NamedTuple):
         except Unfit as error:
             problem, advice, remedies = error.mistake.problem, error.mistake.advice, error.mistake.remedies
             if not self.config.store_buffer_in_checkpoints:
-                logger.warning("%s The run goes on with an empty one.", problem)
+                logger.warning("%s The run continues with an empty one.", problem)
                 return None
             advice = f"{advice} With store_buffer_in_checkpoints=False the replay begins empty."
             raise Unfit(problem, advice, *remedies, {"store_buffer_in_checkpoints": False}) from error
@@ -125,7 +125,7 @@ def _by_discount(discounts: np.ndarray, setting: str, before: float, gamma: floa
         raise Unfit(
             f"the saved replay has returns of {setting}={before:g}, but the run has {setting}={gamma:g}.",
             f"Use .training({setting}={before:g}), as they were saved with, or begin with an empty replay. Rows of "
-            "n_step=1 go on with another discount.",
+            "n_step=1 can be used with another discount.",
             {setting: before},
         )
     return np.where(going_on, np.float32(gamma), np.float32(0))

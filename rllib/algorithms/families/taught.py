@@ -1,4 +1,4 @@
-"""Settings of algorithms whose policies may learn from a teacher, alone or beside the loss of the algorithm."""
+"""Settings of algorithms whose policies may learn from a teacher, alone or in addition to the algorithm's loss."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -197,7 +197,7 @@ class TaughtConfig(AlgorithmConfig):
                 Mistake(
                     f"{self.algorithm_name} learns from a teacher, and the policy {policy_id!r} has none.",
                     ("teacher", "policies"),
-                    advice=f"Give it one of its own, .multi_agent(policies={{{policy_id!r}: {{'teacher': "
+                    advice=f"Give it one, .multi_agent(policies={{{policy_id!r}: {{'teacher': "
                     '"results/TEACHER"}}), give the run one for all policies, or leave it out of policies_to_train.',
                 )
             )

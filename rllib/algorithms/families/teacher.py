@@ -50,7 +50,7 @@ class Unasked:
 
 
 def is_teacher(given: Any) -> bool:
-    """Whether a value of the setting `teacher` has one of FORMS, or stands for one."""
+    """Whether a value of the setting `teacher` has one of FORMS, or represents one."""
     is_function = callable(given) and not isinstance(given, type)
     return is_function or isinstance(given, str | os.PathLike | Policy | Acting | Unasked)
 

@@ -1,8 +1,9 @@
 """AWAC: advantage-weighted actor-critic (Nair et al., arXiv:2006.09359).
 
-The critics judge the policy's own next actions, as SAC's do without entropy. The actor imitates recorded actions, the
-more the better they are judged than one of its own. It is made to continue in the environment: learn from the data
-first, then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in losses/offline/awac.py.
+The critics evaluate the policy's next actions, as SAC's do without entropy. The actor imitates recorded actions, with a
+weight that grows with their advantage over one of its own actions. The algorithm is made to continue in the
+environment: learn from the data first, then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in
+losses/offline/awac.py.
 """
 
 from typing import Annotated, Self

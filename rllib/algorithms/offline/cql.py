@@ -33,7 +33,7 @@ class CQLConfig(SACConfig):
     takes_choices: ClassVar[bool] = False
     refuses: ClassVar[dict[str, str]] = {
         "num_atoms": "CQL's penalty is of expected returns; atoms are for SAC's critics",
-        "target_critics_sampled": "CQL has targets of its own; SAC's take the least value",
+        "target_critics_sampled": "CQL has its own targets; SAC's take the least value",
         "cost_limit": "CQL learns from recorded steps, so no episode of its policy has a cost",
     }
 

@@ -60,7 +60,7 @@ class MARWILConfig(AlgorithmConfig):
         model=_MODEL,
         beta: Annotated[float, "weight of the advantage in the exponent; 0: behaviour cloning", between(0, 1)] = 1.0,
         bc_logstd_coeff: Annotated[
-            float, "weight of the mean logarithm of a Gaussian's standard deviations beside log pi", at_least(0)
+            float, "weight of the mean logarithm of a Gaussian's standard deviations, added to log pi", at_least(0)
         ] = 0.0,
         moving_average_sqd_adv_norm_update_rate: Annotated[
             float, "rate at which the norm follows the mean of the squared advantages", between(0, 1)

@@ -26,7 +26,7 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
     takes_choices: ClassVar[bool] = True
     not_custom: ClassVar[dict] = dict.fromkeys(
         ("policy_model_config", "q_model_config"),
-        "the actor's deviation is one number for each component, beside the library's own layers",
+        "the actor's deviation is one number for each component, a parameter next to the library's own layers",
     )
 
     conflicts = (

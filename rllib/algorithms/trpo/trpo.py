@@ -37,7 +37,7 @@ class TRPOConfig(IntrinsicConfig, ActorCriticConfig):
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 
     without_memory: ClassVar[str] = "its trust region is computed over single rows"
-    unused: ClassVar[dict[str, str]] = {"vf_loss_coeff": "the value has an optimizer of its own; use lr"}
+    unused: ClassVar[dict[str, str]] = {"vf_loss_coeff": "the value has its own optimizer; use lr"}
 
     @section
     def training(

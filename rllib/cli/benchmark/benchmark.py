@@ -41,7 +41,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [*algorithms_like(incomplete), *(settings_like(words[1], incomplete) if len(words) > 1 else [])]
 
 
-@click.command("benchmark", cls=TakesSettings, short_help="Compare algorithms on a suite, beside published scores.")
+@click.command("benchmark", cls=TakesSettings, short_help="Compare algorithms on a suite, next to published scores.")
 @click.argument("words", nargs=-1, metavar="SUITE ALGO... [KEY=VALUE]...", shell_complete=_complete)
 @click.option("--algo", "algorithms", multiple=True, metavar="ALGO", help="As ALGO; repeatable.")
 @click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Seeds of each "
@@ -160,7 +160,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _pictures(given: Sequence[Path], directory: Path) -> list[Path]:
-    """The pictures to draw; none where nobody asks and matplotlib is missing."""
+    """The pictures to draw; none if the user names none and matplotlib is missing."""
     for path in given:
         refuse_other_kinds(path)
     try:

@@ -134,7 +134,7 @@ def taken_up(
     load_user_code: bool = False,
     at_once: int | None = None,
 ) -> SeedTraining:
-    """The seeds of a folder, which go on from their checkpoints, those that have none from the beginning.
+    """The seeds of a folder, which continue from their checkpoints, or start from scratch if they have none.
 
     A seed whose last result has reached the stop criterion stays as it is.
 

@@ -78,7 +78,7 @@ item() {{
 ask /v1/act "$(item '[0.0, 0.1, 0.0, 0.1]' 0)"
 ask /v1/act "$(item '[0.1, 0.0, 0.1, 0.0]' 1)"
 ask /v1/act "$(item '[0.1, 0.1, 0.1, 0.1]' 1)"
-# The end: the final observation. An end by a time limit has "truncated": true beside it.
+# The end: the final observation. An end by a time limit also has "truncated": true.
 ask /v1/end "$(item '[0.1, 0.2, 0.1, 0.2]' 1)"
 """
 

@@ -142,7 +142,7 @@ _SHARE = Number(0, 1, min_open=True)
 @click.option("--top", type=_SHARE, metavar="SHARE", help="Keep the episodes with the highest returns.")
 @click.option("--take", type=click.IntRange(min=1), metavar="N", help="Keep the first N steps, after --top.")
 @click.option("--split", type=_SHARE, metavar="SHARE", help="Write this share of the episodes, drawn at random, to "
-              "DST, and the others beside it, to DST_rest.")  # fmt: skip
+              "DST, and the others to DST_rest.")  # fmt: skip
 @click.option("--normalized-actions", type=click.Choice(["yes", "no"]), default="no", show_default=True,
               help="Write actions in [-1, 1], which spans the bounds of their space, as RLlib does.")  # fmt: skip
 @_VERBOSE

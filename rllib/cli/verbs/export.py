@@ -29,7 +29,7 @@ class DiffersError(click.ClickException):
 @click.argument("checkpoint", type=PLACE)
 @click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
               help="safetensors: the weights by name, without the program.")  # fmt: skip
-@click.option("-o", "--output", type=LocalPath(), help="The file [default: beside the checkpoint].")
+@click.option("-o", "--output", type=LocalPath(), help="The file [default: next to the checkpoint].")
 @click.option("--policy", help="Which one, where CHECKPOINT holds several.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
 @load_user_code_option("CHECKPOINT")

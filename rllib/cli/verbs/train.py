@@ -131,7 +131,7 @@ class _Experiment(NamedTuple):
 @click.option("--defaults", is_flag=True, help="Take RLlib's defaults for ALGO on ENV, also where a tuned example has "
               "settings for both.")  # fmt: skip
 @click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence. No "
-              "tuned example is taken beside them.")  # fmt: skip
+              "tuned example is used with them.")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=SEED, help="Seed of everything random; equal seeds give equal runs.")
@@ -150,7 +150,7 @@ class _Experiment(NamedTuple):
 @click.option("--keep-checkpoints-num", type=click.IntRange(min=1), metavar="N",
               help="With --checkpoint-freq: keep the newest N checkpoints [default: all].")  # fmt: skip
 @click.option("--keep-best", is_flag=True, help="Save whenever the return is the best so far, and keep that checkpoint "
-              "beside the newest; in a run that evaluates, the return of evaluations.")  # fmt: skip
+              "and the newest; in a run that evaluates, the return of evaluations.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Option of Ray; the last state is always saved.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record a timeline of all processes in profile.json, a Chrome trace, and "
@@ -180,7 +180,7 @@ def command(
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
     Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume continues it. With --seeds each seed is a
-    run of its own, and --resume, `rllib plot` and `rllib evaluate` take the folder of all.
+    separate run, and --resume, `rllib plot` and `rllib evaluate` take the folder of all.
     """
     flags = Flags(quiet, verbose, profile, keep_best, load_user_code)
     with reported(verbose):

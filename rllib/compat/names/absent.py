@@ -109,7 +109,7 @@ WORKER: Mapping[str, str] = {
     **_rows("use algo.remove_policy(policy_id)", "remove_policy"),
     **_rows("use algo.set_policy_mapping_fn(function)", "set_policy_mapping_fn"),
     **_rows("use algo.set_policies_to_train(ids)", "set_is_policy_to_train", "get_policies_to_train"),
-    **_rows("sample() returns a report beside the batch, with the episodes", "get_metrics"),
+    **_rows("sample() returns a report with the batch, which has the episodes", "get_metrics"),
     **_rows("use sample(), and batch.count", "sample_with_count"),
     **_rows("use policy.filter of each policy", "get_filters", "filters"),
     **_rows("filters are merged by the driver with every report (docs/guide/environments.md)", "sync_filters"),

@@ -300,7 +300,7 @@ IGNORED: Mapping[str, str] = {
         "prioritized_replay_beta stays what it is, as in Ray since 1.0",
     ),
     "num_data_loader_buffers": "there is one GPU, with one batch on it",
-    "shuffle_batch_per_epoch": "minibatches are drawn anew in every epoch",
+    "shuffle_batch_per_epoch": "minibatches are drawn again in every epoch",
     "is_atari": "Atari games are known by their id; see preprocessor_pref",
     "log_gradients": "results always have the norm of the gradient, grad_gnorm",
     "torch_skip_nan_gradients": "an update that is not finite ends the run, and the weights stay as they were before",

@@ -35,7 +35,7 @@ class Defaults(dict):
         return value
 
     def copy(self) -> "Defaults":
-        """A dict of its own, with the same defaults."""
+        """A separate dict with the same defaults."""
         return copy.deepcopy(self)
 
     def __deepcopy__(self, memo):

@@ -44,7 +44,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--evaluation-interval": {"type": int, "default": 0, "help": "iterations between two evaluations; 0: none"},
     "--evaluation-duration": {"type": _number_or_auto, "default": 10, "help": "episodes or timesteps, or auto"},
     "--evaluation-duration-unit": {"choices": ["episodes", "timesteps"], "default": "episodes"},
-    "--evaluation-parallel-to-training": {"help": "evaluate while training goes on"},
+    "--evaluation-parallel-to-training": {"help": "evaluate while training continues"},
     "--output": {"type": str, "default": None, "help": "directory for the sampled steps"},
     "--log-level": {"choices": ["INFO", "DEBUG", "WARN", "ERROR"], "default": None},
     "--no-tune": {"help": "train in this process, without Tune"},

@@ -144,7 +144,7 @@ def install(*libraries: str) -> None:
         ImportError: the program has imported one of them before, and holds objects of it.
     """
     for library in libraries:
-        # Ray is there before any code of ours in a worker process of its own.
+        # In Ray's own worker processes, ray is imported before any code of this library.
         of_engine = library == "ray" and _ENGINE.rpartition(".")[0] in sys.modules
         if library in _finder.libraries or library not in sys.modules:
             continue

@@ -349,7 +349,7 @@ _WORKERS = (
     "an algorithm makes its workers: algo.env_runner, or RolloutWorker.from_config(config) (docs/guide/own_code.md)"
 )
 _EXAMPLE_FILES = (
-    "it is an example of Ray: copy its file beside the program; rllib.as_ray reads it from an installed Ray, or from "
+    "it is an example of Ray: copy its file next to the program; rllib.as_ray reads it from an installed Ray, or from "
     "the sources that RLLIB_RAY_SOURCES names"
 )
 _RECORDED = "recorded steps are read by rllib.offline.Dataset (docs/guide/offline.md)"
@@ -436,7 +436,7 @@ MISSING: dict[str, str] = {
     "ray.tune.syncer": "there is nothing to synchronise: leave sync_config out",
     "ray.tune.utils": "it belongs to the inside of Ray; a trial starts when the GPUs that it asks for are free",
     "ray.util.collective": "learners sum their gradients by learner_collective (docs/scale/learners.md)",
-    "ray.util.dask": "there is no scheduler for Dask; it has one of its own for processes",
+    "ray.util.dask": "there is no scheduler for Dask; Dask has its own scheduler for processes",
     "ray.util.iter": "use tasks that yield, whose values come one by one (docs/scale/runtime.md)",
     "ray.util.metrics": "return numbers from tasks; a run's metrics are in its results",
     "ray.util.sgd": _DISTRIBUTED_TRAINING,

@@ -24,7 +24,7 @@ def run_program(script: str, arguments: list[str]) -> None:
     sys.argv[:] = [script, *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
-    # A module of its own, which stays: classes of the program are looked up in __main__ when they are pickled.
+    # A separate module, which stays: classes of the program are looked up in __main__ when they are pickled.
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     main.__file__ = script
     exec(code, vars(main))

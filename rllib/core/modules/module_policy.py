@@ -215,8 +215,8 @@ def _check_distribution(spec: NetworkSpec) -> None:
     own = [name for name, each in named.items() if each is not None and not is_that_of(each, spec.distribution)]
     if own:
         raise probe.problem(
-            f"its {own[0]} names an action distribution of its own. Use model={{'custom_action_dist': MyDistribution}}"
-            ", a class as docs/guide/networks.md describes it, beside the rl_module_spec."
+            f"its {own[0]} names its own action distribution. Use model={{'custom_action_dist': MyDistribution}}"
+            ", a class as docs/guide/networks.md describes it, with the rl_module_spec."
         )
 
 

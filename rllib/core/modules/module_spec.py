@@ -144,7 +144,7 @@ class MultiRLModuleSpec:
             raise TypeError(
                 f"rl_module_spec: multi_rl_module_class={self.multi_rl_module_class!r:.80} cannot be used: networks of "
                 "different policies share no layers. Let the agents act by one policy (policy_mapping_fn), or give "
-                "each policy a module of its own."
+                "each policy its own module."
             )
         if self.load_state_path is not None:
             raise TypeError(

@@ -38,7 +38,7 @@ export class Table {
     this.rows = [];
   }
 
-  /** Ids of the chosen runs; a row of several stands for all of its members. */
+  /** Ids of the chosen runs; a row of several represents all of its members. */
   get chosen() { return this.memory.chosen; }
 
   isChosen(row) { return idsOf(row).every((id) => this.chosen.has(id)); }

@@ -41,7 +41,7 @@ class Examined(NamedTuple):
     Attributes:
         observation_space, action_space: of a single environment.
         device: device of the environment's tensors; None if it returns arrays, or was not stepped.
-        agents: those of an environment that has several; it has no spaces of its own then.
+        agents: the agents of a multi-agent environment, which has no spaces itself; None with a single agent.
         is_external: whether the environment drives its own loop.
         steps_apart: whether a worker's environments can be stepped and reset without the others.
     """

@@ -37,7 +37,7 @@ def refuse_lost_mask(mask_key: str | None, setting: str, given: Any, changed: An
                 f"{setting} makes observations{whose} without the mask of legal actions: those of the environment have "
                 f"the key {mask_key!r}, but the policy would read {after[agent][0]!s:.200}.",
                 f"Leave it out, since networks read Dict observations as they are; or keep the mask under {mask_key!r} "
-                "in a Dict beside what is changed. With .environment(action_mask_key=None) the policy knows of no "
+                "in a Dict, next to the changed part. With .environment(action_mask_key=None) the policy knows of no "
                 "illegal actions.",
                 {setting: None},
                 {"action_mask_key": None},

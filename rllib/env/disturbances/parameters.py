@@ -68,7 +68,7 @@ class ParameterSetter:
             if not parameter.scales:
                 return None
             if not callable(getattr(self._env, "get_parameter", None)):
-                raise _UnknownError("a factor needs a method get_parameter(name) beside set_parameter")
+                raise _UnknownError("a factor needs a method get_parameter(name) as well as set_parameter")
             value = self._env.get_parameter(name)
         else:
             owner, last = self._place(name)

@@ -102,7 +102,7 @@ class ActionMask(Adapter):
         observation, action_mask = self.taken_apart(observation, action_mask)
         if action_mask is None:
             raise NoActionError(
-                "no action can be computed: this policy was trained with masks beside its observations, and needs "
+                "no action can be computed: this policy was trained with masks in addition to observations, and needs "
                 "action_mask with each.",
                 f"Give action_mask=info[{self.mask_key!r}], or what env.{METHOD}() returns.",
             )
@@ -127,7 +127,7 @@ class _MaskedEnv(gymnasium.Wrapper):
     """One environment with the new observations."""
 
     def __init__(self, env: gymnasium.Env, adapter: ActionMask):
-        super().__init__(LegacyEnvironment(env))  # the old API is told by its results alone
+        super().__init__(LegacyEnvironment(env))  # the old API is recognized by its results alone
         self._adapter = adapter
         self.observation_space = adapter.space(env.observation_space, env.action_space)
         self._masks = None if adapter.mask_from == "info" else _method_of(env)

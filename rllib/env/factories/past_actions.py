@@ -42,7 +42,7 @@ class PastActions(gymnasium.Wrapper):
             return
         parts = dict(own.spaces) if isinstance(own, spaces.Dict) else {"observations": own}
         if _KEY in parts:
-            raise ValueError(f"observations with the keys {list(parts)} cannot get {_KEY!r} beside: rename the key")
+            raise ValueError(f"observations with the keys {list(parts)} cannot get {_KEY!r} as well: rename the key")
         self.observation_space = spaces.Dict({**parts, _KEY: actions})
 
     def reset(self, *, seed=None, options=None):

@@ -71,7 +71,7 @@ class PreviousStep(Adapter):
             return spaces.Dict({OBSERVATIONS: observation_space, **added})
         if taken := added.keys() & observation_space.keys():
             raise ValueError(
-                f"observations with the keys {sorted(observation_space.keys())} cannot get {sorted(taken)} beside. "
+                f"observations with the keys {sorted(observation_space.keys())} cannot get {sorted(taken)} as well. "
                 f"Leave out what asks for the step before ({SETTINGS}), or rename the keys."
             )
         return spaces.Dict({**observation_space.spaces, **added})

@@ -77,8 +77,8 @@ class AgentParts(Adapter):
             listed = ", ".join(map(repr, self.agents))
             hint = "" if agent is None else did_you_mean(agent, self.agents, repr)
             raise NoActionError(
-                f"no action can be computed: this policy reads the agent's id beside its observation, and {lacks}."
-                f"{hint}",
+                "no action can be computed: this policy reads the agent's id in addition to its observation, and "
+                f"{lacks}.{hint}",
                 "Give agent_id=... to compute_single_action or make_player, agent_ids=[...] or a dict by agent to "
                 f"compute_actions; the agents are {listed}.",
             )

@@ -75,7 +75,7 @@ class CheckedAgents:
         time: number of steps of the present episode so far.
         ended: {agent: step of this episode in which it has ended}, counted from 1.
         has_ends: whether the newest step has ended an agent or the episode.
-        is_alike: whether exactly the agents that acted in the newest step have an observation and a reward, and nobody
+        is_alike: whether exactly the agents that acted in the newest step have an observation and a reward, and none
             has ended: the same agents act again.
     """
 

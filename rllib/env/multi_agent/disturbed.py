@@ -1,4 +1,4 @@
-"""Environments with several agents in their disturbances, each agent with delays and noise of its own."""
+"""Multi-agent environments with disturbances; each agent has its own delays and noise."""
 
 from collections.abc import Mapping
 from typing import Any

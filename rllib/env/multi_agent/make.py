@@ -25,8 +25,8 @@ def make_agents_stream(
 ) -> MultiAgentStream | VectorAgentsStream:
     """Makes the environments of one worker; arguments and errors as for `make_stream` (rllib/env/factories/make.py).
 
-    With `arrays`, a MultiAgentVectorEnv is made once, for all of them: its class, or what makes it, gets `num_envs`
-    with the items of env_config. Where it does not take that, each environment is one of its own.
+    With `arrays`, a MultiAgentVectorEnv is made once, for all of them: its class, or the function that makes it, gets
+    `num_envs` with the items of env_config. If it does not accept `num_envs`, each environment is made separately.
     """
     context = worker_index, num_workers
     make = environment_maker(factory, num_envs, seeds, *context, env_config, in_evaluation)

@@ -160,7 +160,7 @@ class MultiAgentStream:
 
         Returns:
             the plain tuple of the five dicts where exactly the agents that have acted have observations and rewards,
-            and nobody has ended: the same agents act again. Else what `step` returns.
+            and none has ended: the same agents act again. Else what `step` returns.
         """
         checked = self._checked[index]
         try:

@@ -117,7 +117,7 @@ class VectorAgentsStream:
         if final is None and (terminated | truncated).any():
             raise ValueError(
                 f"{self._name}: an episode has ended, but the info has no final_obs. step() returns the last "
-                "observations as info['final_obs'], [N, A, ...], beside those of the next episodes."
+                "observations as info['final_obs'], [N, A, ...], in addition to those of the next episodes."
             )
         return observations, rewards, terminated, truncated, final
 

@@ -56,7 +56,7 @@ class Clients:
         return self._client_of.get(episode_id, "")
 
     def touch(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
-        """Notes that a client was seen; one without a name stands for these episodes alone."""
+        """Records the time at which a client was seen; a client without a name is known by these episodes alone."""
         now = time.monotonic()
         for key in [(client, "")] if client else [("", episode_id) for episode_id in episode_ids]:
             if key in self._last_seen:  # it has episodes
@@ -68,5 +68,5 @@ class Clients:
 
 
 def _clock_key(client: str, episode_id: str) -> tuple[str, str]:
-    """Key of the clock of an episode: that of its client, or of its own without a client's name."""
+    """Key of the clock of an episode: its client's, or, for a client without a name, the episode's own."""
     return client, "" if client else episode_id

@@ -145,7 +145,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
         training_enabled: whether the episode is learned from.
         logged: indices of actions that the policy has not chosen.
         infos: (index of an observation, info) pairs.
-        end: how the episode ends with it; None: it goes on.
+        end: how the episode ends with this item; None: it continues.
     """
 
     episode_id: Name

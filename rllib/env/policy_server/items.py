@@ -86,7 +86,7 @@ class ItemReader:
         if is_logged:
             return CheckedItem(episode, item, seen, rewards, infos, self._logged(item))
         if item.action is not msgspec.UNSET and item.action is not None:  # it would be left out
-            raise BadRequest(422, "an action that somebody else has chosen is reported by /v1/log: leave it out here")
+            raise BadRequest(422, "an action that the policy has not chosen is reported by /v1/log: leave it out here")
         return CheckedItem(episode, item, seen, rewards, infos, None)
 
     def check_legal(self, seen: Mapping, logged: Mapping | None) -> None:

@@ -45,7 +45,7 @@ class LoopTransport(ABC):
 
     def wake(self) -> None:
         """Has step requests answered soon; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and no request waits any more
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._server.answer_requests)
 

@@ -205,7 +205,7 @@ class PendingRequests:
             self._waiting[pending] = None
             return
         status, answer = pending.answer
-        if pending.client and status == 503:  # it asks anew; after the run has ended, never
+        if pending.client and status == 503:  # the client asks again, except after the end of the run
             self._clients.pop(pending.client, None)
         reply(status, answer)
 

@@ -245,7 +245,7 @@ class PolicyServer(EpisodeSource):
         try:
             self._reap_idle(time.monotonic())
         except Exception:  # the next look follows
-            logger.exception("the server could not look after its clients")
+            logger.exception("the server could not check its clients for silence")
 
     def _reap_idle(self, now: float) -> None:
         self._requests.expire(now, self._withdraw)
@@ -270,7 +270,7 @@ class PolicyServer(EpisodeSource):
         story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
         self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
         self._counter.lost += 1
-        if episode is None or newest is None:  # nobody has acted in it
+        if episode is None or newest is None:  # no agent has acted in the episode
             self._clients.release(episode_id)
             return
         logger.warning("episode %s %s", episode_id, story)
@@ -424,7 +424,7 @@ class PolicyServer(EpisodeSource):
     def _accept_samples(self, request: Samples) -> Batch:
         """Submits parts of episodes; the answer comes when the worker has begun with each of them."""
         if not request.client:
-            raise BadRequest(422, "parts of episodes need client and seq, so that none is taken in twice")
+            raise BadRequest(422, "parts of episodes need client and seq, so that none is accepted twice")
         rows, ids = self._published().rows, {part.episode_id for part in request.parts}
         if len(ids) < len(request.parts):
             raise BadRequest(422, "an episode may have one part in a request")

@@ -41,8 +41,8 @@ class Run(NamedTuple):
     """N successive step requests of a part, in each of which the client's copy of the policy has acted.
 
     Attributes:
-        rewards: N numbers, each since the action before.
-        observations: an array [N, ...] or a list; the episode goes on with each.
+        rewards: N numbers, the reward of the previous action for each request.
+        observations: an array [N, ...] or a list; the episode continues with each of them.
         actions, dist_inputs: [N, ...] as the policy stores them; None where they are not stored.
         version: of the weights.
     """
@@ -115,7 +115,7 @@ class Replay(StepRequest):
         self.acted = self._acted()
 
     def claim(self) -> bool:
-        """True: nobody withdraws it."""
+        """Returns True: a part is never withdrawn."""
         return True
 
     def answer(self, actions: Mapping) -> None:

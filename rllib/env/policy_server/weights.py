@@ -98,7 +98,7 @@ class ActionRows:
 
 @dataclass(frozen=True)
 class PublishedPolicy:
-    """One version of a policy, in memory of its own.
+    """One version of a policy, in separate memory.
 
     Attributes:
         edition: number of the publication, by which clients ask for newer ones. A filter changes without updates, too.

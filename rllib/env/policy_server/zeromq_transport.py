@@ -24,11 +24,11 @@ from rllib.web.zmtp import Peer
 logger = logging.getLogger(__name__)
 
 _BODY_LIMIT = 64 << 20
-# Of a request, beside its body: token, path and what MessagePack puts around them.
+# Bytes of a request around its body: token, path and MessagePack's own bytes.
 _AROUND_BODY = 64 << 10
 # The last answers may take so long to be sent.
 _LINGER_S = 5.0
-# Of too many connections one of the oldest so many is closed.
+# If there are too many connections, one of this number of oldest ones is closed.
 _LOOKED_AT = 256
 
 

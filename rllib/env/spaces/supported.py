@@ -72,8 +72,8 @@ def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -
 def fits_at_once(space, value, *, bounded: bool = True) -> bool:
     """Whether a value of the usual form lies in a space, and is not too large: a quick check before `mismatch`.
 
-    Such values are arrays and lists for a Box of floats, arrays of its own dtype for a Box of integers, and an int for
-    a Discrete. False says nothing.
+    Such values are arrays and lists for a Box of floats, arrays of the space's dtype for a Box of integers, and an int
+    for a Discrete. If the result is False, only `mismatch` can tell.
     """
     if type(space) is spaces.Discrete:
         return type(value) is int and space.start <= value < space.start + space.n
@@ -163,7 +163,7 @@ def stored(space, value):
 
 
 def logged_action(space, action, path: str = "action"):
-    """An action that somebody else has chosen, as `stored`.
+    """An action that the policy has not chosen, as `stored`.
 
     Raises:
         ValueError: if it does not lie in the space.

@@ -34,7 +34,7 @@ class AsVectorEnv(VectorEnv):
             terminated, truncated, info). Is closed by close().
         group: key of the observations that the policy gets, where they are a dict of groups; None: all of them. For
             "policy" also "actor", as rsl_rl 4 and mjlab call it.
-        critic_group: key of a group that observations have beside the policy's, for
+        critic_group: key of a group that observations have in addition to the policy's, for
             .environment(critic_observation_keys=[critic_group]); None: none.
         clip_actions: actions are clipped to +- this number, which becomes the bound of their space; None: the
             environment's own space.
@@ -146,7 +146,7 @@ def _critic_group(space: gymnasium.Space, group: str | None, critic_group: str) 
     if group is None or critic_group not in space.spaces or critic_group == group:
         has = f"the groups {list(space.spaces)}" if isinstance(space, gymnasium.spaces.Dict) else f"one part, {space}"
         raise ValueError(
-            f"critic_group={critic_group!r} must be a group beside the policy's, but the observations have {has}. "
+            f"critic_group={critic_group!r} must be another group than the policy's, but the observations have {has}. "
             "Leave critic_group out, and the value reads what the policy reads."
         )
     return critic_group

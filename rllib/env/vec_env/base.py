@@ -127,7 +127,7 @@ class DummyVecEnv(_InTurn, VecEnv):
     """Environments in this process, which are made at once.
 
     Args:
-        env_fns: functions without arguments; each returns an environment of its own.
+        env_fns: functions without arguments; each returns a new environment.
 
     Attributes:
         buf_rews, buf_dones, buf_infos, buf_obs: of the newest step.

@@ -35,7 +35,7 @@ class DummyVecEnv:
     They are made when they are first needed.
 
     Args:
-        env_fns: functions without arguments; each returns an environment of its own.
+        env_fns: functions without arguments; each returns a new environment.
 
     Attributes:
         num_envs: number of environments, N.

@@ -79,7 +79,7 @@ class SubprocVecEnv(VecEnv):
     """Environments that are stepped at the same time, each in a process that is forked from this one.
 
     Args:
-        env_fns: functions without arguments; each returns an environment of its own, in its process.
+        env_fns: functions without arguments; each returns a new environment, in its process.
         start_method: None or "fork"; others have no effect, for functions need not be pickled.
 
     Attributes:

@@ -49,11 +49,11 @@ class RunningMeanStd:
         return copy.deepcopy(self)
 
     def combine(self, other: "RunningMeanStd") -> None:
-        """Takes in what another has counted."""
+        """Merges the statistics of another RunningMeanStd."""
         self.update_from_moments(other.mean, other.var, other.count)
 
     def update(self, arr: np.ndarray) -> None:
-        """Takes in values [B, ...]."""
+        """Adds values [B, ...] to the statistics."""
         self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
@@ -280,7 +280,7 @@ def _moments_of(record: Any) -> Any:
     if isinstance(record, dict):
         return {key: _moments_of(each) for key, each in record.items()}
     if not isinstance(record, Record) or record.path != _MOMENTS:
-        raise TypeError(f"{record!r:.60} in the place of statistics")
+        raise TypeError(f"{record!r:.60} instead of statistics")
     made = RunningMeanStd()
     made.mean, made.var = (np.asarray(record.attributes[name], np.float64) for name in ("mean", "var"))
     made.count = float(record.attributes["count"])

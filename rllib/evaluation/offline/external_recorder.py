@@ -38,7 +38,7 @@ class EpisodeRecorder:
     """Hands over the steps of external episodes with one agent to a writer.
 
     They are what the loops have reported: actions of others (`log_action`) and episodes with training_enabled=False as
-    well. A step whose outcome nobody has reported is left out, and the one before it ends its episode without a flag.
+    well. A step without a reported outcome is left out, and the one before it ends its episode without a flag.
 
     Args:
         observation_space, action_space: of the steps.

@@ -377,7 +377,7 @@ class LearnerGroup(Backend):
     def _lost(self, why: str) -> LearnersLostError:
         return LearnersLostError(
             f"the learners cannot continue: {why}. The memory of their optimizers is lost. Continue from the last "
-            "checkpoint: algo.restore(path) starts them anew."
+            "checkpoint: algo.restore(path) starts new learners."
         )
 
     def _inform(self, source: int, others: Sequence[int]) -> None:

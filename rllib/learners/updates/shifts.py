@@ -1,8 +1,8 @@
 """Random shifts of the images in an update (DrQ-v2: Yarats et al., arXiv:2107.09645, section 3.1).
 
-In every update the images of observations and of following observations are shifted by a few whole pixels, each by a
-draw of its own, and what comes in repeats the edge. Actor and critics see the same images. A shift of at most p pixels
-is the crop at random of an image that p pixels of padding surround.
+In every update the images of observations and of next observations are shifted by a few whole pixels, each by its own
+random number; pixels that come in repeat the edge. Actor and critics see the same images. A shift of at most p pixels
+is equivalent to a random crop of the image after padding it by p pixels.
 """
 
 import dataclasses

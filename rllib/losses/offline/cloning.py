@@ -1,4 +1,4 @@
-"""Behaviour cloning beside the loss of an algorithm: minus the log-likelihood of demonstrated actions, weighted.
+"""Behaviour cloning added to the loss of an algorithm: minus the log-likelihood of demonstrated actions, weighted.
 
 The demonstrated steps are columns of the batch, as many rows as it has, and the network is called a second time on
 them. A Gaussian's mean is fitted and its deviation left alone, as with `bc_loss="mse"`: actions that an expert repeats

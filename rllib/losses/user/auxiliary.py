@@ -98,7 +98,7 @@ class ModelOutputs:
         """
         if not self.has_values:
             raise ValueError(
-                "outputs.values: this policy's network has no value beside the policy, so a loss cannot read it. "
+                "outputs.values: this policy's network has no value function, so a loss cannot read it. "
                 "outputs.dist_inputs has what the network computes: of DQN the action values."
             )
         return self._values

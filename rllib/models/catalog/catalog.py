@@ -187,7 +187,7 @@ def _check_critic(settings: ModelSettings) -> None:
     for key, without in changes.items():
         raise Unfit(
             f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic and critic_observation_keys, "
-            "whose value has inputs and layers of its own.",
+            "whose value has its own inputs and layers.",
             f"Use model={{{key!r}: {without}}}.",
             {"model": changes},
         )

@@ -273,7 +273,7 @@ class TrialPlateauStopper(_PlateauStopper):
         check_number("grace_period", grace_period, ">= 0", least=0)
         if metric_threshold is not None:
             check_number("metric_threshold", metric_threshold, "")
-            check("mode", mode, mode is not None, "'max' or 'min' beside metric_threshold")
+            check("mode", mode, mode is not None, "'max' or 'min' with metric_threshold")
         self._metric, self._std, self._grace = metric, std, grace_period
         self._threshold, self._mode = metric_threshold, mode
         self._counts, self._num_results = Counter(), num_results

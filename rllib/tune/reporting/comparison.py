@@ -340,7 +340,7 @@ def _called(name: str) -> str:
 
 
 def _needed(count: int) -> int:
-    """The least number of seeds of each method whose test can show a difference, of so many comparisons."""
+    """The least number of seeds of each method with which a test can show a difference; `count`: of comparisons."""
     number = 2
     while count * 2 / math.comb(2 * number, number) > LEVEL:
         number += 1

@@ -124,14 +124,14 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
             logged = params.pop(ALGORITHM, "") if not trained and params.get("log_dir") is not None else ""
             goals = read_goals(place) or _goals_of(header)
             run = Run(place.name, read_results(place), params, goals, header, place, trained or str(logged), directory)
-            if place.resolve() not in runs or directory != place:  # a run that is named beside its folder is of this
+            if place.resolve() not in runs or directory != place:  # if its folder is given as well, that counts
                 runs[place.resolve()] = run
     named = zip(runs.values(), names_apart([run.place for run in runs.values()]))
     return [replace(run, name=name) for run, name in named]
 
 
 def _similar(missing: Path) -> str:
-    """A sentence that suggests the directories of similar names beside the place where one is missing."""
+    """A sentence that suggests directories with similar names in the parent of a missing directory."""
     if not missing.parent.is_dir():
         return ""
     hint = did_you_mean(missing.name, (each.name for each in missing.parent.iterdir() if each.is_dir()))

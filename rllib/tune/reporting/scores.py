@@ -167,7 +167,7 @@ def methods_of(runs: Sequence[Run]) -> list[Method]:
     settings = [_shared([group.settings for group in part]) for part in parts]
     telling = settings
     if any(ENV in own for own in settings) and not all(ENV in own for own in settings):
-        # A method on several environments has none in its name, nor have those beside it.
+        # A method on several environments has none in its name, so no other method in the table has one.
         telling = [{key: value for key, value in own.items() if key != ENV} for own in settings]
     names = names_of([[run for group in part for run in group.runs] for part in parts], telling)
     return [

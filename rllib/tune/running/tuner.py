@@ -203,7 +203,7 @@ def saved_experiment(given: ExperimentSpec, again: Collection[str] = ()) -> Expe
         resolve_trainable(name)
     except ValueError as error:
         raise ValueError(
-            f"the experiment in {path} runs {name!r}, which no name stands for here. Repeat its command or its program "
+            f"the experiment in {path} runs {name!r}, which is no known name here. Repeat its command or its program "
             "with resume, which says what that is."
         ) from error
     return with_saved_settings(replace(given, trainable=name), path, again)

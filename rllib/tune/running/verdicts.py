@@ -205,7 +205,7 @@ class Verdicts:
             if (name := _that_begins_anew(part, saved)) is not None:
                 self._warn_once(
                     f"state {name}",
-                    f"{name} has no get_state and set_state, so it begins anew, without the results that the "
+                    f"{name} has no get_state and set_state, so it starts from scratch, without the results that the "
                     "experiment has already",
                 )
         self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}

@@ -411,7 +411,7 @@ def _explore(
         if isinstance(values, (list, tuple)):
             new[key], how_changed[key] = _next_to(config[key], list(values), resample, rng)
         elif rng.random() < resample or not is_number(config[key]):
-            new[key], how_changed[key] = _resampled(how, rng), "drawn anew"
+            new[key], how_changed[key] = _resampled(how, rng), "resampled"
         else:
             factor = rng.choice(list(factors))
             low, high = bounds.get(key, (None, None))
@@ -425,7 +425,7 @@ def _explore(
 def _next_to(value, values: list, resample: float, rng) -> tuple[Any, str]:
     at = None if rng.random() < resample else position_in(values, value)
     if at is None:
-        return rng.choice(values), "drawn anew"
+        return rng.choice(values), "resampled"
     step = rng.choice([-1, 1])
     index = min(max(at + step, 0), len(values) - 1)
     return values[index], "shifted left" if step < 0 else "shifted right"

@@ -65,8 +65,8 @@ class RecordedData:
         """
         if self.stream is not None:
             raise ValueError(
-                "evaluation needs data with an end, but input_ is a reader, whose batches go on. Let its function "
-                "return arrays or paths."
+                "evaluation needs data with an end, but input_ is a reader, whose batches have no end. Let its "
+                "function return arrays or paths."
             )
         return Dataset.concat([dataset for dataset, _ in self.datasets])
 
@@ -183,7 +183,7 @@ def data_of(
     spaces = {"observation_space": observation_space, "action_space": action_space}
     dataset = _dataset(config[setting], config, options, spaces, setting)
     if isinstance(dataset, RecordedStream):
-        problem = f"{setting} needs data with an end, but it is a reader, whose batches go on."
+        problem = f"{setting} needs data with an end, but it is a reader, whose batches have no end."
         raise config.error(Mistake(problem, (setting,), advice="Let its function return arrays or paths."))
     for notice in dataset.notices:
         logger.warning("%s: %s", dataset.source, notice)
@@ -208,8 +208,8 @@ def _refuse_other_environment(
             Mistake(
                 f"the policy has learned from recorded data with the {kind} {recorded}, but {config.env!r} has {own}.",
                 ("env",),
-                advice="Play in an environment with the same spaces, or train with this one named beside the data: its "
-                "spaces are taken then.",
+                advice="Play in an environment with the same spaces, or name this one in addition to the data for "
+                "training: its spaces are taken then.",
             )
         )
 
@@ -351,7 +351,7 @@ def _is_plain(reader: Any) -> bool:
 def _refuse_with_stream(config: OfflineDataConfig) -> None:
     advice = "Let its function return arrays or paths, or leave the setting out."
     if config.shares():
-        problem = "a mixture of sources in input_ needs data with an end, but one is a reader, whose batches go on."
+        problem = "a mixture of sources in input_ needs data with an end, but one is a reader, which has no end."
         raise config.error(Mistake(problem, ("input_",), advice=advice))
     for name, given in (
         ("input_fraction_of_best", config.input_fraction_of_best),
@@ -360,7 +360,7 @@ def _refuse_with_stream(config: OfflineDataConfig) -> None:
         ("off_policy_estimation_methods", _estimates_from(config)),
     ):
         if given:
-            problem = f"{name} needs data with an end, but input_ is a reader, whose batches go on."
+            problem = f"{name} needs data with an end, but input_ is a reader, whose batches have no end."
             remedy = {name: config.settings[name].default}
             raise config.error(Mistake(problem, (name, "input_"), (remedy,), advice))
 

@@ -54,7 +54,7 @@ class OfflineDataConfig(ConfigObject):
     # Whether its workers have steps, which can be written; the ones of evolution have returns alone.
     has_steps: ClassVar[bool] = True
     # Why it cannot, after its name.
-    without_data: ClassVar[str] = "learns from steps of its own policy, and recorded ones would be wrong"
+    without_data: ClassVar[str] = "learns from its own policy's steps, and recorded ones would be wrong"
     # Whether batches can be mixtures of sources, or of recorded and sampled steps.
     mixes_data: ClassVar[bool] = False
 

@@ -67,7 +67,7 @@ class EvaluationConfig(ConfigObject):
         ] = _EMPTY,
         ope_split_batch_by_episode: Annotated[
             bool,
-            "estimate returns of episodes; False: each recorded step is an episode of its own",
+            "estimate returns of episodes; False: each recorded step is a separate episode",
             only_with("off_policy_estimation_methods"),
         ] = True,
         offline_evaluation_interval: Annotated[

@@ -188,7 +188,7 @@ class SamplingConfig(ConfigObject):
         conflict(
             "critic_observation_keys",
             when=lambda config: config.critic_observation_keys and not config.fits_a_value,
-            why="there is no value beside the policy here, as that of PPO and IMPALA, to read them",
+            why="this algorithm has no value function, such as PPO's and IMPALA's, to read them",
             remedies=[
                 {
                     "critic_observation_keys": DEFAULT,
@@ -271,7 +271,7 @@ class SamplingConfig(ConfigObject):
         needs(
             "sub_environment_timeout_s",
             ("gym_env_vectorize_mode", "async"),
-            why="a call can be ended from outside where the environment runs in a process of its own",
+            why="a call can be ended from outside where the environment runs in a separate process",
         ),
         needs(
             "env_task_fn",

@@ -77,7 +77,7 @@ def import_ray(
             numbers = filtered.state(spaces.flatdim(algorithm.observation_space))
             state[weights] |= {FILTER_PREFIX + name: array for name, array in numbers.items()}
     path = write_checkpoint(directory, state)
-    sentences = [*network.left_out, *left_out, "memories of the optimizers: they begin anew"]
+    sentences = [*network.left_out, *left_out, "memories of the optimizers: they are reset"]
     return ImportedModel(path, name, env if isinstance(env, str) else None, found.timesteps, tuple(sentences))
 
 

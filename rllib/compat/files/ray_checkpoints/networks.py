@@ -232,8 +232,8 @@ def _soft_module(parameters: Parameters, checkpoint: RayCheckpoint) -> ForeignNe
     hiddens = [*below, *behind]
     settings = {"model": {"fcnet_hiddens": widths(hiddens), "fcnet_activation": activation}}
     note = (
-        "the critics, which read observation and action by separate networks there: they begin anew. Before the actor "
-        "learns on, let them learn for a while: actor_lr=0"
+        "the critics, which read observation and action by separate networks there: they get new weights. Before the "
+        "actor learns on, let them learn for a while: actor_lr=0"
     )
     return ForeignNetwork(settings, named("shared", hiddens, head, "policy"), left_out=[note])
 

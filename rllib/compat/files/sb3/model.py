@@ -137,7 +137,7 @@ def _steps_of(saved: SavedModel) -> int:
 
 
 def _always_left_out(config: AlgorithmConfig) -> list[str]:
-    sentences = ["memories of the optimizers: they begin anew"]
+    sentences = ["memories of the optimizers: they are reset"]
     if hasattr(config, "replay_buffer_config"):
         sentences.append("the replay, which Stable-Baselines3 saves in another file: it begins empty")
     return sentences

@@ -61,7 +61,7 @@ def _refuse_custom_parts(saved: SavedModel) -> None:
     kwargs = saved.policy_kwargs
     extractor = kwargs.get("features_extractor_class")
     if extractor is not None and str(extractor).rpartition(".")[2] not in _EXTRACTORS:
-        raise ValueError(f"the model has a features extractor of its own, {extractor}. {_OWN_NETWORK}")
+        raise ValueError(f"the model has a custom features extractor, {extractor}. {_OWN_NETWORK}")
     for name in ("squash_output", "use_expln"):
         if kwargs.get(name):
             raise ValueError(f"the model was trained with policy_kwargs {name}=True, which is not available here")
@@ -169,7 +169,7 @@ def _images(parameters: Parameters, prefix: str) -> tuple[Named, Layer]:
     """
     if any(name.startswith(f"{prefix}.extractors.") for name in parameters):
         raise ValueError(
-            "the model reads images beside other observations (MultiInputPolicy): each image has its own layer "
+            "the model reads images together with other observations (MultiInputPolicy): each image has its own layer "
             "behind the convolutions there, which no network here has. Models with vectors alone are taken, and those "
             "with one image."
         )

@@ -2,7 +2,7 @@
 
 The format has pickles where JSON has no form: names of classes, and spaces. They are written here by their names, as
 fixed templates (storage/pickled_names.py); nothing of Stable-Baselines3 needs to be installed. It reads the zip with
-`PPO.load`. The optimizers begin anew there: moments of two libraries are not compared.
+`PPO.load`. The optimizers are reset there: the moments of the two libraries' optimizers are not comparable.
 """
 
 import base64

@@ -235,7 +235,7 @@ def _warn_of_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Map
 
 
 def _action_space(place: Mapping[str, Any]) -> Space | None:
-    """Action space of an environment, which is made for it; None if it has none of its own."""
+    """Action space of the environment, which is made to read it; None without an environment, or such a space."""
     if "env" not in place:
         return None
     env = resolve(place["env"]).make(EnvContext(place.get("env_config")))

@@ -39,8 +39,8 @@ def words_without_memory(algorithm: str, words: Mapping[str, Any]) -> tuple[dict
         raise ValueError(f"policy_kwargs: lstm_kwargs={further!r:.60} cannot be used: a cell is torch's, unchanged.")
     if not (shares or has_own):
         raise ValueError(
-            "policy_kwargs: enable_critic_lstm=False cannot be used without shared_lstm=True: the value has a memory "
-            "of its own, or reads the policy's."
+            "policy_kwargs: enable_critic_lstm=False cannot be used without shared_lstm=True: the value has its own "
+            "memory, or reads the policy's."
         )
     memory = {"use_lstm": True, "lstm_cell_size": size, "vf_share_memory": shares, "max_seq_len": words["n_steps"]}
     return {**words, "policy_kwargs": network}, memory

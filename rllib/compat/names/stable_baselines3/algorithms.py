@@ -176,7 +176,7 @@ def settings_from_sb3(
     if not defaults and "exploration_fraction" in words:
         known.length("exploration_fraction")
     if saved is not None and "n_timesteps" in words and not any(is_share(word, value) for word, value in words.items()):
-        log_unused_arguments("load", "no word beside it is a share of the run", n_timesteps=True)
+        log_unused_arguments("load", "no other argument is a share of the run", n_timesteps=True)
     settings = dict(vocabulary.always) if defaults else {}
     for word, value in asked.items():
         if word in vocabulary.names and not (value is None and word in _NONE_IS_NOTHING):
@@ -317,7 +317,7 @@ def rms_prop(words: Words) -> dict[str, Any]:
         return {}
     if words["use_rms_prop"] and words.network.get("optimizer_kwargs"):
         raise ValueError(
-            f"optimizer_kwargs={words.network['optimizer_kwargs']!r:.80} has no effect beside use_rms_prop=True, whose "
+            f"optimizer_kwargs={words.network['optimizer_kwargs']!r:.80} has no effect with use_rms_prop=True, whose "
             "keywords are its own. Give optimizer_class as well, or rms_prop_eps."
         )
     if words["use_rms_prop"]:

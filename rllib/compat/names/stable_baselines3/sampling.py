@@ -77,7 +77,7 @@ def updates(words: Words) -> dict[str, Any]:
         return {}
     if words["train_freq"] is None and not words.ask("train_freq"):  # of a checkpoint without such rounds
         if words.ask("gradient_steps"):
-            raise ValueError(f"gradient_steps={words['gradient_steps']!r} needs train_freq beside it.")
+            raise ValueError(f"gradient_steps={words['gradient_steps']!r} needs train_freq as well.")
         return {}
     length, unit = _frequency(words["train_freq"])
     updates, rows = words["gradient_steps"], int(words["batch_size"])

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's replay as an object of its own, as scripts with a loop of their own use it."""
+"""Stable-Baselines3's replay as a separate object, for scripts with their own training loop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -83,12 +83,12 @@ class BaseBuffer:
 class ReplayBuffer(BaseBuffer):
     """Steps of several environments, in arrays [steps, n_envs, ...]; the newest take the place of the oldest.
 
-    As replay_buffer_class of a model it stands for the usual replay. Observations of a Dict are kept by their keys.
+    As replay_buffer_class of a model it selects the usual replay. Dict observations are stored by their keys.
 
     Args:
         buffer_size, observation_space, action_space, device, n_envs: as for BaseBuffer.
         optimize_memory_usage: without effect: next observations are kept as well.
-        handle_timeout_termination: count truncated episodes (info["TimeLimit.truncated"]) as ones that go on.
+        handle_timeout_termination: bootstrap the returns of truncated episodes (info["TimeLimit.truncated"]).
     """
 
     def __init__(

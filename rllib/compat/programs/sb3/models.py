@@ -1,8 +1,8 @@
 """Stable-Baselines3's models: this library's algorithms with its constructors, attributes and files.
 
-A model samples from the vector environment that it is given, in this process, and `get_env()` is that object: what a
-program reads from it, sets in it or saves of it is what was trained in. With `num_rollout_workers=4` beside the words
-processes act as well, in environments of their own.
+A model samples from the vector environment that it is given, in this process, and `get_env()` is that object: a
+program that reads it, changes it or saves it has the environments of the training. With the further argument
+`num_rollout_workers=4` other processes act as well, in their own environments.
 """
 
 import logging
@@ -591,7 +591,7 @@ class BaseAlgorithm:
     ) -> Self:
         """A model from a file that `save` wrote, of this library or of Stable-Baselines3, or from a checkpoint.
 
-        Of a file of Stable-Baselines3 nothing is unpickled, and optimizers begin anew (docs/start/from_sb3.md).
+        Nothing in a file of Stable-Baselines3 is unpickled, and optimizers are reset (docs/start/from_sb3.md).
 
         Args:
             path: of the zip, with its ending or without, or of a directory; or an open binary file.

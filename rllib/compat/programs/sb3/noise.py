@@ -73,7 +73,7 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
 
 
 class VectorizedActionNoise(ActionNoise):
-    """A noise of its own for each environment.
+    """Separate noise for each environment.
 
     Args:
         base_noise: the pattern.

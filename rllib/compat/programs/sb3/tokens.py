@@ -16,7 +16,7 @@ class _Token:
         raise TypeError(f"{name} is given to a model's constructor as a class. {_INSTEAD.get(name, _USUAL)}")
 
 
-_USUAL = "Here it has no objects of its own."
+_USUAL = "Here it has no objects."
 _INSTEAD = {name: f"For one of your own, {advice}." for name, advice in OF_STABLE_BASELINES.items() if "Buffer" in name}
 
 

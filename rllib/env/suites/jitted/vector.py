@@ -21,8 +21,8 @@ logger = logging.getLogger("rllib.env")
 class JittedVector(VectorEnv):
     """N environments in one compiled step; those whose episode has ended are reset within it.
 
-    Each environment has a random stream of its own, which begins with its seed: its episodes do not depend on how many
-    others there are. The constructor compiles; the same functions compile once in a process for each N.
+    Each environment has its own random stream, seeded with its seed: its episodes do not depend on the number of other
+    environments. The constructor compiles; the same functions compile once in a process for each N.
 
     Args:
         name: the suite's word and id, for messages.

@@ -26,7 +26,7 @@ class _Open:
     Attributes:
         made_with: everything that decides what it is.
         env: the simulator's own environment.
-        is_used: whether somebody steps it.
+        is_used: whether a `Simulation` uses it.
     """
 
     def __init__(self, made_with: tuple, env: Any):
@@ -166,7 +166,7 @@ def _shared(
         raise ValueError(
             f"{lab}:{task} with {num_envs or 'its'} environments cannot be made: a process has one simulation, and "
             f"this one has {_open[0].made_with[1]} with {_num_envs(_open[0])} environments{in_use}. Leave out "
-            "evaluation during training, and evaluate in a process of its own: python -m rllib.isaaclab play."
+            "evaluation during training, and evaluate in a separate process: python -m rllib.isaaclab play."
         )
     device = env_config.get("device") or ("cuda:0" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():

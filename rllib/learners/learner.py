@@ -21,7 +21,7 @@ from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 KINDS = ("auto", "numpy", "torch")
-# Rows that an error names, of a batch without a finite gradient.
+# Number of rows that the error of a gradient that is not finite names.
 NUM_ROWS_NAMED = 3
 
 
@@ -56,12 +56,12 @@ class Learner:
 
     @property
     def device(self) -> str:
-        """Device of the updates of this process, by torch's name; "cpu" where other processes compute them."""
+        """Device of the updates in this process, by torch's name; "cpu" if other processes compute them."""
         return str(self.backend.device)
 
     @property
     def core_choice(self) -> FreeCores | None:
-        """Choice of the number of cores for updates in this process; None where the number is fixed."""
+        """Choice of the number of cores for updates in this process; None if the number is fixed."""
         return self.backend.core_choice
 
     @property
@@ -70,7 +70,7 @@ class Learner:
         return self.vector.flat
 
     def pop_logged(self) -> list:
-        """Values that the user's loss has logged since the last time (core/learner), where updates are computed."""
+        """Returns the values that the user's loss has logged since the last call (core/learner), in any process."""
         elsewhere, self.backend.logged = self.backend.logged, []
         here = [call for each in self.objectives for call in each.loss.pop_logged()]
         return [*elsewhere, *here]
@@ -101,9 +101,9 @@ class Learner:
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (the explained variance, which is no mean over rows, is averaged). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
-                numbers. Batches of tensors are shuffled on their device, by a seed from it.
-            lr: learning rate, of all objectives or by their names; an AdaptiveRate follows the KL of the only
-                objective's minibatches.
+                numbers. Batches of tensors are shuffled on their device, with a seed drawn from `rng`.
+            lr: learning rate, of all objectives or by their names; an AdaptiveRate follows the KL of the minibatches of
+                the single objective.
             shuffle: False keeps the order of the batch.
             meanwhile: called once after all steps were launched, before the learner waits for their end: a GPU computes
                 them in that time. The weights on the host are still the old ones.
@@ -168,7 +168,7 @@ class Learner:
     def compute_gradient(
         self, batch: SampleBatch, *, microbatch_size: int | None = None, **settings
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """The loss's gradient at the policy's weights, which stay as they are. Arguments as for `update`.
+        """The loss's gradient at the policy's weights, which do not change. Arguments as for `update`.
 
         Returns:
             flat float32 gradient [size], unclipped; statistics.
@@ -190,7 +190,7 @@ class Learner:
         return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
-        """Clips a gradient and lets the optimizer step against it, wherever it was computed.
+        """Clips a gradient, which may come from another process, and lets the optimizer step against it.
 
         `apply_gradient(compute_gradient(batch)[0])` is `update(batch)` with one minibatch.
 
@@ -198,8 +198,8 @@ class Learner:
             the gradient's length before clipping.
 
         Raises:
-            ValueError: if it has not the size of the weights, or there are several objectives or modules.
-            LearnerError: if it is not finite.
+            ValueError: if the gradient's size is not that of the weights, or there are several objectives or modules.
+            LearnerError: if the gradient is not finite.
         """
         self._check_one_gradient()
         if gradient.shape != self.weights.shape:
@@ -276,7 +276,7 @@ class Learner:
         return batch.count
 
     def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """Uninitialised memory that `update` sends to its device as it lies: page-locked where that is a GPU."""
+        """Uninitialised memory that `update` sends to its device without a copy: page-locked if that is a GPU."""
         return self.backend.new_rows(shape, dtype)
 
     def stage(self, batch: SampleBatch) -> None:
@@ -308,23 +308,23 @@ class Learner:
         return self.policy.encode(observations, self.policy.new_inputs(len(observations)))
 
     def update_targets(self, now: int) -> bool:
-        """Moves the target copies that are due. Algorithms call it after an update.
+        """Updates the target networks that are due. Algorithms call this method after an update.
 
         Args:
             now: the clock that the copies' `every` counts in (updates, environment steps).
 
         Returns:
-            whether any moved.
+            whether any target network was updated.
         """
         with self.backend.on_cores():
             return any([target.follow(now) for target in self.targets.values()])
 
     def start_over(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
-        """Draws all weights again, which target copies take over, and empties the memory of the optimizers.
+        """Draws all weights again, copies them to target networks, and resets the memory of the optimizers.
 
         Args:
             policy_rng: draws the weights of the policy.
-            rng: draws those of further modules.
+            rng: draws the weights of further modules.
         """
         self.vector.initialize(policy_rng, rng)
         for target in self.targets.values():
@@ -349,7 +349,7 @@ class Learner:
         return state | {f"{module}.weights": self.vector[module].copy() for module in self.vector.modules}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restores a state of `get_state`, also of a learner of the other kind.
+        """Restores a state that `get_state` returned, also of a learner of the other kind (numpy or torch).
 
         Raises:
             ValueError: as `refuse_state`.
@@ -447,8 +447,8 @@ def make_learner(
             the default optimizer.
         modules: name -> description of a further module to train (models/modules.py).
         targets: copies of modules that follow them.
-        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy if the network and the loss
-            have closed forms).
+        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy if network and loss have closed
+            forms).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
         cores: number of cores for updates. Closed forms use at most these, and fewer for small updates; torch gets them

@@ -1,1 +1,1 @@
-"""Several learners, an actor each, that compute one update together."""
+"""Several learners, each in an actor, that compute one update together."""

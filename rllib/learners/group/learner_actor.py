@@ -40,13 +40,13 @@ class Outcome(NamedTuple):
     """Answer of one learner to a request.
 
     Attributes:
-        num_done: number of steps of the update that it has made, over all objectives.
+        num_done: number of steps of the update that the learner has made, over all objectives.
         unfinished: reason for stopping early, if another learner did not join a sum; empty: the request is done.
-        found: result of its backend, if this learner reports.
+        found: result of the backend, if this learner reports.
         weights: the flat vector after the update, if this learner reports.
-        failure: exception of its backend.
+        failure: exception that the backend raised; None: none.
         busy_s: duration of the call (seconds).
-        gpus: `gpu_usage` in its process, at most a second old.
+        gpus: `gpu_usage` in the learner's process, at most a second old.
         logged: values that the user's loss has logged, if this learner reports.
     """
 
@@ -65,9 +65,9 @@ class LearnerActor:
 
     Args:
         recipe: arguments of the learner.
-        rank: its number among the learners.
+        rank: number of this learner.
         threads: number of torch's threads.
-        spans_directory: directory of its recorded spans (spans.py); None: it records none.
+        spans_directory: directory for recorded time spans (spans.py); None: none are recorded.
     """
 
     def __init__(self, recipe: Recipe, rank: int, threads: int, spans_directory: str | None = None):
@@ -82,17 +82,17 @@ class LearnerActor:
         self._gpus, self._gpus_read_at = {}, -math.inf
 
     def process_id(self) -> int:
-        """Number of the process."""
+        """Process id."""
         return os.getpid()
 
     def whereabouts(self) -> tuple[int, str]:
-        """Number of the process, and address of its machine."""
+        """Process id, and address of the machine."""
         return os.getpid(), node_ip_address()
 
     # ------------------------------------------------------------------ joining the others
 
     def share_memory(self, place: tuple, timeout_s: float, patient: bool) -> bool:
-        """Sums through this SharedBlock from now on. Returns whether it can be reached from here."""
+        """Uses this SharedBlock for sums from now on. Returns whether this process can reach it."""
         self._leave()
         block = SharedBlock.find(*place)
         if block is None:
@@ -110,7 +110,7 @@ class LearnerActor:
         return host, self._store.port
 
     def join(self, kind: str, address: tuple[str, int], size: int, timeout_s: float) -> str:
-        """Sums by torch.distributed from now on. Returns "" when all have joined, else the reason why they have not."""
+        """Uses torch.distributed for sums from now on. Returns "" when all learners have joined, else the reason."""
         from rllib.learners.group.torch_collective import TorchSums
 
         if self._store is None:
@@ -130,25 +130,25 @@ class LearnerActor:
     # ------------------------------------------------------------------ updates
 
     def train(self, changed: Mapping[int, np.ndarray], update: Update, resumes: bool, reporter: int) -> Outcome:
-        """One update, or the rest of one.
+        """Makes an update, or the rest of one.
 
         Args:
-            changed: arrays that the driver has changed: place in `mirrored` -> array.
+            changed: arrays that the driver has changed: index in `mirrored` -> array.
             update: the update.
-            resumes: continue the update that was interrupted.
-            reporter: number of the learner that returns the results.
+            resumes: whether to continue the update that was interrupted.
+            reporter: rank of the learner that returns the results.
         """
         with spans.call("update"):
             self._take(changed)
             return self._outcome(lambda: self._backend.train(update, resumes=resumes), self._rank == reporter)
 
     def compute_gradient(self, changed: Mapping[int, np.ndarray], update: Update, reporter: int) -> Outcome:
-        """Finds gradient and statistics of the whole batch."""
+        """Computes gradient and statistics of the whole batch."""
         self._take(changed)
         return self._outcome(lambda: self._backend.compute_gradient(update), self._rank == reporter)
 
     def apply_gradient(self, changed: Mapping[int, np.ndarray], gradient: np.ndarray, lr: float) -> Outcome:
-        """Finds the gradient's length, after a step against it."""
+        """Takes a step against the gradient, and computes the gradient's norm."""
         self._take(changed)
         return self._outcome(lambda: self._backend.apply_gradient(gradient, lr), True)
 
@@ -164,7 +164,7 @@ class LearnerActor:
         try:
             found = work()
         except Unfinished as error:
-            # The others need not wait for this one.
+            # The other learners need not wait for this one.
             self._leave()
             return Outcome(self._backend.num_done, str(error))
         except Exception as failure:
@@ -196,7 +196,7 @@ class LearnerActor:
         return dict(enumerate(self._mirrored)), self._backend.states, progress
 
     def set_progress(self, given: tuple) -> None:
-        """Restores progress of another learner's `get_progress`."""
+        """Restores the progress that another learner's `get_progress` returned."""
         arrays, states, progress = given
         self._take(arrays)
         self._backend.load_states(states)

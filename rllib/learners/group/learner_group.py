@@ -1,11 +1,12 @@
-"""Several learners that equal one: K processes compute parts of each gradient, sum them up, and all make the same step.
+"""Several learners with the results of one: K processes compute parts of each gradient, sum them, and all take the same
+step.
 
-The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup replaces its
-backend: each process has its own learner (learner_actor.py), gets the same batch, and takes its part of each
-minibatch. Their sums are made by learners/updates/collective.py.
+The driver's Learner draws the permutations and checks the batch as usual. A LearnerGroup replaces its backend: each
+process has its own learner (learner_actor.py), gets the same batch, and computes its part of each minibatch.
+learners/updates/collective.py sums the parts.
 
-One that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer, so the
-new one copies them from another, and all continue with the interrupted step.
+A learner that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer
+state, so the new learner copies them from another one, and all continue with the interrupted step.
 """
 
 import logging
@@ -33,9 +34,9 @@ from runtime.util.fleet import FaultTolerance, Fleet
 
 logger = logging.getLogger(__name__)
 
-# Statistics and row statistics have room next to the gradient in a slot of shared memory; more takes further rounds.
+# Numbers in a slot of shared memory, after the gradient, for statistics and row statistics; more need further rounds.
 ROOM = 4096
-# To bring all processes into one state and to join them; each loss of a process meanwhile costs one.
+# Attempts to bring all processes into one state and to connect them; each loss of a process meanwhile costs one.
 ATTEMPTS = 20
 
 
@@ -45,12 +46,12 @@ class GroupSettings:
 
     Args:
         num_learners: number of processes.
-        options: resources of each, as for `runtime.remote`.
-        tolerance: what happens when one dies.
-        threads: of torch in each.
-        collective: how gradients are summed; "auto": by nccl where each learner has its own GPU, through shared
-            memory where all are on this machine's CPUs, else by gloo.
-        spans_directory: where they record what they do when (spans.py); None: they do not.
+        options: resources of each process, as for `runtime.remote`.
+        tolerance: settings for the death of a process.
+        threads: number of torch's threads in each process.
+        collective: how gradients are summed; "auto": by nccl if each learner has its own GPU, through shared memory if
+            all learners are on this machine's CPUs, else by gloo.
+        spans_directory: directory for the processes' time spans (spans.py); None: none are recorded.
     """
 
     num_learners: int
@@ -79,19 +80,19 @@ class LearnerGroup(Backend):
     """The learners' processes, in the form of a backend of the driver's Learner (updates/in_numpy.py: NumpyBackend).
 
     Args:
-        vector: the driver's; its weights change after each update.
+        vector: the driver's vector, whose weights change after each update.
         targets: the driver's target copies.
         make: as for Recipe.
-        settings: of the group.
+        settings: settings of the group.
 
     Attributes:
         fleet: the processes.
-        logged: values that the user's loss has logged in them, for Learner.pop_logged.
+        logged: values that the user's loss has logged in the processes, for Learner.pop_logged.
 
     Raises:
         UnschedulableError: if the machine, or the cluster, lacks the resources of a learner.
-        ValueError: if the learners cannot sum: in one process, or by shared memory on several machines.
-        LearnersLostError: if they cannot reach one another.
+        ValueError: if sums are impossible: all learners in one process, or shared memory on several machines.
+        LearnersLostError: if the processes cannot reach one another.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class LearnerGroup(Backend):
     ):
         self._vector, self._settings = vector, settings
         self._host = mirrored(vector, targets)
-        # What the processes have, as far as this one knows.
+        # The arrays that the processes have, as far as they are known here.
         self._known: list[np.ndarray | None] = [None] * len(self._host)
         self._block: SharedBlock | None = None
         self._is_joined = False
-        # Since the last `usage`: seconds of all processes together, and when that was.
+        # Busy seconds of all processes together since the last `usage`, and the time of that call.
         self._busy_s, self._busy_since = 0.0, time.monotonic()
         self._gpus: dict[str, float] = {}
         self.logged: list = []
@@ -115,10 +116,10 @@ class LearnerGroup(Backend):
         _warn_of_few_cores(settings.num_learners)
         of_targets = [(target.module, target.tau, target.every) for target in targets]
         self._recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
-        # What a learner's code raises is no fault of its process: the others would raise it, too.
+        # An exception in a learner's code does not cause a restart: the other learners would raise it, too.
         restart = None if settings.tolerance.restart else settings.tolerance.restart
         self._tolerance = replace(settings.tolerance, ignore=False, delay_s=0.0, restart=restart)
-        # A sum ends before the process that it waits for is given up, so that only that one is.
+        # Sums time out before the silent process is given up, so that the processes that wait for it are kept.
         self._timeout_s = self._tolerance.silence_s * max(self._tolerance.patience - 1, 0.5)
         self.fleet = self._start()
         try:
@@ -128,7 +129,7 @@ class LearnerGroup(Backend):
             raise
 
     def _start(self) -> Fleet:
-        """New processes, all in the state of the beginning."""
+        """Starts new processes, all in the initial state."""
         settings, recipe = self._settings, self._recipe
         self._whereabouts: dict[int, str] = {}  # of learners that have begun to join
         actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
@@ -145,7 +146,7 @@ class LearnerGroup(Backend):
             on_lost=lambda index, member: self._lose(index),
             logger=logger,
         )
-        # The processes that have the state of the training, and whether they have come equally far.
+        # The processes that have the state of the training, and whether all are at the same step.
         self._informed, self._are_alike = set(fleet.members.values()), True
         return fleet
 
@@ -164,7 +165,7 @@ class LearnerGroup(Backend):
 
     @property
     def template(self) -> list[dict[str, np.ndarray]]:
-        """Arrays of the names and shapes of `states`, also of a group that has lost them."""
+        """Arrays with the names and shapes of `states`, also after the group has lost its states."""
         return self._get_states()
 
     def _get_states(self) -> list[dict[str, np.ndarray]]:
@@ -177,7 +178,7 @@ class LearnerGroup(Backend):
         return self._get_states()
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Copies arrays of the same names and shapes over the optimizers'; a group that has lost its own has these."""
+        """Copies arrays of the same names and shapes over the optimizers'; a group that lost its states gets these."""
         if len(self.fleet.members) < self._settings.num_learners:
             self._restart()
         states = runtime.put(list(states))
@@ -188,15 +189,15 @@ class LearnerGroup(Backend):
         self._mend()
 
     def _restart(self) -> None:
-        """Starts all processes again, where some were lost that may not be replaced."""
+        """Starts all processes again, after the loss of processes that may not be replaced one by one."""
         self.stop()
         self._forget()
         self.fleet = self._start()
         self._informed.clear()
 
     def usage(self) -> dict[str, float]:
-        """learner_util_percent, the share (0 to 1) of their time since the last call in which the processes were in
-        updates, and what `gpu_usage` says of their GPUs.
+        """Usage of the processes: learner_util_percent, the share (0 to 1) of the time since the last call that they
+        spent in updates, and `gpu_usage` of their GPUs.
         """
         busy_s, since, now = self._busy_s, self._busy_since, time.monotonic()
         self._busy_s, self._busy_since = 0.0, now
@@ -215,7 +216,7 @@ class LearnerGroup(Backend):
         """Takes the steps of an update; as NumpyBackend.train. `meanwhile` is called while the processes compute."""
         if refresh is None:
             return self._update(update, meanwhile)
-        # The driver computes new columns after each epoch, with which the processes continue.
+        # The driver computes new columns after each epoch; the processes continue with these.
         orders, limit = update.orders, update.stop_above
         found = self._update(replace(update, orders=orders[:1]), None)
         for count in range(2, len(orders) + 1):
@@ -241,7 +242,7 @@ class LearnerGroup(Backend):
         raise self._lost(f"it was begun several times: {reasons}")
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
-        """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
+        """Clips a copy of a flat gradient and takes a step against it; as NumpyBackend.apply_gradient."""
         self._mend()
         answers = self._outcomes("apply_gradient", self._changed(), runtime.put(gradient), lr)
         if not answers:
@@ -265,7 +266,7 @@ class LearnerGroup(Backend):
             if reporter in answers and not reasons:
                 self._take_over(answers[reporter].weights)
                 return answers[reporter].found
-            # They continue from the step of the most advanced learners.
+            # All learners continue from the step of the most advanced ones.
             farthest = max((outcome.num_done for outcome in answers.values()), default=0)
             num_fruitless = 0 if farthest > most else num_fruitless + 1
             if num_fruitless > self._tolerance.max_consecutive_failures:
@@ -277,7 +278,7 @@ class LearnerGroup(Backend):
             changed, resumes, meanwhile = {}, True, None
 
     def _changed(self) -> dict[int, np.ndarray]:
-        """Arrays that the driver has changed since they were last sent: place in `mirrored` -> copy."""
+        """Arrays that the driver has changed since they were last sent: index in `mirrored` -> copy."""
         changed = {}
         for place, (own, known) in enumerate(zip(self._host, self._known)):
             if known is None or not np.array_equal(own, known):
@@ -297,7 +298,7 @@ class LearnerGroup(Backend):
         indices: Iterable[int] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> dict[int, Any]:
-        """Calls a method of all processes, or of these indices. Returns index -> answer, without dead ones."""
+        """Calls a method of all processes, or of these indices. Returns index -> answer, without dead processes."""
         asked = {index: self.fleet.members[index] for index in (self.fleet.members if indices is None else indices)}
         answers: dict[int, Any] = {}
         began = time.monotonic()
@@ -310,21 +311,21 @@ class LearnerGroup(Backend):
                 for answer in self.fleet.take(self._tolerance.silence_s):
                     answers[answer.index] = answer.value
                 if time.monotonic() - began > self._timeout_s:
-                    self._break_off()  # the living answer, and are asked again
+                    self._break_off()  # the processes that live answer, and are asked again
         except BaseException:
-            # The positions of the processes are unknown now: they wait for one that has failed, or have been
-            # interrupted.
+            # It is unknown now at which step each process is: they wait for a failed one, or were interrupted.
             self._break_off()
             self._forget()
             raise
         return answers
 
     def _outcomes(self, method: str, *arguments, meanwhile: Callable[[], None] | None = None) -> dict[int, Outcome]:
-        """`_ask` for work whose failure is common to all learners: it is raised here."""
+        """`_ask` for work that fails in all learners alike: raises its exception."""
         outcomes = self._ask(method, *arguments, meanwhile=meanwhile)
         self._busy_s += sum(outcome.busy_s for outcome in outcomes.values())
         self.logged += [call for outcome in outcomes.values() for call in outcome.logged]
-        # Learners that share a GPU say the same of it; of equal numbers on several machines the fullest counts.
+        # Learners that share a GPU report the same for it; of GPUs with the same number on several machines, the most
+        # used one counts.
         gpus = [item for outcome in outcomes.values() for item in outcome.gpus.items()]
         self._gpus |= {name: max(value for other, value in gpus if other == name) for name, _ in gpus}
         failures = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
@@ -381,7 +382,7 @@ class LearnerGroup(Backend):
         )
 
     def _inform(self, source: int, others: Sequence[int]) -> None:
-        """Gives these processes the state of one, if all live so long."""
+        """Copies the state of one process to these processes, as far as they live."""
         for progress in self._ask("get_progress", indices=[source]).values():
             asked = {index: self.fleet.members[index] for index in (source, *others)}
             answers = self._ask("set_progress", runtime.put(progress), indices=others)
@@ -390,7 +391,7 @@ class LearnerGroup(Backend):
 
     def _join(self) -> str:
         """Connects the learners for collective sums. Returns the reason if one has died."""
-        self._is_joined = True  # until one is lost
+        self._is_joined = True  # until a process is lost
         kind, num_gpus = self._settings.collective, self._settings.options.get("num_gpus") or 0
         places = self._ask("whereabouts")
         self._whereabouts |= {index: f"process {pid} on {address}" for index, (pid, address) in places.items()}
@@ -419,7 +420,7 @@ class LearnerGroup(Backend):
         return "; ".join(reasons) or "one has ended meanwhile"
 
     def _share_memory(self) -> bool:
-        """Whether all that live can reach one block of memory."""
+        """Connects the live processes through a new block of shared memory; returns whether all can reach it."""
         if not SharedSums.is_available():
             return False
         patient = cpu_count() >= self._settings.num_learners

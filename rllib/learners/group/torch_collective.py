@@ -19,14 +19,14 @@ def open_store(host: str, timeout_s: float) -> dist.TCPStore:
 
 
 class TorchSums:
-    """A process group of torch.distributed, apart from the default one, which is the user's.
+    """A process group of torch.distributed, separate from the default group, which is the user's.
 
     Args:
         kind: "gloo" or "nccl".
         address: host and port of the store.
         rank: this process's number.
         size: number of processes; the constructor returns when all have joined.
-        timeout_s: longest wait for the others (seconds).
+        timeout_s: longest wait for the other processes (seconds).
         store: the store, in the process that has opened it; else None.
         host: address at which gloo's other processes reach this one. Without it gloo takes the address of
             this machine's name, often 127.0.0.1. GLOO_SOCKET_IFNAME in the environment names a network instead.

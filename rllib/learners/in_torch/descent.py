@@ -33,7 +33,7 @@ class TorchDescent(Descent):
     """Gradient steps of one objective on the modules that it trains.
 
     Args:
-        rounds: whether the modules compute with fewer digits than the policy that acts.
+        rounds: whether the modules compute with lower precision than the policy that acts.
 
     Attributes:
         memory: the optimizer's tensors, under the names of the numpy optimizers.
@@ -43,14 +43,14 @@ class TorchDescent(Descent):
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool, rounds: bool):
         moved = [modules[name] for name in objective.moves]
-        # A loss that calls the policy's module itself gets this module.
+        # A loss that calls the policy's network itself gets this module.
         super().__init__(objective, objective.loss.bind(moved[0]))
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
         # Columns that are arguments of the policy's network.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._moves, self._moved = objective.moves, moved
-        # Of modules whose weights keep to a surface.
+        # Projections of modules whose weights are constrained to a surface.
         self._projections = [module.project for module in moved if hasattr(module, "project")]
         flats = [module.flat for module in moved]
         self.gradients = [flat.grad for flat in flats]
@@ -69,8 +69,8 @@ class TorchDescent(Descent):
         self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
         self._num_steps = 0  # Adam counts in a tensor, and reading that would wait for the device
         self.identity_error: Tensor | None = None
-        # Losses of the policy's outputs show at the first check whether they have an identity.
-        # Rounded probabilities say nothing about the rows.
+        # For losses of the policy's outputs, the first check shows whether they have an identity error. Rounded
+        # probabilities cannot be compared with the rows'.
         self._has_identity = not self._is_over_modules and not rounds
         self.recorded: RecordedSteps | None = None
 
@@ -103,7 +103,7 @@ class TorchDescent(Descent):
             if self.recorded is None:
                 group["lr"] = lr
             else:
-                group["lr"].fill_(lr)  # a recording reads it where it lies
+                group["lr"].fill_(lr)  # a recording reads it at its address
 
     def _adapt(self, statistics: Tensor) -> None:
         kl = statistics[self._adaptive.index]
@@ -132,7 +132,7 @@ class TorchDescent(Descent):
         collective: Collective | None,
         limit: tuple[int, float] | None = None,
     ) -> bool:
-        """As Descent.take_step, by a recording if possible; on a GPU, which is not waited for, without the limit."""
+        """As Descent.take_step, by a recording if possible; on a GPU the limit is not checked, which would wait."""
         if self._may_be_recorded(rows, microbatch_size, collective):
             self._take_recorded_step(epoch, rows, settings)
             return True

@@ -14,8 +14,8 @@ class Order(NamedTuple):
     """The order of an epoch, on the device and on the host, since reading it back would wait for the device.
 
     Attributes:
-        rows, host_rows: permutation of the rows [B]; the second is None where it was drawn on the device.
-        sequences, host_sequences: permutation of the sequences [S], if the rows stand in sequences.
+        rows, host_rows: permutation of the rows [B]; `host_rows` is None if it was drawn on the device.
+        sequences, host_sequences: permutation of the sequences [S], if the rows form sequences.
     """
 
     rows: Tensor
@@ -37,8 +37,8 @@ def sent_orders(
 
     Args:
         orders: permutations of the rows, or of the sequences; tensors if drawn on the device. None: unchanged order.
-        seq_lens: int [S], lengths of the sequences in which the rows stand; None: there are none.
-        take: sends an array to the device.
+        seq_lens: int [S], lengths of the sequences that the rows form; None: the rows are independent.
+        take: function that sends an array to the device.
     """
     orders = list(orders)
     if orders[0] is None:
@@ -67,7 +67,7 @@ class Epoch:
         self.cuts = Cuts(None, mask)
 
     def reordered(self, order: Order | None) -> "Epoch":
-        """These rows in another order."""
+        """The same rows in another order."""
         if order is None:
             return self
         columns = {name: column.index_select(0, order.rows) for name, column in self._columns.items()}
@@ -91,7 +91,7 @@ class EpochOfSequences(Epoch):
         self._seq_lens, self.cuts = seq_lens, Cuts(seq_lens, mask)
 
     def reordered(self, order: Order | None) -> "EpochOfSequences":
-        """These sequences in another order."""
+        """The same sequences in another order."""
         if order is None:
             return self
         columns = {

@@ -74,7 +74,7 @@ class TorchBackend(LocalBackend):
         options: autocast, precision of products, CUDA graphs.
 
     Attributes:
-        policy_module: the policy's network, on `device`; workers in this process that act there use it as well.
+        policy_module: the policy's network, on `device`; workers of this process that act on this device use it, too.
 
     Raises:
         ValueError: if the device does not exist.
@@ -101,7 +101,7 @@ class TorchBackend(LocalBackend):
         with memory_of(self.device, lambda: sizes, advice):
             self._make_modules(objectives, targets, options)
         self._read: Mapping = {}  # columns of the newest batch
-        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
+        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before the update.
         self._kept: list[tuple[Tensor, Tensor]] = []
 
     def _make_modules(
@@ -109,7 +109,7 @@ class TorchBackend(LocalBackend):
     ) -> None:
         """Makes the modules and optimizers, whose weights and gradients lie on the device."""
         vector = self._vector
-        # Weights that change outside, and those on the device; on the CPU these are the same memory.
+        # The weights in the vector and the weights on the device; on the CPU these are the same memory.
         targets = targets if any(each.is_over_modules for each in objectives) else []
         shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
         self._mirrored = [(host, host.to(self.device)) for host in shared]
@@ -143,7 +143,7 @@ class TorchBackend(LocalBackend):
         torch.set_num_threads(count)
 
     def take_back(self) -> None:
-        """On a GPU: restores the optimizers from before a failed update; the vector still has those weights."""
+        """On a GPU: restores the optimizers as before a failed update; the vector still has the weights before it."""
         for tensor, copy in self._kept:
             tensor.copy_(copy)
         self._kept = []
@@ -236,7 +236,7 @@ class TorchBackend(LocalBackend):
             self._transfers.overwrite(self._mirrored)
 
     def _fetch(self, tensor: Tensor, out: np.ndarray) -> None:
-        """On a GPU: waits for it, and copies a tensor."""
+        """On a GPU: waits for the device, and copies a tensor."""
         if self._on_gpu:
             np.copyto(out, self._transfers.fetch(tensor))
 
@@ -247,7 +247,7 @@ class TorchBackend(LocalBackend):
         return epoch_of({**dict(zip(columns, tensors)), OBS: observations}, seq_lens, mask)
 
     def _finish(self, descents: Sequence[TorchDescent], result: Tensor, out: np.ndarray) -> list[np.ndarray]:
-        """On a GPU: waits for it, copies `result` into `out`, and makes the checks that were postponed.
+        """On a GPU: waits for the device, copies `result` into `out`, and makes the checks that were postponed.
 
         Returns:
             float64 [steps, statistics + 1] of each objective.
@@ -271,7 +271,7 @@ class TorchBackend(LocalBackend):
         return rows
 
     def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """Uninitialised memory that is sent as it lies: page-locked on a GPU. It may change after the next `train`."""
+        """Uninitialised memory that is sent without a copy: page-locked for a GPU. It may change after `train`."""
         return self._transfers.new_rows(shape, dtype)
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:

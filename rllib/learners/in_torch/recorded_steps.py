@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-# Eager steps of one key before it is recorded; the last of them are timed. A recording costs about as much.
+# Number of eager steps of a key before it is recorded; the last of them are timed. A recording takes about as long.
 EAGER_STEPS = 8
 TIMED_STEPS = 4
 # Recordings that are kept. Each holds the memory of a step's intermediate results.
@@ -31,7 +31,7 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device):
         self._device = device
-        self._stream = torch.cuda.Stream(device)  # torch's own one may be of another device
+        self._stream = torch.cuda.Stream(device)  # torch's own stream may belong to another device
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> tuple[Callable[[], None], Sequence[Tensor]]:
         """Records a function without computing its kernels.
@@ -91,12 +91,12 @@ class RecordedSteps:
     def take(
         self, key: Hashable, minibatch: Mapping[str, Tensor], numbers: Mapping[str, float], step: Step
     ) -> Sequence[Tensor]:
-        """The results of `step(minibatch, numbers)`, in tensors that later steps do not change.
+        """Returns the results of `step(minibatch, numbers)`, in tensors that later steps do not change.
 
         Args:
             key: equal for steps that differ only in numbers and in the contents of tensors; it need not include shapes.
-            minibatch: by column.
-            numbers: by name.
+            minibatch: name of a column -> tensor.
+            numbers: name -> number.
             step: takes the step eagerly.
         """
         if not self.is_on:
@@ -163,10 +163,10 @@ class _Recording:
     """A recorded step.
 
     Args:
-        inputs: the minibatch that it reads, by column.
-        scalars: numbers that it reads, by name.
-        repeat: takes the step.
-        results: tensors that it writes.
+        inputs: name of a column -> tensor of the minibatch that the recording reads.
+        scalars: name -> number that the recording reads.
+        repeat: function that takes the recorded step.
+        results: tensors that the recording writes.
     """
 
     def __init__(

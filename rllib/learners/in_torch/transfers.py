@@ -1,4 +1,4 @@
-"""Transfers of a learner between arrays and its device: none on the CPU, through page-locked memory on a GPU."""
+"""Transfers of a learner between arrays and its device: no copies on the CPU, page-locked memory for a GPU."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ class InPlace:
     def take(self, array: np.ndarray | Tensor) -> Tensor:
         """The array as a tensor; a copy if it is read-only, as in shared memory, which torch does not accept."""
         if isinstance(array, Tensor):
-            return array.cpu()  # itself, where it is there already
+            return array.cpu()  # the tensor itself, if it is on the CPU already
         return torch.from_numpy(np.require(array, requirements=("C", "W")))
 
     def take_all(self, arrays: Iterable[np.ndarray | Tensor]) -> list[Tensor]:
@@ -38,8 +38,7 @@ class InPlace:
 
 
 class PinnedTransfers:
-    """Transfers to and from a CUDA device through page-locked memory; those to it on a stream other than the computing
-    one.
+    """Transfers to and from a CUDA device through page-locked memory; transfers to the device use a separate stream.
 
     A copy from page-locked memory blocks neither this process nor running kernels. torch does not reuse a page-locked
     block until the device has read it.
@@ -51,13 +50,14 @@ class PinnedTransfers:
     def __init__(self, device: torch.device):
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        # id of an array -> the array (a reference keeps the id unique), its tensor on the device, and the end's event.
+        # id of an array -> the array (a reference keeps the id unique), its tensor on the device, and the event of
+        # the transfer's end.
         self._staged: dict[int, tuple[np.ndarray, Tensor, torch.cuda.Event]] = {}
         # Page-locked memory for weights that are overwritten, by the address of the tensor on the device.
         self._weights: dict[int, Tensor] = {}
 
     def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
-        """Page-locked memory, which is sent as it lies."""
+        """Page-locked memory, which is sent without a copy."""
         return _page_locked(shape, np.dtype(dtype)).numpy()
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
@@ -81,17 +81,17 @@ class PinnedTransfers:
         found = {id(array): tensor for array, tensor in zip(unsent, sent)}
         found |= {key: tensor for key, (_, tensor, _) in staged.items()}
         for tensor in found.values():
-            # The memory belongs to the allocating stream, which must not reuse it before the computing one is done.
+            # The memory belongs to the allocating stream, which must not reuse it before the computing stream is done.
             tensor.record_stream(computing)
         return [array.to(self._device) if isinstance(array, Tensor) else found[id(array)] for array in arrays]
 
     def overwrite(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Copies each tensor on the host over that on the device, in the order of the current stream."""
+        """Copies each host tensor over the device tensor of its pair, in the order of the current stream."""
         for host, tensor in pairs:
             if tensor.data_ptr() not in self._weights:
                 self._weights[tensor.data_ptr()] = torch.empty_like(host, pin_memory=True)
             pinned = self._weights[tensor.data_ptr()]
-            # Where the copy before this one still runs, it reads some of the new weights, and this one overwrites it.
+            # If the previous copy still runs, it reads some of the new weights; this copy then overwrites its result.
             pinned.copy_(host)
             tensor.copy_(pinned, non_blocking=True)
 

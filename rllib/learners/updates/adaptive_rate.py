@@ -6,8 +6,8 @@ gradient step, KL(old || new) of its minibatch is compared with the desired one,
     rate <- max(rate / 1.5, min_lr)    if KL > 2 desired_kl
             min(rate * 1.5, max_lr)    if KL < desired_kl / 2
 
-skrl decides once an epoch by the mean over its minibatches, with a min_lr of 1e-6. The first minibatch of an update,
-whose weights have not moved, decides nothing here.
+skrl adapts the rate once an epoch by the mean over its minibatches, with a min_lr of 1e-6. Here the first minibatch of
+an update does not adapt the rate, since the weights have not changed yet.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ FACTOR, MARGIN = 1.5, 2.0
 
 @dataclass(frozen=True)
 class AdaptiveRate:
-    """The rate, and what it follows.
+    """The initial rate, its bounds, and the KL divergence that it aims at.
 
     Attributes:
         initial: rate of the first step.
-        desired_kl: mean KL(old || new) of a minibatch (nats) that it aims at.
-        min_lr, max_lr: its bounds.
-        index: of the KL among the statistics of a step; `reading` sets it.
+        desired_kl: mean KL(old || new) of a minibatch (nats) that the rate aims at.
+        min_lr, max_lr: bounds of the rate.
+        index: index of the KL among the statistics of a step; `reading` sets it.
     """
 
     initial: float
@@ -40,27 +40,27 @@ class AdaptiveRate:
 
     @classmethod
     def from_setting(cls, value: Any) -> Self | None:
-        """The rate of a setting {"type": "kl_adaptive", ...} (schedules.py); None for others."""
+        """The rate of a setting {"type": "kl_adaptive", ...} (schedules.py); None for other values."""
         if not isinstance(value, Mapping) or value.get("type") != "kl_adaptive":
             return None
         return cls(**{name: float(number) for name, number in value.items() if name != "type"})
 
     def reading(self, stats: Sequence[str]) -> Self:
-        """The same for steps that have statistics of these names.
+        """A copy for steps with statistics of these names, which finds the KL among them.
 
         Raises:
-            ValueError: if "kl" is not among them.
+            ValueError: if "kl" is not among the names.
         """
         if "kl" not in stats:
             raise ValueError(f"a learning rate that follows the KL needs a loss with the statistic kl, not {stats}")
         return dataclasses.replace(self, index=stats.index("kl"))
 
     def at(self, rate: float) -> Self:
-        """The same, beginning with another rate."""
+        """A copy with another initial rate."""
         return dataclasses.replace(self, initial=rate)
 
     def adapted(self, rate: float, kl: float) -> float:
-        """The rate of the step of a minibatch with this KL, after a step with `rate`."""
+        """The rate for a minibatch with this KL, if the previous step had `rate`."""
         if kl > MARGIN * self.desired_kl:
             return max(rate / FACTOR, self.min_lr)
         if kl < self.desired_kl / MARGIN:

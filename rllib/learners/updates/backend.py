@@ -1,4 +1,4 @@
-"""What computes the updates of a learner."""
+"""Backends, which compute the updates of a learner."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from rllib.learners.updates.core_choice import FreeCores
 
 
 class Backend:
-    """Base class of what computes updates: numpy or torch in this process, or learners in others.
+    """Base class of backends: numpy or torch in this process, or learners in other processes.
 
     Attributes:
-        device: where it computes, as torch names devices.
-        takes_tensors: whether batches may be tensors on its device, and it draws the order of rows there.
+        device: device of the computations, by torch's name.
+        takes_tensors: whether batches may be tensors on `device`, where the order of their rows is drawn, too.
         core_choice: chooses the number of cores; None: the number is fixed.
-        policy_module: the policy's torch network on `device`, which other parts of this process may use; None: there is
-            none.
-        logged: values that functions of the user's have logged elsewhere, for `Learner.pop_logged`.
+        policy_module: the policy's torch network on `device`, which other parts of this process may use; None: the
+            backend has none.
+        logged: values that user functions have logged in other processes, for `Learner.pop_logged`.
     """
 
     device: Any = "cpu"

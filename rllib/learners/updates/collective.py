@@ -12,16 +12,16 @@ import numpy as np
 
 from rllib import spans
 
-LINE = 64  # bytes of a cache line: what one process writes often shares none with another
+LINE = 64  # bytes of a cache line: memory that a process writes often shares no cache line with another process
 TOKEN_BYTES = 16
-# Reads of the others' counters, 30 ns each, before the core is offered to another process, and before sleeping.
+# Reads of the other counters, 30 ns each, before the core is offered to another process, and before sleeping.
 LOOKS = 10_000
 YIELDS = 200
 NAP_S = 0.0002
 
 
 class Unfinished(Exception):
-    """A sum that not all processes have joined: one has ended or hangs, or the sum was interrupted."""
+    """Not all processes have joined a sum: one has ended or hangs, or the sum was interrupted."""
 
 
 class Collective(Protocol):
@@ -36,7 +36,7 @@ class Collective(Protocol):
     size: int
 
     def sum(self, arrays: Sequence) -> None:
-        """Puts the sums over all processes into the arrays (or tensors), float32 and contiguous each.
+        """Replaces the arrays (or tensors), float32 and contiguous each, by their sums over all processes.
 
         All processes get the same bits.
 
@@ -59,7 +59,7 @@ class SharedBlock:
         file: open file, which is closed here; None: new memory.
 
     Attributes:
-        token: random bytes in it, by which a process recognises the block.
+        token: random bytes in the block, by which a process recognises it.
         counters: int64 view, `LINE / 8` apart; the last one is the stop mark.
         slots: float32 [2, size, capacity].
     """
@@ -93,13 +93,13 @@ class SharedBlock:
         """The block of another process of this machine; None if it cannot be reached from here."""
         try:
             block = cls(size, capacity, os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
-        except (OSError, ValueError):  # no such process or file here, or one that is too small
+        except (OSError, ValueError):  # no such process or file here, or a file that is too small
             return None
         os.close(block.fd)
         return block if block.token == token else None
 
     def interrupt(self) -> None:
-        """Ends the running sums, and all later ones, as Unfinished."""
+        """Makes the running sums, and all later ones, raise Unfinished."""
         self.counters[self.size * LINE // 8] = 1
 
     def close(self) -> None:
@@ -109,17 +109,17 @@ class SharedBlock:
 
 
 class SharedSums:
-    """Sums through a SharedBlock, without a system call as long as the others are not far behind.
+    """Sums through a SharedBlock, without a system call as long as the other processes are not far behind.
 
     Each process writes its numbers into its slot, raises its counter, waits for the other counters and adds up all
     slots in the order of the ranks. Two slots take turns: when all counters show round n, all processes have read
     the slots of round n - 1. It relies on stores becoming visible in their order, as on x86-64 (`is_available`).
 
     Args:
-        block: found by this process.
-        rank: its number.
-        timeout_s: longest wait for the others (seconds).
-        patient: whether each process has a core, so that polling takes no core from the others.
+        block: the block, as this process has found it.
+        rank: number of this process.
+        timeout_s: longest wait for the other processes (seconds).
+        patient: whether each process has a core, so that polling takes no core from the other processes.
     """
 
     def __init__(self, block: SharedBlock, rank: int, timeout_s: float, patient: bool = True):

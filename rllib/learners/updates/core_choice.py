@@ -6,37 +6,37 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-# Updates that a number of cores is measured by; their median counts. One before them, which wakes threads up, does not.
+# Number of updates in a measurement, whose median counts, after one that is left out, as it wakes up threads.
 NUM_MEASURED = 7
-# A number of cores replaces another one only if updates take less than this share of the other's time.
+# A number of cores replaces another number only if updates take less than this share of the time with the other.
 WORTH_CHANGING = 0.9
-# Updates that take this many times as long as when they were measured bring a new measurement before it is due.
+# Updates that take this many times as long as when they were measured cause a new measurement before it is due.
 SLOWER = 1.5
-# A number of cores whose update takes this many times as long is measured no further.
+# The measurement of a number of cores ends early if an update takes this many times as long.
 HOPELESS = 2.0
-# Reason of one core where others are there.
+# Reason for one core where more are available.
 CLAIMED = "no other core is free"
-# Seconds from one measurement to the next: they double, since each costs some slower updates.
+# Seconds between measurements: the pause doubles, since each measurement costs some slower updates.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-# Slower updates are looked into after this share of the pause at the earliest.
+# Slower updates cause a measurement after this share of the pause at the earliest.
 _EARLY = 0.1
 
 
 class FreeCores:
-    """All cores that are free, for updates that are worth several.
+    """Chooses all free cores for updates that are large enough for several.
 
-    Nothing is measured: threads that help sleep while there is nothing to do, and work that they are late for is done
+    Nothing is measured: helper threads sleep while there is nothing to do, and work for which they are late is done
     without them (models/arithmetic/crew.py).
 
     Args:
-        most: largest number of cores that is ever chosen.
-        free: returns the number of cores that no other process uses during updates, at least 1.
-        clock: seconds.
+        most: largest number of cores that may be chosen.
+        free: function that returns the number of cores that no other process uses during updates, at least 1.
+        clock: function that returns the time (seconds).
 
     Attributes:
-        most: as given.
-        cores: number in use.
-        reason: why, as the end of a sentence; empty where updates are too short for more than one.
+        most: the argument.
+        cores: number of cores in use.
+        reason: reason for this number, as the end of a sentence; empty if updates are too small for more than one.
     """
 
     def __init__(self, most: int, free: Callable[[], int], clock: Callable[[], float] = time.perf_counter):
@@ -45,10 +45,10 @@ class FreeCores:
         self._found, self._looked_at = 1, -math.inf
 
     def begin(self, worth: int) -> int:
-        """Number of cores of an update that begins now; `end` tells that it is over.
+        """Begins an update and returns its number of cores; `end` ends it.
 
         Args:
-            worth: number of cores that it can use.
+            worth: number of cores that the update can use.
         """
         self.cores, self.reason = 1, ""
         if min(worth, self.most) > 1:
@@ -59,19 +59,20 @@ class FreeCores:
         return self.cores
 
     def end(self, rows: int) -> None:
-        """Ends the update, which has computed gradients of this number of rows, each as often as it was used."""
+        """Ends the update; `rows`: number of rows in its gradients, each row counted as often as it was used."""
 
 
 class CoreChoice(FreeCores):
-    """Choice between one core and all that are free, by measuring.
+    """Chooses between one core and all free cores, by measuring.
 
-    It begins with one core. A measurement compares the number in use with the other one, and takes that if it is
-    clearly faster. It is repeated at growing intervals, and earlier when updates have become slower; cores that have
-    been claimed meanwhile are given up. So a second training on this machine brings it back to one core.
+    The choice begins with one core. A measurement compares the number in use with the other one, and switches to it if
+    it is clearly faster. Measurements are repeated at growing intervals, and earlier if updates have become slower;
+    cores that other processes have claimed meanwhile are given up. So a second training on this machine leads back to
+    one core.
 
     Updates are compared by the time for each row, so that batches may differ in size.
 
-    Args, attributes: as for FreeCores; the reason is never empty.
+    Args, attributes: as for FreeCores; `reason` is never empty.
     """
 
     def __init__(self, most: int, free: Callable[[], int], clock: Callable[[], float] = time.perf_counter):
@@ -85,10 +86,10 @@ class CoreChoice(FreeCores):
         self._began: float | None = None
 
     def begin(self, worth: int) -> int:
-        """Number of cores of an update that begins now; `end` tells that it is over.
+        """Begins an update and returns its number of cores; `end` ends it.
 
         Args:
-            worth: number of cores that it can use; 1: it takes one, and is not measured.
+            worth: number of cores that the update can use; 1: it uses one, and is not measured.
         """
         if worth == 1:
             self.cores, self.reason, self._other, self._began = 1, "updates are too short for more", None, None
@@ -101,7 +102,7 @@ class CoreChoice(FreeCores):
         """Ends the update.
 
         Args:
-            rows: number of rows that it has computed gradients of, each as often as it was used.
+            rows: number of rows in its gradients, each row counted as often as it was used.
         """
         if self._began is not None and rows:
             self._ended((self._clock() - self._began) / rows)
@@ -118,7 +119,7 @@ class CoreChoice(FreeCores):
         return since >= self._pause_s or (is_slower and since >= _EARLY * self._pause_s)
 
     def _begin(self, free: int) -> None:
-        """Begins to measure the number of cores that is not in use, if there is one."""
+        """Starts a measurement of the other number of cores, if there is one."""
         if self.cores > free:
             self._take(free, "the others have been claimed")
             return
@@ -130,7 +131,7 @@ class CoreChoice(FreeCores):
         self._other, self._other_s = other, []
 
     def _ended(self, row_s: float) -> None:
-        """Notes an update that took so long for each row."""
+        """Records an update's time for each row (seconds)."""
         if self._other is None:
             self._recent.append(row_s)
             if self._expected_s == math.inf and len(self._recent) == NUM_MEASURED:

@@ -17,18 +17,18 @@ from rllib.losses.loss import Loss, extremes
 
 @dataclass(frozen=True)
 class Update:
-    """A batch, and how it is walked over.
+    """A batch, with its epochs, minibatches, learning rates and settings.
 
     Attributes:
         columns: name -> array [rows, ...].
         inputs: encoded observations [rows, size + 1].
-        orders: permutations [rows], one an epoch, of the sequences [S] where rows stand in sequences; None leaves the
-            rows as they stand.
-        minibatch_size: rows of a step, at least that number where they stand in sequences; the last step of an epoch
+        orders: permutations, one for each epoch, of the rows, or of the sequences [S] if rows form sequences; None
+            keeps the order of the batch.
+        minibatch_size: number of rows of a step, at least this number if rows form sequences; the last step of an epoch
             takes the remaining rows.
-        microbatch_size: rows that a step's gradient is computed from at a time.
-        lrs: learning rate of each objective; an AdaptiveRate has been told where the KL is.
-        settings: of each objective's loss; None leaves the objective out.
+        microbatch_size: number of rows that a step's gradient is computed from at a time.
+        lrs: learning rate of each objective; an AdaptiveRate has the index of the KL (`AdaptiveRate.reading`).
+        settings: settings of each objective's loss; None leaves the objective out.
         stop_above: index of a statistic of the first objective and a limit: the first minibatch that exceeds it is the
             last, without a step of any objective. On a GPU the last minibatch of each epoch is compared.
     """
@@ -89,7 +89,7 @@ class Descent:
             rows: the minibatch.
             microbatch_size: rows that the gradient is computed from at a time.
             settings: settings of the loss.
-            collective: connects the learners that compute parts of the gradient; None: this one computes all of it.
+            collective: connects the learners that compute parts of the gradient; None: this learner computes it alone.
             limit: index of a statistic and its limit; None: there is no limit.
 
         Returns:
@@ -192,7 +192,7 @@ class Descent:
         raise NotImplementedError
 
     def _adapt(self, statistics) -> None:
-        """Lets the learning rate follow the KL of the minibatch whose step comes next."""
+        """Adapts the learning rate to the KL of the minibatch whose step comes next."""
         raise NotImplementedError
 
     def _compute_part(self, epoch, rows: slice, settings: Mapping, is_first: bool):
@@ -241,7 +241,7 @@ class LocalBackend(Backend):
         self.num_done = 0.0
 
     def _epochs(self, update: Update, refresh: Callable[[], Mapping[str, np.ndarray]] | None) -> Iterator:
-        """The rows in the order of each epoch; between two epochs `refresh` has the columns renewed."""
+        """Yields the rows in the order of each epoch; between two epochs `refresh` returns new columns."""
         raise NotImplementedError
 
     def _active(self, update: Update) -> list[tuple[Descent, float | AdaptiveRate, Mapping]]:
@@ -282,7 +282,7 @@ class LocalBackend(Backend):
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
-        """The arrays of each objective's optimizer, in numpy the memory itself; their names are those of both kinds."""
+        """Arrays of each objective's optimizer, in numpy the memory itself; names are the same in numpy and torch."""
         return [descent.get_state() for descent in self._descents]
 
     template = states  # arrays of the same names and shapes

@@ -55,7 +55,7 @@ class NumpyBackend(LocalBackend):
         return kernels.on_cores(self._cores)
 
     def _begin(self, rows: int) -> contextlib.AbstractContextManager:
-        """Context of an update in steps of this number of rows, on the cores that it is worth."""
+        """Context of an update in steps of this number of rows, on as many cores as these are worth."""
         worth = kernels.num_parts(rows, self._size)
         self._cores = min(self._most, worth) if self.core_choice is None else self.core_choice.begin(worth)
         return self.on_cores()
@@ -70,9 +70,9 @@ class NumpyBackend(LocalBackend):
         """Takes the steps of an update.
 
         Args:
-            update: the batch, and how it is walked over.
+            update: the batch, with epochs, minibatches, rates and settings.
             meanwhile: called after the last step.
-            refresh: called before each epoch but the first; its columns take the place of the batch's.
+            refresh: called before each epoch except the first; the columns that it returns replace the batch's.
             resumes: continue the previous call, which had the same update and ended early, or a call of another learner
                 (`set_progress`).
 
@@ -102,7 +102,7 @@ class NumpyBackend(LocalBackend):
             yield epoch
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """Does nothing: arrays are used where they lie."""
+        """Does nothing: arrays are used in place."""
 
     def compute_gradient(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
         """Computes the gradient of the whole batch, of the only objective, without a step.
@@ -233,7 +233,7 @@ class Epoch:
     Matrices other than the network's input are stored feature-major, faster for the losses; `minibatch` gives rows.
 
     Attributes:
-        cuts: where the rows may be parted, from `reorder` on.
+        cuts: positions at which the rows may be divided; set by `reorder`.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
@@ -245,7 +245,7 @@ class Epoch:
         self.cuts = Cuts()
 
     def replace(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Takes these columns [rows, ...] from the next `reorder` on."""
+        """Replaces columns [rows, ...], from the next `reorder` on."""
         self._sources |= {
             name: np.ascontiguousarray(column.T if column.ndim == 2 else column) for name, column in columns.items()
         }
@@ -273,7 +273,7 @@ class Epoch:
 
 
 class EpochOfSequences(Epoch):
-    """A batch whose rows stand in sequences, which stay whole; an order is a permutation of the sequences [S]."""
+    """A batch whose rows form sequences, which stay whole; an order is a permutation of the sequences [S]."""
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
         super().__init__({name: column for name, column in columns.items() if name not in PER_SEQUENCE}, inputs)

@@ -9,8 +9,8 @@ class Cuts:
     """Positions at which ordered rows may be divided, and the rows that count in the means of the loss.
 
     Args:
-        seq_lens: int [S], lengths of the sequences in which the rows stand. None: a sequence ends with a row that does
-            not count; if all rows count, every row may be separated.
+        seq_lens: int [S], lengths of the sequences that the rows form. None: a sequence ends with a row that does not
+            count; if all rows count, the rows are independent.
         mask: bool [rows], rows that count; None: all do.
     """
 
@@ -19,7 +19,7 @@ class Cuts:
 
     @functools.cached_property
     def ends(self) -> np.ndarray | None:
-        """int [n], row numbers at which sequences end, which stay whole; None: every row may be separated."""
+        """int [n], row numbers at which sequences end, which stay whole; None: the rows are independent."""
         if self._seq_lens is not None:
             return np.cumsum(self._seq_lens)
         return None if self._mask is None else np.flatnonzero(~self._mask) + 1
@@ -53,7 +53,7 @@ class Cuts:
         return (counted[1] - counted[0]) / max(counted[3] - counted[2], 1)
 
     def part_of(self, rows: slice, rank: int, size: int) -> tuple[slice, float]:
-        """Rows that learner `rank` of `size` computes, and their weight.
+        """Rows that learner `rank` of `size` computes, and their weight in the sum.
 
         A learner without rows computes the first part at weight 0, so that all learners call the loss equally often.
         """

@@ -74,8 +74,8 @@ def widths_of(policy: Policy) -> dict[str, int]:
 class ModuleVector:
     """The modules that a learner trains on one flat vector: each is a contiguous slice, the policy's network the first.
 
-    A module with `shares_torso` has its convolutions in the same memory as the policy: its slice comes first then, and
-    the policy's begins within it. That module's objective alone moves them.
+    A module with `shares_torso` has its convolutions in the same memory as the policy: then its slice comes first, and
+    the policy's slice begins within it. Only the objective of that module trains the convolutions.
 
     Args:
         policy: its weights move into the vector if there are further modules.
@@ -86,7 +86,7 @@ class ModuleVector:
         flat: the vector, float32; without further modules the policy's weights.
         layouts: name -> layout of the module's parameters in its slice.
         slices: name -> the module's slice of the vector.
-        moved: name -> the part of this slice that objectives move.
+        moved: name -> the part of this slice that objectives train.
 
     Raises:
         ValueError: if a module shares convolutions that the policy does not have.
@@ -102,19 +102,19 @@ class ModuleVector:
             self.flat = np.zeros(max(part.stop for part in self.slices.values()), np.float32)
             for name, module in self.modules.items():
                 module.initialize(self.layouts[name], self[name], rng or np.random.default_rng())
-            # Last, since convolutions that are shared stay as the policy has them.
+            # Last, since shared convolutions keep the policy's weights.
             policy.move_into(self[POLICY])
 
     def initialize(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
-        """Draws all weights again, in place: of the policy by `policy_rng`, of further modules by `rng`."""
+        """Draws all weights again, in place: the policy's by `policy_rng`, those of further modules by `rng`."""
         for name, module in self.modules.items():
             module.initialize(self.layouts[name], self[name], rng)
-        # Last, since convolutions that are shared are the policy's own.
+        # Last, since shared convolutions keep the policy's weights.
         self.policy.spec.initialize(self.policy.layout, self[POLICY], policy_rng)
 
     @property
     def shares_torso(self) -> bool:
-        """Whether a module has the policy's convolutions in its memory, and trains them."""
+        """Whether a module shares the memory of the policy's convolutions, and trains them."""
         return self.slices[POLICY].start != self.moved[POLICY].start
 
     def _places(self) -> tuple[dict[str, slice], dict[str, slice]]:

@@ -1,4 +1,4 @@
-"""Running statistics of observations, by which SimBa's and SimbaV2's networks normalise what they read."""
+"""Running statistics of observations, by which SimBa's and SimbaV2's networks normalise their inputs."""
 
 from collections.abc import Iterable
 
@@ -11,15 +11,15 @@ from rllib.models.residual.layout import ResidualLayout
 class ObservedMoments:
     """Moments of the observations that a policy has seen, in float64, and their places in a learner's weights.
 
-    All networks normalise by the newest statistics, also rows that were stored long ago: the actor, the critics, and
-    target copies, which do not follow in this.
+    All networks normalise all rows, also those stored long ago, by the newest statistics: the actor, the critics, and
+    also target networks, which do not follow them slowly.
 
     Args:
         vector: the policy's network and the critics.
-        targets: copies of these.
+        targets: target copies of these.
 
     Attributes:
-        moments: of encoded observations.
+        moments: moments of encoded observations.
     """
 
     def __init__(self, vector: ModuleVector, targets: Iterable[TargetCopy]):
@@ -34,17 +34,17 @@ class ObservedMoments:
         self.moments = RunningMoments(vector.policy.spec.num_inputs)
 
     def __bool__(self) -> bool:
-        """Whether a network normalises by them."""
+        """Whether any network normalises by these moments."""
         return bool(self._places)
 
     def add(self, observations) -> None:
-        """Counts observations [B, *shape] as stored, and gives the networks the new statistics."""
+        """Adds observations [B, *shape], as stored, and writes the new statistics into the networks."""
         inputs = self._policy.encode(observations, self._policy.new_inputs(len(observations)))
         self.moments.add(inputs[:, :-1])
         self.write()
 
     def write(self) -> None:
-        """Gives the networks the statistics; before the second observation they keep mean 0 and variance 1."""
+        """Writes the statistics into the networks; before the second observation they keep mean 0 and variance 1."""
         if self.moments.count < 2:
             return
         for mean, variance in self._places:

@@ -1,6 +1,6 @@
-"""Losses over modules, for the steps of sequences: of policies and critics with a memory.
+"""Losses over modules for sequences of steps, of recurrent policies and critics.
 
-A batch has sequences of steps that follow one another, each with the columns of its step:
+A batch has sequences of consecutive steps, each with its columns:
 
 | column       | shape      | dtype   | meaning                                                                |
 |--------------|------------|---------|------------------------------------------------------------------------|
@@ -10,9 +10,9 @@ A batch has sequences of steps that follow one another, each with the columns of
 | seq_lens     | [S]        | int64   | lengths of the sequences, with burn-in and the row behind              |
 | state_in_0   | [S, state] | float32 | of the policy, and of its target copy, before each sequence            |
 
-Critics, which have not acted, begin with states of zeros. What precedes the first learned step is computed without a
-gradient, by each module and with its present weights. All columns that the loss reads have numbers in every row; those
-of rows that are not learned from have no effect.
+Critics, which have not acted, begin with states of zeros. The steps before the first learned one are computed without a
+gradient, by each module with its present weights. All columns that the loss reads have numbers in every row; numbers in
+rows that are not learned from have no effect.
 """
 
 import dataclasses
@@ -28,14 +28,14 @@ _OF_SEQUENCES = (LOSS_MASK, BOOTSTRAP_IN, *PER_SEQUENCE)
 
 
 def over_sequences(loss: LossOverModules, moved: str) -> LossOverModules:
-    """The loss over the learned steps of sequences, in torch alone; it reads the columns above.
+    """The loss over the learned steps of sequences, in torch only; it reads the columns above.
 
-    Modules named "policy" and "target_policy" are networks of a policy with a memory, all others MemoryCritics. The
-    rows of row statistics that are not learned from are zero.
+    Modules named "policy" and "target_policy" are networks of a recurrent policy, all others MemoryCritics. Row
+    statistics are zero in rows that are not learned from.
 
     Args:
-        loss: of single steps.
-        moved: name of the module whose gradient is asked for.
+        loss: the loss of single steps.
+        moved: name of the module that the gradient is computed for.
     """
 
     def compute(distribution, modules, minibatch, **settings):
@@ -54,7 +54,7 @@ def over_sequences(loss: LossOverModules, moved: str) -> LossOverModules:
 
 
 def _learned_steps(minibatch, reads_following: bool) -> tuple[dict, object]:
-    """The columns of the learned steps, with Steps as observations, and a bool tensor [B] of the steps' rows."""
+    """The columns of the learned steps, with Steps as observations; and bool [B], whether each row is such a step."""
     import torch
 
     from rllib.models.memory.unrolling import Sequences, Steps

@@ -11,16 +11,16 @@ from rllib.losses.loss import LossOverModules
 from rllib.models.observations.torso import Torso
 from rllib.sample_batch import NEXT_OBS, OBS
 
-# Columns of shifts, integers [B, images, 2], by the column of observations whose images they move.
+# Column of observations -> column of the shifts of their images, integers [B, images, 2].
 SHIFTS = {OBS: "image_shifts", NEXT_OBS: "next_image_shifts"}
 
 
 def with_shifts(loss: LossOverModules, torso: Torso) -> LossOverModules:
-    """The loss over the shifted images, in torch alone; it reads the columns SHIFTS besides.
+    """The loss over the shifted images, in torch only; it also reads the columns SHIFTS.
 
     Args:
         loss: the loss.
-        torso: says where in a stored row the images are.
+        torso: finds the images in a stored row.
     """
     read = [name for name in SHIFTS if name == OBS or name in loss.columns]
 

@@ -14,8 +14,8 @@ class TargetCopy:
 
     Args:
         module: name of the module; "policy" is the network of the learner's policy.
-        tau: share of the way to the module's weights that one move goes; 1 copies them.
-        every: least distance between moves, in the unit of the clock given to `follow` (updates, environment steps).
+        tau: step towards the module's weights in an update of the copy: copy += tau * (weights - copy); 1 copies them.
+        every: least distance between updates, in the unit of the clock given to `follow` (updates, environment steps).
 
     Attributes:
         weights: flat float32, changed in place; it exists from `attach` on.
@@ -44,7 +44,7 @@ class TargetCopy:
         self.policy = None if spec is None else Policy(spec, self.weights)
 
     def act_on(self, device: str) -> None:
-        """Lets the policy compute on a torch device, if it can (`Policy.act_on`); its weights there follow, too."""
+        """Lets the policy compute on a torch device, if it can (`Policy.act_on`); `follow` updates its weights there."""
         self._is_elsewhere = self.policy.act_on(device)
 
     def _renew(self) -> None:
@@ -52,19 +52,19 @@ class TargetCopy:
             self.policy.take_weights(self.weights)
 
     def follow(self, now: int) -> bool:
-        """Moves towards the module's weights if at least `every` has passed since the last move.
+        """Updates the copy if at least `every` has passed since its last update.
 
         Args:
-            now: the clock; it never goes back.
+            now: the clock, which never decreases.
 
         Returns:
-            whether it moved.
+            whether the copy was updated.
         """
         if now - self._moved_at < self.every:
             return False
         self._moved_at = now
         if self.tau == 1:
-            # Not by the formula, in which 0 * NaN would stay NaN.
+            # Not by the formula: 0 * NaN would stay NaN.
             np.copyto(self.weights, self._source)
         else:
             kernels.move_towards(self.weights, self._source, self.tau)
@@ -77,7 +77,7 @@ class TargetCopy:
         self._renew()
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of the weights and of the clock's reading at the last move."""
+        """Copies of the weights and of the time of the last update by the clock."""
         return {"weights": self.weights.copy(), "moved_at": np.array(self._moved_at)}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:

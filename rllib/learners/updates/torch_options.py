@@ -28,7 +28,7 @@ class TorchOptions:
 
     @property
     def rounds(self) -> bool:
-        """Whether networks may compute with fewer digits than float32 has, on any device."""
+        """Whether networks may compute with lower precision than float32, on any device."""
         return self.autocast is not None or self.matmul_precision != "highest"
 
     def __post_init__(self):

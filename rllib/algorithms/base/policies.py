@@ -1,7 +1,7 @@
-"""The policies of a run, by their ids. New ones are made here; workers and checkpoints build theirs from a spec.
+"""The policies of a run, by id. New policies are made here; workers and checkpoints build copies from a spec.
 
-Learners, PolicySettings of the workers, snapshots, and statistics of filters and returns go by policy id. An algorithm
-for one agent has one policy, DEFAULT_POLICY.
+Learners, PolicySettings of the workers, snapshots, and statistics of filters and returns are dicts by policy id. An
+algorithm for one agent has one policy, DEFAULT_POLICY.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str,
     """Policy id -> frozen config with the policy's own settings instead of the run's.
 
     Args:
-        config: of the run.
+        config: settings of the run.
         overrides: policy id -> settings in which the policy differs, under any of their names. A dict such as `model`
-            changes the run's by its keys.
+            changes keys of the run's dict.
 
     Raises:
-        ValueError: with the mistakes in the settings of a policy, and its id.
+        ValueError: with the mistakes in the settings of a policy, and the policy's id.
     """
     configs = {}
     for policy_id, own in overrides.items():
@@ -47,10 +47,10 @@ def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str,
 def _in_run(
     mistake: Mistake, config: AlgorithmConfig, changed: AlgorithmConfig, policy_id: str, own: Mapping[str, Any]
 ) -> Mistake:
-    """A mistake in a policy's settings as one of the run's, whose remedies change the policy's own.
+    """Converts a mistake in a policy's settings to a mistake of the run, with remedies for the policy's settings.
 
     Args:
-        config, changed: of the run, and of the policy.
+        config, changed: settings of the run, and of the policy.
         own: the settings in which the policy differs.
     """
     defaults = {name: setting.default for name, setting in changed.settings.items()}
@@ -71,7 +71,7 @@ def _in_run(
 
 
 def _with(remedy: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy's own settings with a remedy of theirs; keys of dicts are added, as by `ConfigObject.apply`."""
+    """Applies a remedy to a policy's own settings; keys are added to dicts, as by `ConfigObject.apply`."""
     changed = dict(own)
     for name, value in remedy.items():
         adds = isinstance(value, Mapping) and isinstance(own.get(name), Mapping) and value != defaults[name]
@@ -82,12 +82,12 @@ def _with(remedy: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[s
 def with_settings(
     config: AlgorithmConfig, policy_id: str, each: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], ...]:
-    """Remedies that give a policy its own settings, instead of others; none unless `policies` has its spec.
+    """Remedies that replace a policy's own settings; none unless the setting `policies` has a spec of the policy.
 
     Args:
-        config: of the run.
-        policy_id: of the policy.
-        each: its settings, for each of the remedies.
+        config: settings of the run.
+        policy_id: id of the policy.
+        each: the policy's new settings, one dict for each remedy.
     """
     given = config.policies
     if not isinstance(given, Mapping) or policy_id not in given:
@@ -102,16 +102,17 @@ def described(
     describe: Callable[[Space, Space, AlgorithmConfig], NetworkSpec],
     check: Callable[[NetworkSpec, AlgorithmConfig], None],
 ) -> dict[str, NetworkSpec]:
-    """Policy id -> its network, where the settings of all policies fit their spaces and networks.
+    """Describes the networks of new policies: policy id -> network.
 
     Args:
-        policies: those that are to be made.
-        config_of: settings of a policy, by its id.
-        describe: the network for these spaces by these settings.
-        check: tries a network that keeps all rules; it raises an error if that is not one to learn with.
+        policies: the policies that will be made.
+        config_of: function of a policy's id that returns its settings.
+        describe: function of spaces and settings that returns the network.
+        check: function that raises an error for a network that follows all rules but cannot learn.
 
     Raises:
-        SettingsError: with the mistakes of all policies; one in settings of the run is said once.
+        SettingsError: if settings do not fit spaces or networks, with the mistakes of all policies; a mistake in the
+            run's settings is listed once.
     """
     specs: dict[str, NetworkSpec] = {}
     found: dict[tuple, Mistake] = {}
@@ -141,12 +142,12 @@ def described(
 def naming_settings_of(
     policy_id: str, run: AlgorithmConfig, config: AlgorithmConfig, own: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Raises what a part of a policy's training finds unfit as a SettingsError of the run.
+    """Context that raises an Unfit of a part of a policy's training as a SettingsError of the run.
 
     Args:
-        policy_id: of the policy.
+        policy_id: id of the policy.
         run, config: settings of the run, and of the policy.
-        own: the settings in which the policy differs, where remedies change them.
+        own: the settings in which the policy differs, which remedies may change.
     """
     try:
         yield
@@ -161,7 +162,7 @@ def _is_of(own: Mapping[str, Any], mistake: Mistake) -> bool:
 
 
 def by_message(configs: Mapping[str, AlgorithmConfig]) -> dict[str, AlgorithmConfig]:
-    """The settings of policies as parts of a run, by how messages name them (`ConfigObject.without_effect`)."""
+    """Name of a policy in messages -> its settings, as the parts of a run (`ConfigObject.without_effect`)."""
     return {f"policy {policy_id!r}": config for policy_id, config in configs.items()}
 
 
@@ -176,10 +177,10 @@ def make_policies(
 
     Args:
         spaces: policy id -> observation space and action space.
-        config_of: settings of a policy, by its id.
+        config_of: function of a policy's id that returns its settings.
         specs: policy id -> its network.
-        seed: of the run.
-        first: number of policies that were made before, whose streams are taken.
+        seed: seed of the run.
+        first: number of policies that were made before, whose random streams are not used again.
 
     Raises:
         ValueError: if a network cannot be built.

@@ -34,7 +34,7 @@ def with_policy(
     policy_mapping_fn: Any = None,
     policies_to_train: Any = None,
 ) -> Agents:
-    """The agents with a further policy; arguments as for Algorithm.add_policy, None keeps what there is."""
+    """The agents with a further policy; arguments as for Algorithm.add_policy, None keeps the present value."""
     check_policy_id(policy_id)
     if policy_id in agents.specs:
         raise ValueError(f"there is a policy {policy_id!r} already; the ids are {', '.join(agents.specs)}")
@@ -75,19 +75,19 @@ def with_mapping(agents: Agents, config: AlgorithmConfig, policy_mapping_fn: Any
 
 
 def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any) -> Agents:
-    """The agents with other policies that learn."""
+    """The agents with other policies in training."""
     return _changed(agents, config, agents.specs, agents.mapping, policies_to_train)
 
 
 def check_slots(agents: Agents, policies: Mapping[AgentID, str]) -> None:
-    """Checks who is to act by which policy outside of the mapping.
+    """Checks policies of agents that replace the mapping's.
 
     Args:
-        agents: of the run.
+        agents: agents of the run.
         policies: agent -> policy id.
 
     Raises:
-        ValueError: for an agent or a policy that there is not.
+        ValueError: for an unknown agent or policy.
     """
     there = agents.environment
     for agent, policy_id in policies.items():
@@ -98,13 +98,13 @@ def check_slots(agents: Agents, policies: Mapping[AgentID, str]) -> None:
 
 
 def restored(agents: Agents, config: AlgorithmConfig, changes: Mapping[str, Any], kept: Collection[str] = ()) -> Agents:
-    """The agents of a run that has made these changes since it began, whatever this one has changed.
+    """The agents of a saved run, independent of the changes in this run.
 
     Args:
-        agents: of this run, which began as that one.
-        config: of this run.
-        changes: as `changes_of` returns them.
-        kept: names of further changes of that run, in whose place this one keeps its own.
+        agents: agents of this run, whose initial agents equal the saved run's.
+        config: settings of this run.
+        changes: the saved run's changes since it began, as `changes_of` returned them.
+        kept: names of further changes of the saved run, for which this run keeps its own values.
     """
     first, numbers_now = agents.beginning, agents.settings.numbers
     own = {policy_id: spec for policy_id, spec in agents.specs.items() if _was_added(agents, policy_id)}
@@ -114,7 +114,7 @@ def restored(agents: Agents, config: AlgorithmConfig, changes: Mapping[str, Any]
     gone = {*changes.get("removed", ()), *added}
     specs = {policy_id: spec for policy_id, spec in first.specs.items() if policy_id not in gone} | dict(added)
     numbers = {i: first.settings.numbers[i] for i in specs if i not in added}
-    # Earlier checkpoints have no numbers.
+    # Older checkpoints have no numbers.
     numbers |= {i: numbered.get(i, number) for number, i in enumerate(added, len(first.specs))}
     # Policies that this run has, or began with.
     has = {i: agents.settings for i in specs if numbers_now.get(i) == numbers[i]}
@@ -139,7 +139,7 @@ def restored(agents: Agents, config: AlgorithmConfig, changes: Mapping[str, Any]
 
 
 def _was_added(agents: Agents, policy_id: str) -> bool:
-    """Whether a policy has come after the run began."""
+    """Whether a policy was added after the run began."""
     return agents.settings.numbers[policy_id] >= len(agents.beginning.specs)
 
 
@@ -150,7 +150,7 @@ def _changed(
     mapping: PolicyMapping,
     to_train: Any,
 ) -> Agents:
-    """The agents with these policies and this mapping, of which these learn."""
+    """The agents with these policies and this mapping; `to_train`: value of policies_to_train."""
     examined = agents.environment
     found, num_slots = probed(mapping, specs, examined)
     settings = agents.settings
@@ -168,7 +168,7 @@ def _changed(
     check_fit(learned, found, examined)
     names, trains = trained(to_train, specs, learned, found)
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
-    # No number is given twice: by it workers know a policy from an earlier one with its id.
+    # Numbers are never reused: by them workers distinguish a policy from an earlier one with the same id.
     new = [policy_id for policy_id in spaces if policy_id not in settings.numbers]
     numbers = {**settings.numbers, **{policy_id: number for number, policy_id in enumerate(new, agents.num_made)}}
     slots = {i: max(count, settings.num_slots.get(i, 1)) for i, count in num_slots.items()}
@@ -193,8 +193,8 @@ def changes_of(agents: Agents | None) -> dict[str, Any]:
     """Changes since the run began, for checkpoints; empty where there are none.
 
     Returns:
-        "policies", id -> PolicySpec of those that were added, with their "numbers" by id; "removed", ids of those that
-        the run began with; "num_made"; "policy_mapping_fn", "policies_to_train" and "num_slots", where they are others.
+        "policies": id -> PolicySpec of each added policy; "numbers": id -> number of each added policy; "removed": ids
+        of removed initial policies; "num_made"; "policy_mapping_fn", "policies_to_train" and "num_slots", if changed.
     """
     if agents is None:
         return {}

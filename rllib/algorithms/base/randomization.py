@@ -14,13 +14,13 @@ _FILE = "disturbances.json"
 
 
 class Randomization:
-    """Moves the ranges of all environments that are sampled from, after every iteration.
+    """Adapts the parameter ranges of all training environments after every iteration.
 
     Args:
-        adaptation: how they move.
+        adaptation: the rule by which ranges change.
         samples_here: whether the local worker samples.
         workers: the environments' workers.
-        settings: of the workers; workers that replace others get the present ranges from there.
+        settings: settings of the workers, to which the present ranges are written for workers that replace others.
     """
 
     def __init__(self, adaptation: Adaptation, samples_here: bool, workers: Source, settings: RolloutSettings):
@@ -39,7 +39,7 @@ class Randomization:
         }
 
     def choose_next(self, result: Result) -> None:
-        """Moves bounds by the episodes of an iteration, for those that begin from now on."""
+        """Adapts the bounds by the episodes of an iteration; new episodes use them."""
         of_workers = self._ask("take_bound_returns")
         returns = [each for _, of_environments in sorted(of_workers) for each in of_environments]
         if self._bounds.take_in(returns):
@@ -50,7 +50,7 @@ class Randomization:
         self._ask("set_disturbance_ranges", self._bounds.ranges)
 
     def _ask(self, method: str, *args) -> list:
-        # Not a local worker in addition to remote ones, which takes no part in sampling.
+        # With remote workers, the local one is left out, as it does not sample.
         return self._workers.foreach_worker(operator.methodcaller(method, *args), local_worker=self._samples_here)
 
     def get_state(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Algorithms by name, loaded when they are asked for; `import rllib` reads the names and stays quick."""
+"""Algorithms by name, imported when they are first used; `import rllib` reads only the names and stays quick."""
 
 import importlib
 import inspect
 
 from rllib.did_you_mean import did_you_mean
 
-# name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
+# name -> module with the classes NAME, the algorithm, and NAMEConfig, its settings
 ALGORITHMS = {
     "ARS": "rllib.algorithms.ars",
     "ES": "rllib.algorithms.es",
@@ -46,13 +46,13 @@ ALGORITHMS = {
     "AWAC": "rllib.algorithms.offline.awac",
     "CQL": "rllib.algorithms.offline.cql",
 }
-# Other names that Ray has for them
+# Ray's other names of algorithms
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
 
 _MULTI_AGENT = "PPO and others train policies of several agents, PPOConfig().multi_agent(policies=...)"
 _MODEL_BASED = "no algorithm here learns a model of the environment. Use SAC or TD3, which need few steps"
 _BANDITS = "there are no bandits; a bandit is an environment whose episodes have one step, for PPO or DQN"
-# Algorithms of other libraries that are known and not here: why, or what to use instead.
+# Algorithms of other libraries that are not available here -> the reason, or what to use instead.
 ABSENT = {
     **dict.fromkeys(("CRR", "AWR"), "use AWAC, which weighs recorded actions by their advantages"),
     "DT": "no algorithm here is conditioned on a return. Use IQL or CQL",
@@ -81,15 +81,15 @@ _typed: dict[str, type] = {}
 
 
 def algorithm_names() -> list[str]:
-    """The algorithms that are built in."""
+    """Names of the built-in algorithms."""
     return list(ALGORITHMS)
 
 
 def get_algorithm_class(name: str) -> type:
-    """The class of an algorithm: get_algorithm_class("PPO") is PPO. Upper and lower case are the same.
+    """The class of an algorithm: get_algorithm_class("PPO") is PPO. Case is ignored.
 
     Raises:
-        ValueError: if there is none of this name; tells which there are, or what to use instead.
+        ValueError: if there is no algorithm of this name, with the known names, or what to use instead.
     """
     if name in _typed:
         return _typed[name]
@@ -105,13 +105,13 @@ def get_algorithm_config(name: str):
 
 
 def register_typed_algorithm(name: str) -> None:
-    """Registers the class of algorithm that "module:Class" names, since the user has typed this name.
+    """Registers the algorithm class named by "module:Class", a name that the user has typed.
 
-    Names in files and checkpoints never import a module of the user's; one that was typed may. Does nothing for a name
-    without a colon; `get_algorithm_class` reports what is wrong with it.
+    Names in files and checkpoints never import a user's module; typed names may. Does nothing for a name without a
+    colon, whose mistakes `get_algorithm_class` reports.
 
     Raises:
-        ValueError: if there is no such module, or no such class of algorithms in it.
+        ValueError: if there is no such module, or no such algorithm class in it.
     """
     module_name, _, class_name = name.rpartition(":")
     if not module_name or name in _typed:
@@ -120,12 +120,12 @@ def register_typed_algorithm(name: str) -> None:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not module_name.startswith(error.name or "?"):
-            raise  # the module is there, but something that it imports is not
+            raise  # the module exists, but a module that it imports does not
         raise ValueError(
             f"algorithm {name!r} names the module {module_name!r}, which cannot be found ({error}). Install it, or "
             "start from the directory it lies in."
         ) from None
-    found = getattr(module, class_name, None)  # which a package may import only now
+    found = getattr(module, class_name, None)  # a package may import the class lazily, at this access
     if problem := algorithm_problem(found):
         own = [key for key, value in vars(module).items() if algorithm_problem(value) is None]
         has = f" It has {', '.join(own)}." if own else ""
@@ -134,7 +134,7 @@ def register_typed_algorithm(name: str) -> None:
 
 
 def algorithm_problem(found) -> str | None:
-    """Why an object is no class of algorithms that can be built: "is no class of algorithms"; None if it is one."""
+    """Reason why an object is no algorithm class that can be built: "is no class of algorithms"; None if it is one."""
     if not isinstance(found, type) or not hasattr(found, "config_class"):
         return "is no class of algorithms"
     if inspect.isabstract(found):
@@ -154,7 +154,7 @@ def _by_lower(name, table: dict[str, str]) -> str | None:
 
 
 def _why_not(name) -> str:
-    """The end of the sentence that there is no algorithm of this name."""
+    """The end of the error message for an unknown algorithm."""
     if not isinstance(name, str):
         name = ""
     if instead := absent(name):

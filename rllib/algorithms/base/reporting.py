@@ -17,15 +17,15 @@ from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.runs.trackers import TRACKERS, check_package
 
-# Options that are a login, such as api_key.
+# Pattern of options that hold a login, such as api_key.
 _SECRET = re.compile(r"api_?key|token|password|secret|credential", re.IGNORECASE)
 
 
 class Reporting:
-    """Opens what the settings name with the first iteration, so that an algorithm that only acts writes nothing.
+    """Writes results to files and trackers; opens them with the first iteration, so that acting alone writes nothing.
 
     Args:
-        algorithm: the Algorithm whose results they are.
+        algorithm: the Algorithm whose results are written.
 
     Attributes:
         failed: whether an exception has ended the run.
@@ -56,7 +56,7 @@ class Reporting:
             )
 
     def prepare(self) -> None:
-        """Before an iteration: opens everything, or opens the files again if a checkpoint has set the run back."""
+        """Before an iteration: opens files and trackers; opens the files again if a restore has set the run back."""
         algorithm = self._algorithm
         if algorithm.config.log_dir is not None:
             iteration = algorithm.metrics.iteration
@@ -83,25 +83,25 @@ class Reporting:
         self._log.start(*self._described())
 
     def _described(self) -> tuple[dict, str]:
-        """The algorithm's name with all settings, and a title."""
+        """(all settings with the algorithm's name, title)."""
         algorithm, name = self._algorithm, type(self._algorithm).__name__
         params = {"algorithm": name, **algorithm.config.to_dict(), "seed": algorithm.seed}
         return params, f"{name} on {environment_name(algorithm.config)}"
 
     def on_result(self, result: Result) -> None:
-        """After an iteration."""
+        """Writes the result of an iteration."""
         for each in filter(None, [self._log, *self._trackers]):
             each.on_result(result)
 
     def on_not_finite(self, error: NotFiniteError) -> None:
-        """After an update that failed: keeps its batch next to the results."""
+        """Writes the batch of an update that failed next to the results."""
         if self._log is not None:
             keep_failing_batch(self._log.directory, error)
 
     def stop(self) -> None:
-        """Closes everything, when all is written and sent."""
+        """Closes files and trackers, after all data was written and sent."""
         trackers, self._trackers = self._trackers, []
-        with ExitStack() as closed:  # each of them, though another raises
+        with ExitStack() as closed:  # closes each of them even if another raises
             if self._log is not None:
                 closed.callback(self._log.close)
             for tracker in reversed(trackers):

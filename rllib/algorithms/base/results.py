@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Results:
-    """Makes the results of a run, and says once what a newcomer may wonder about in them.
+    """Makes the results of a run, and logs once explanations of values that may surprise.
 
     Args:
-        algorithm: the Algorithm whose results they are.
+        algorithm: the Algorithm whose results are made.
     """
 
     def __init__(self, algorithm):
@@ -30,11 +30,11 @@ class Results:
         """The result of an iteration, whose training and evaluation are over.
 
         Args:
-            stats: policy id -> statistics of its newest update; with one policy they may be its statistics alone.
+            stats: policy id -> statistics of its newest update; with one policy, its statistics may be given directly.
             evaluation: entries of an evaluation; {} if there was none.
         """
         algorithm = self._algorithm
-        # Without those of a policy that was removed.
+        # Statistics of removed policies are left out.
         present = {
             name: value for name, value in stats.items() if not isinstance(value, dict) or name in algorithm.policies
         } or {policy_id: {} for policy_id in algorithm._trained_ids()}
@@ -50,7 +50,7 @@ class Results:
             result["info"]["learner_cores"] = choices
             self._log_claimed_cores(choices)
         result.update(evaluation)
-        # What the run has around it: processes, machine, settings.
+        # Data about the run's surroundings: processes, machine, settings.
         workers, perf = algorithm.workers, self._usage.read() if self._usage else {}
         health = {
             "num_healthy_workers": workers.num_healthy_workers,
@@ -65,7 +65,7 @@ class Results:
         return result
 
     def _stats_of_features(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-        """The features' statistics, whose names are none of the policies' own."""
+        """Statistics of the features, whose names must differ from the policies' statistics."""
         joined: dict[str, float] = {}
         for name, feature in self._algorithm.features.items():
             own = feature.stats()
@@ -79,7 +79,7 @@ class Results:
         return joined
 
     def _log_no_episode_yet(self, result: Result) -> None:
-        """Says once why there is no return; metrics.py warns of episodes that seem to have no end."""
+        """Logs once why there is no return yet; metrics.py warns of episodes that seem to have no end."""
         config = self._algorithm.config
         is_due = math.isnan(result["episode_reward_mean"]) and not self._logged_no_episode
         if not is_due or (config.is_offline and config.evaluation_interval):

@@ -1,4 +1,4 @@
-"""Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
+"""Saves and restores an algorithm: files of policies, learners, counters and random streams."""
 
 import contextlib
 import importlib
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Settings by which an environment is another one.
+# Settings that determine the environment.
 _OF_ANOTHER_WORLD = ("env", "env_config", "observation_space", "action_space")
-# Settings of other sections by which a policy sees other observations, or its actions are other ones.
+# Settings of other sections that change a policy's observations or actions.
 _BETWEEN_WORLD_AND_POLICY = (
     *("env_to_module_connector", "module_to_env_connector", "preprocessor_pref"),
     *("agent_id_in_observation", "centralized_critic"),
 )
 
-# Field of a network's description -> another setting that it may follow from.
+# Field of a network's description -> another setting that it may result from.
 _FOLLOWS_FROM = {"observation_filter": "normalize_observations"}
 
 
@@ -85,7 +85,7 @@ class Saving:
     _acting_rng: np.random.Generator
     _acting_settings: ActingSettings
     directory: Path
-    # What was saved or restored last.
+    # The checkpoint that was saved or restored last.
     _newest_checkpoint: Path | None = None
     _restores: int
     _first_timestep: int
@@ -102,14 +102,14 @@ class Saving:
 
     @abstractmethod
     def _refill_recorded(self) -> None:
-        """Makes the recorded rows again, after the policies' filters have changed."""
+        """Recomputes the recorded rows, after the policies' filters have changed."""
 
     @abstractmethod
     def stop(self) -> None:
         """Ends the workers and all other processes of the run."""
 
     def save(self, checkpoint_dir: str | Path | None = None) -> CheckpointPath:
-        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to continue exactly.
+        """Writes a checkpoint directory, JSON and safetensors, with everything needed to act or to continue exactly.
 
         Args:
             checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
@@ -117,10 +117,10 @@ class Saving:
                 built.
 
         Returns:
-            its path, which programs of Ray 2.7 and later find as save().checkpoint.path.
+            path of the directory, which programs of Ray 2.7 and later read as save().checkpoint.path.
 
         Raises:
-            ValueError: for a URL, which `save_to_path` takes.
+            ValueError: for a URL, which `save_to_path` accepts.
         """
         if checkpoint_dir is None:
             checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
@@ -131,7 +131,7 @@ class Saving:
         return self._newest_checkpoint
 
     def save_to_path(self, path: str | Path | None = None) -> str:
-        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does.
+        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as in Ray.
 
         Args:
             path: as for `save`, or a URL such as s3://BUCKET/NAME, which is written when this returns.
@@ -146,12 +146,12 @@ class Saving:
             upload_checkpoint(write_checkpoint(Path(directory, "checkpoint"), self.get_state()), place)
         return place
 
-    # The name that algorithms have as trainables of Tune.
+    # The method's name in trainables of Tune.
     save_checkpoint = save_to_path
 
     @contextlib.contextmanager
     def _naming_the_checkpoint(self) -> Iterator[None]:
-        """Notes the newest checkpoint on a failure after which the run can continue from one."""
+        """Adds a note with the newest checkpoint to an error after which the run can continue from it."""
         try:
             yield
         except (GpuMemoryError, LearnersLostError) as error:
@@ -162,20 +162,20 @@ class Saving:
     def export_policy_model(
         self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY, onnx: int | None = None
     ) -> Path:
-        """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
-        weights.safetensors is what Policy.set_state takes.
+        """Writes the policy alone, for Policy.from_checkpoint: policy.json describes network and spaces, and
+        weights.safetensors is the state for Policy.set_state.
 
         Args:
             export_dir: the directory.
-            policy_id: of the policy.
-            onnx: any number, which is Ray's version of the operators: writes an ONNX graph, model.onnx, into the
-                directory instead (docs/deploy/deployment.md). The version of its operators is in the file.
+            policy_id: id of the policy.
+            onnx: any number (in Ray, the version of the operators) writes an ONNX graph, model.onnx, into the directory
+                instead (docs/deploy/deployment.md). The version of its operators is in the file.
 
         Returns:
             the directory.
         """
         if onnx:
-            # Serving stands above the algorithms, so it is named, not imported; and it loads torch.
+            # Serving is a layer above the algorithms, so it is imported by name; and it loads torch.
             importlib.import_module("rllib.serving.export").export_policy(
                 self, local_path(export_dir) / "model.onnx", "onnx", policy_id=policy_id
             )
@@ -190,7 +190,7 @@ class Saving:
         """Continues from a checkpoint of the same algorithm, spaces and network.
 
         Raises:
-            ValueError: if it is not a whole checkpoint, or of something else.
+            ValueError: if the checkpoint is not complete, or not of this algorithm, spaces and network.
         """
         checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path)
@@ -206,15 +206,15 @@ class Saving:
     load_checkpoint = restore  # the name of trainables of Tune
 
     def restore_from_path(self, path: str | Path, component: str | None = None) -> None:
-        """`restore`, by the name of Ray 2.10 and later, or the weights alone.
+        """`restore`, by the name of Ray 2.10 and later; with a component, restores weights alone.
 
         Args:
-            path: of a checkpoint; with a component, of this part of it: CHECKPOINT/COMPONENT.
-            component: "learner_group/learner/rl_module", or one of its policies, with "/POLICY" behind: takes its
-                weights from the checkpoint, which may be of another algorithm, and nothing else. None: continues.
+            path: path of a checkpoint, or with `component` also of this part of it: CHECKPOINT/COMPONENT.
+            component: "learner_group/learner/rl_module", or with "/POLICY" appended one policy: restores only its
+                weights from the checkpoint, which may be of another algorithm. None: restores everything.
 
         Raises:
-            ValueError: as `restore`; for another component; if the weights are not of these networks.
+            ValueError: as `restore`; for another component; if the weights do not fit the networks.
         """
         if component is None:
             return self.restore(path)
@@ -251,26 +251,27 @@ class Saving:
         policies_to_train: Collection[str] | Callable[..., bool] | None = None,
         load_user_code: bool = False,
     ) -> Self:
-        """Builds the algorithm of a checkpoint and continues from there; the directory is all it needs.
+        """Builds the algorithm of a checkpoint and continues from there; it needs only the directory.
 
-        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
-        imported. An environment's name that was given to `register_env` must be registered.
+        Without `load_user_code` a checkpoint runs no code except this library and the class of its environment, which
+        is imported. An environment's name that was given to `register_env` must be registered.
 
         Args:
-            checkpoint_path: what `save` returned, or the directory or URL of a run or trial, whose newest checkpoint
-                is taken.
+            checkpoint_path: the path that `save` returned, or the directory or URL of a run or trial, whose newest
+                checkpoint is used.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
-            config: the same by another name; of a config object, what it was given, also values that are the defaults.
-            policy_ids: of the policies to take, of several, with their settings; None: all. The mapping must name no
-                others.
+            config: the same by another name; of a config object, the settings that were given to it, including values
+                that equal the defaults.
+            policy_ids: with several policies, ids of the policies to restore with their settings; None: all. The
+                mapping must name no others.
             policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones, for the policies
-                that the saved run had at last. A policy that learns from now on starts with a new optimizer.
-            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
-                have no name. That runs code: only for checkpoints whose origin you trust.
+                that the saved run had at its end. A policy that starts learning gets a new optimizer.
+            load_user_code: whether to import the functions and further classes that the settings name, and to unpickle
+                those without a name. That runs code: only for checkpoints whose origin you trust.
 
         Raises:
-            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
-                of this class, or holds code of yours that is not loaded.
+            CheckpointError: (a ValueError) if the checkpoint is missing, cut off, not of an algorithm, of an algorithm
+                that is not of this class, or has code of yours that is not loaded.
         """
         checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path, load_user_code)
@@ -311,14 +312,14 @@ class Saving:
                 "restores": self._restores,
                 "first_timestep": self._first_timestep,
                 "callbacks": states_of(self.callbacks),
-                # What was changed of the agents' policies while the run went on.
+                # Changes of the agents' policies since the run began.
                 "agents": self._policy_changes.changes_of(self.agents) if self.agents else {},
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
                 "learner": {each: trainee.rng.bit_generator.state for each, trainee in self.trainees.items()},
                 "inference": self._acting_rng.bit_generator.state,
-                # A stopped worker's streams are gone; a run that continues from there draws new actions.
+                # The random streams of stopped workers are lost; a run that continues from here draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
             },
         }
@@ -333,13 +334,13 @@ class Saving:
         return files
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over `get_state`, or networks alone by RLlib's components; spaces and network must be the same.
+        """Restores the state of `get_state`, or networks alone by RLlib's components; spaces and network must be equal.
 
         Environments cannot be saved: they start new episodes, with seeds that the run has not used.
 
         Raises:
             ValueError: if the network, the policies, the optimizer or the rows of a replay do not fit. The algorithm
-                stays as it is then, but for changes of policies where one that it does not train itself is refused.
+                does not change then, except that policies are changed if the refused one was not in training here.
         """
         if "algorithm.json" not in state:
             self._set_networks(state)
@@ -351,7 +352,7 @@ class Saving:
             learned = list(self.trainees.values())
             self._change_policies(state, agents)
             for trainee in self.trainees.values():
-                if trainee not in learned:  # it was not there to be compared
+                if trainee not in learned:  # `_refuse_state` could not check it, as it did not exist
                     self._refuse_trainee(trainee, state)
         of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
@@ -364,7 +365,7 @@ class Saving:
         ):
             self._refill_recorded()
         self.metrics.set_state(algorithm["metrics"])
-        # Policies of the checkpoint that this run is without.
+        # Policies of the checkpoint that this run does not have.
         known = self.policies if self.agents is None else self.agents.settings.spaces
         for policy_id in self.metrics.policies.keys() - known.keys():
             self.metrics.forget(policy_id)
@@ -372,12 +373,12 @@ class Saving:
             trainee.set_numbers(_numbers_of(trainee, algorithm["state"]))
             trainee.set_state(_files_of(trainee, state))
             _begin_again(trainee, trainee.config, _saved_settings_of(trainee.policy_id, state))
-        for name in self.features.keys() & algorithm["state"].keys():  # a run may begin from one without them
+        for name in self.features.keys() & algorithm["state"].keys():  # the saved run may be without these features
             self.features[name].set_state(algorithm["state"][name])
             _begin_again(self.features[name], self.config, state["config.json"])
         self.set_algorithm_state(algorithm["state"])
         self._ahead = None
-        self._first_timestep = algorithm.get("first_timestep", 0)  # earlier checkpoints are without it
+        self._first_timestep = algorithm.get("first_timestep", 0)  # missing in older checkpoints
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])
@@ -386,18 +387,18 @@ class Saving:
             curriculum.set_state(state)  # before the workers, whose episodes start again
         self.workers.set_state(rng["workers"], self._restores)
         self._note_exploration()
-        if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
+        if (saved := algorithm.get("callbacks")) is not None:  # missing in older checkpoints
             restore_states(self.callbacks, saved)
         self.callbacks.on_checkpoint_loaded(algorithm=self)
 
     def _filter_states(self) -> list[dict[str, np.ndarray]]:
-        """Numbers by which recorded rows are normalised, of each policy; [] where they are not."""
+        """Filter statistics of each policy, by which recorded rows are normalised; [] if rows are not normalised."""
         if not self.config.normalizes_by_data:
             return []
         return [policy.filter.get_state() for policy in self.policies.values()]
 
     def _restored_agents(self, state: Mapping[str, Any]) -> "Agents":
-        """The agents with the changes that the saved run has made while it went on."""
+        """The agents with the changes that the saved run made since it began."""
         saved = state["algorithm.json"]["agents"]
         changes = loaded_changes(saved)
         return self._policy_changes.restored(self.agents, self.config, changes, saved.keys() - changes.keys())
@@ -406,7 +407,7 @@ class Saving:
         """Refuses a state that does not fit, before anything is changed.
 
         Args:
-            agents: what the agents will be.
+            agents: the agents after the restore.
 
         Raises:
             ValueError: see `set_state`.
@@ -426,16 +427,16 @@ class Saving:
                 self._refuse_trainee(trainee, state)
 
     def _refuse_trainee(self, trainee: Trainee, state: Mapping[str, Any]) -> None:
-        """Refuses what a policy in training cannot continue with; what its own settings say is a mistake in these."""
+        """Refuses a state that a policy in training cannot restore; with own settings, as a mistake in these."""
         policy_id, files = trainee.policy_id, _files_of(trainee, state)
         has_own = policy_id in self.policy_overrides()
         with self._naming_settings_of(policy_id) if has_own else contextlib.nullcontext():
             trainee.refuse_state(files, _saved_settings_of(policy_id, state))
 
     def _refuse_network(self, policy_id: str, state: Mapping[str, Any]) -> None:
-        """Refuses a policy with another network, with the saved settings that it follows from."""
+        """Refuses a policy with another network; the error names the saved settings that determine the network."""
         config, saved = self.config_of(policy_id), state["config.json"]
-        # What the user gave is named, not what follows from it.
+        # The error names the setting that the user gave, not a field that results from it.
         given = {
             field: Differing(name, saved[name], config[name])
             for field, name in _FOLLOWS_FROM.items()
@@ -453,7 +454,7 @@ class Saving:
             raise
 
     def _change_policies(self, state: dict[str, Any], agents: "Agents") -> None:
-        """Adds, removes and maps policies as the saved run has done; `agents`: what its agents are then."""
+        """Adds, removes and maps policies as the saved run did; `agents`: the agents after that."""
         before, numbers = self.agents.settings, agents.settings.numbers
         for policy_id, number in before.numbers.items():
             if numbers.get(policy_id) != number:
@@ -468,14 +469,14 @@ class Saving:
         self.agents = agents
 
     def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
-        if "bit_generator" in saved:  # of an earlier version, which had one for all policies
+        if "bit_generator" in saved:  # an older format, with one generator for all policies
             saved = {next(iter(self.policies)): saved}
         for trainee in self.trainees.values():
             if trainee.policy_id in saved:
                 trainee.rng.bit_generator.state = saved[trainee.policy_id]
 
     def numbers(self) -> dict[str, Any]:
-        """JSON-able state: of policies in training as name -> {policy id: value}, of features, of `algorithm_state`."""
+        """JSON-able state: name -> {policy id: value} of policies in training, state of features, `algorithm_state`."""
         return _joined(self._numbers_of_parts(), self.algorithm_state())
 
     def _numbers_of_parts(self) -> dict[str, Any]:
@@ -487,15 +488,15 @@ class Saving:
         return _joined(by_name, {name: feature.get_state() for name, feature in self.features.items()})
 
     def algorithm_state(self) -> dict[str, Any]:
-        """JSON-able state of the algorithm itself, for checkpoints; that of single policies is `Trainee.numbers`."""
+        """JSON-able state of the algorithm itself, for checkpoints; `Trainee.numbers` is the state of one policy."""
         return {}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        """Takes `algorithm_state` back."""
+        """Restores the state that `algorithm_state` returned."""
 
     def _policy_files(self, policy_id: str, policy: Policy) -> dict[str, Any]:
-        """A policy and all that acting needs in addition to it."""
-        # A policy that was added by hand has the spaces of the environment.
+        """The files of a policy, and of everything that acting needs in addition to it."""
+        # A policy that was put into `policies` directly has the spaces of the environment.
         observed, acted = policy.observation_space, policy.action_space
         description = {
             **description_of(policy.spec),
@@ -514,7 +515,7 @@ class Saving:
 
 
 def _files_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The files of a trainee's policy in a checkpoint, by their names in its folder."""
+    """Name in the policy's folder of a checkpoint -> content, for a trainee's files."""
     place = f"policies/{trainee.policy_id}/"
     return {name.removeprefix(place): of for name, of in state.items() if name.startswith(place)}
 
@@ -528,20 +529,20 @@ def _saved_settings_of(policy_id: str, state: Mapping[str, Any]) -> dict[str, An
 
 
 def _begin_again(part: Trainee | Feature, config: AlgorithmConfig, saved: Mapping[str, Any]) -> None:
-    """Lets numbers of a restored part that adapt begin at the settings of this run, where the saved run had others."""
+    """Resets adapted numbers of a restored part to this run's initial values, where the saved run had others."""
     if changed := as_saved(config, saved, part.first_values):
         part.begin_again(changed)
 
 
 def _saved_network(state: Mapping[str, Any], policy_id: str) -> Policy | None:
-    """A policy of a checkpoint's files; None for one that is not there."""
+    """A policy from a checkpoint's files; None if the files do not have it."""
     if (place := f"policies/{policy_id}") + "/policy.json" not in state:
         return None
     return Policy.from_files(state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"], place)
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Both, which have no name in common."""
+    """Joins two dicts; raises an error if they have a name in common."""
     if doubled := one.keys() & other.keys():
         raise ValueError(
             f"{sorted(doubled)[0]!r} names two of these: a number of trainees, a feature, and an entry of "
@@ -551,7 +552,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of one policy in training, by name."""
+    """Name -> number of one policy in training, from a saved state."""
     own = trainee.policy_id
     return {name: each[own] for name, each in state.items() if isinstance(each, dict) and own in each}
 
@@ -562,7 +563,7 @@ def numbers_in(stats: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Differing(NamedTuple):
-    """A setting that is another one in a checkpoint."""
+    """A setting whose value differs in a checkpoint."""
 
     name: str
     there: Any
@@ -570,12 +571,12 @@ class Differing(NamedTuple):
 
 
 def check_policy(saved: Mapping[str, Any], spec: NetworkSpec, given: Mapping[str, Differing] = {}) -> None:
-    """Compares the "spec" of a policy.json with a policy's own.
+    """Compares the "spec" of a policy.json with a policy's spec.
 
     Args:
-        saved: the policy.json.
-        spec: of the policy.
-        given: field of a description -> the setting that it follows from, which is named in its place.
+        saved: content of the policy.json.
+        spec: spec of the policy.
+        given: field of a description -> the setting that it results from, which the error names instead.
 
     Raises:
         ValueError: if they differ.

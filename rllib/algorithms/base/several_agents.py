@@ -1,4 +1,4 @@
-"""The methods of an algorithm that are for environments with several agents: policies that come and go, and acting."""
+"""The methods of an algorithm for environments with several agents: adding and removing policies, and acting."""
 
 import logging
 from collections.abc import Callable, Hashable, Mapping
@@ -49,24 +49,25 @@ class SeveralAgents(Acting):
         policies_to_train: Any = None,
         evaluation_workers: bool = True,
     ) -> Policy | None:
-        """Adds a policy to a run with several agents; workers have it from their next fragment on.
+        """Adds a policy to a run with several agents; workers use it from their next fragment on.
 
         Args:
             policy_id: a new id.
-            policy_cls: acts in place of a network, as in PolicySpec.
-            policy: the new policy has its network, and begins with a copy of its weights and filter.
-            observation_space, action_space: of its agents; by default those of the agents that are mapped to it.
-            config: settings in which it differs from the run.
+            policy_cls: class that acts instead of a network, as in PolicySpec.
+            policy: a policy whose network the new policy gets, with a copy of its weights and filter.
+            observation_space, action_space: spaces of the policy's agents; by default read from the agents that are
+                mapped to it.
+            config: settings in which the policy differs from the run.
             policy_state: the new policy's weights and filter, from `Policy.get_state`.
-            policy_mapping_fn: replaces the mapping; running episodes keep theirs until they end.
-            policies_to_train: replaces the policies that learn; None keeps the rule that there is.
+            policy_mapping_fn: replaces the mapping; running episodes keep the old mapping until they end.
+            policies_to_train: replaces the setting of this name; None keeps the present value.
             evaluation_workers: False has no effect, and a warning says so: evaluation always has all policies.
 
         Returns:
-            the policy; None for one that is written by hand.
+            the policy; None for a hand-written policy.
 
         Raises:
-            ValueError: if the id is taken, the spaces are not known, or the run has one agent.
+            ValueError: if the id is in use, the spaces are not known, or the run has one agent.
         """
         log_unused_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         for name, given, kind in (("policy", policy, Policy), ("policy_state", policy_state, Mapping)):
@@ -96,7 +97,7 @@ class SeveralAgents(Acting):
         policies_to_train: Any = None,
         evaluation_workers: bool = True,
     ) -> None:
-        """Removes a policy; episodes in which it acts continue with it to their end. Arguments as for `add_policy`.
+        """Removes a policy; running episodes keep it until they end. Arguments as for `add_policy`.
 
         Raises:
             ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
@@ -108,7 +109,7 @@ class SeveralAgents(Acting):
         self._leave(policy_id)
 
     def _leave(self, policy_id: str) -> None:
-        """Drops a policy and what is kept by its id, which may be another one's later."""
+        """Drops a policy and all data by its id, which another policy may get later."""
         if policy_id in self.trainees:
             self.end_training(policy_id)
         for of_policies in (self.policies, self._inferences, self._policy_configs):
@@ -118,18 +119,18 @@ class SeveralAgents(Acting):
         self.metrics.forget(policy_id)
 
     def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
-        """Sets who acts by which policy in episodes that begin from now on."""
+        """Sets the mapping of agents to policies for episodes that begin from now on."""
         agents = self._several_agents()
         self._go_on_with(self._policy_changes.with_mapping(agents, self.config, policy_mapping_fn))
 
     def set_policies_to_train(self, policies_to_train: Any) -> None:
-        """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes.
+        """Sets which policies learn; the others are frozen. Episodes start over if a policy starts or stops learning.
 
-        A frozen policy keeps its weights and filter alone: if it learns again, its optimizer starts again, and what
-        else its algorithm has (critics, a replay, coefficients). A function that returns False keeps them.
+        A frozen policy keeps only its weights and filter: if it learns again, its optimizer is reset, and so are other
+        parts of its training (critics, a replay, coefficients). A function that returns False keeps these parts.
 
         Args:
-            policies_to_train: as in `.multi_agent()`: their ids, a function, or None for all.
+            policies_to_train: as in `.multi_agent()`: ids of policies, a function, or None for all.
         """
         agents = self._several_agents()
         self._change_to(self._policy_changes.with_trained(agents, self.config, policies_to_train))
@@ -138,7 +139,7 @@ class SeveralAgents(Acting):
         """The agents of the run.
 
         Raises:
-            ValueError: if it has one agent.
+            ValueError: if the run has one agent.
         """
         if self.agents is None:
             raise ValueError(
@@ -150,7 +151,7 @@ class SeveralAgents(Acting):
     def _enter(
         self, policy_id: str, agents: "Agents", given: Policy | None, state: Mapping[str, np.ndarray] | None
     ) -> Policy:
-        """Makes a policy of these agents that is a network, with new weights or those that are given."""
+        """Makes a policy that is a network, with new weights, a copy of the given policy's, or those in `state`."""
         own = {policy_id: agents.overrides[policy_id]} if policy_id in agents.overrides else {}
         configs = policy_configs(self.config, own)
         self.config.log_without_effect(by_message(configs))
@@ -175,7 +176,7 @@ class SeveralAgents(Acting):
         return policy
 
     def _change_to(self, agents: "Agents") -> None:
-        """`_go_on_with`, with a warning of what policies that learn again have lost."""
+        """`_go_on_with`, with a warning about the lost parts of policies that learn again."""
         trained = set(self.trainees)
         self._go_on_with(agents)
         again = sorted(each for each in self.trainees if each not in trained and self.trainees[each].num_updates)
@@ -188,7 +189,7 @@ class SeveralAgents(Acting):
             log_once("policies that learn again", message, logging.WARNING)
 
     def _go_on_with(self, agents: "Agents") -> None:
-        """Learners, workers and evaluation continue with these agents, or with those before if one cannot learn."""
+        """Sets the agents of learners, workers and evaluation; keeps the previous ones if a policy cannot learn."""
         before, trained = (self.agents, self._rollout_settings), list(self.trainees)
         self.agents = agents
         try:
@@ -228,7 +229,7 @@ class SeveralAgents(Acting):
 
     @cached_property
     def _made_by_hand(self) -> dict[str, tuple[Callable[[], Any], Any]]:
-        """Policy id -> what makes a hand-written policy, and what it has made for this process."""
+        """Policy id -> factory of a hand-written policy, and the object that it made for this process."""
         return {}
 
     def make_player(
@@ -240,14 +241,14 @@ class SeveralAgents(Acting):
         agent_id: Hashable = None,
         policies: Mapping[Hashable, str] | None = None,
     ) -> Any:
-        """Makes a Player, or where several agents act and no policy is named, an AgentPlayer of one episode.
+        """Makes a Player, or, with several agents and no policy named, an AgentPlayer of one episode.
 
         Args:
             num_episodes, explore, policy_id, agent_id: as for `Acting.make_player`.
-            policies: agent -> policy id in place of the mapping's answer; agents that are left out keep it.
+            policies: agent -> policy id that replaces the mapping's; other agents keep the mapping.
 
         Raises:
-            ValueError: for an agent or a policy that there is not.
+            ValueError: for an unknown agent or policy.
         """
         if self.agents is None or policy_id is not None:
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id, agent_id=agent_id)

@@ -1,7 +1,7 @@
 """Sources of an algorithm's samples: the protocol, the table of their kinds, and the choice among them.
 
-A further kind (files, clients in other processes) is a class with the members of `Source` in its own file, a row
-of `SOURCES`, and the setting by which `source_kind` chooses it, before the kinds of runs with an environment.
+A further kind (files, clients in other processes) needs a class with the members of `Source` in its own file, a row of
+`SOURCES`, and a setting by which `source_kind` chooses it, checked before the kinds of runs with an environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Hands over samples: what every algorithm, checkpoints and results ask of `algorithm.workers`.
+    """Provides samples: the interface of `algorithm.workers` that algorithms, checkpoints and results use.
 
-    Each batch comes with its SampleReport, which moves the run's clock (`Algorithm.timesteps`) by its env_steps: a
-    source without an environment reports as env_steps and rows the number of rows that it hands over. A source outside
-    of this process has to copy the snapshots' weights before the call returns, since the next update changes them.
+    Each batch comes with its SampleReport, whose env_steps advance the run's clock (`Algorithm.timesteps`): a source
+    without an environment reports the number of its rows as env_steps and rows. A source outside of this process must
+    copy the snapshots' weights before the call returns, since the next update changes them.
 
-    A batch holds the columns that a worker's would: observations as env/spaces/observations.py stores them, filtered
-    if the policy has a filter, the policy's columns (`Policy.columns`), and those of the algorithm's
+    A batch has the same columns as a worker's: observations as env/spaces/observations.py stores them, filtered if the
+    policy has a filter, the policy's columns (`Policy.columns`), and the columns of the algorithm's
     `make_postprocess()`. A source without workers fills them itself.
 
     Attributes:
-        num_healthy_workers: remote workers, clients or readers that are there; 0 where this process does the work.
-        num_restarts: number of them that were replaced so far.
-        num_in_flight: requests whose answers have not been taken.
+        num_healthy_workers: number of live remote workers, clients or readers; 0 if this process does the work.
+        num_restarts: number of remote workers, clients or readers that were replaced so far.
+        num_in_flight: number of requests whose answers were not taken yet.
     """
 
     @property
@@ -58,13 +58,13 @@ class Source(Protocol):
     def num_in_flight(self) -> int: ...
 
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
-        """One round: batches that were sampled by these policies, each with its report, in an order that repeats."""
+        """One round: batches sampled by these policies, each with its report, in a reproducible order."""
 
     def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
-        """Begins a round and returns a function that waits for it; only asked where there are remote workers."""
+        """Begins a round and returns a function that waits for it; only called if there are remote workers."""
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """[function(worker, *args) for each worker], the local one first; [] where there is none."""
+        """[function(worker, *args) for each worker], the local one first; [] without workers."""
 
     def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
         """[function(environment) for each environment] of every worker, in order."""
@@ -79,19 +79,19 @@ class Source(Protocol):
         """Continues with other policies of several agents, or another mapping."""
 
     def get_state(self) -> list:
-        """JSON-able state of everything random in it, for checkpoints."""
+        """JSON-able state of all random streams of the source, for checkpoints."""
 
     def set_state(self, state: list, restores: int) -> None:
-        """Continues from `get_state`, or afresh where that does not fit, and forgets what is in flight.
+        """Restores the state of `get_state`, starts afresh if it does not fit, and drops requests in flight.
 
         Args:
-            state: of a source of any kind.
-            restores: number of times that the run has gone on from a checkpoint, this one included; environments get
-                seeds by it that the run has not used.
+            state: state of a source of any kind.
+            restores: number of times that the run was restored from a checkpoint, including this one, by which
+                environments get seeds that the run has not used.
         """
 
     def stop(self) -> None:
-        """Ends its processes and closes its environments and files. A second call does nothing."""
+        """Ends the source's processes and closes its environments and files. A second call does nothing."""
 
 
 class AsynchronousSource(Source, Protocol):
@@ -105,41 +105,41 @@ class AsynchronousSource(Source, Protocol):
     def fleet(self) -> "Fleet": ...
 
     def request(self, method: str, snapshots: Snapshots, *args) -> "Request":
-        """Makes requests that call a method of each worker with these policies: "sample" or "compute_gradient"."""
+        """Makes a request that calls a method of each worker with these policies: "sample" or "compute_gradient"."""
 
 
 class NoWorkers(AskedWorkers):
-    """The source where there is no environment: it has no worker, and everything that would sample raises."""
+    """The source of a run without an environment: it has no worker, and methods that would sample raise an error."""
 
     num_healthy_workers = num_restarts = num_in_flight = 0
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True, remote_worker_ids=()) -> list:
-        """Nothing, for no worker."""
+        """[], as there is no worker."""
         return []
 
     def local_worker(self) -> None:
         """None, as there is no worker."""
 
     def remote_workers(self) -> list:
-        """No handle, as there is no worker."""
+        """[], as there is no worker."""
         return []
 
     def pop_replaced(self) -> list[int]:
-        """No index, as there is no worker."""
+        """[], as there is no worker."""
         return []
 
     def change_settings(self, settings: RolloutSettings) -> None:
-        """Does nothing: there is nothing that samples."""
+        """Does nothing: there are no workers."""
 
     def get_state(self) -> list:
-        """Nothing: nothing here is random."""
+        """[], as there are no random streams."""
         return []
 
     def set_state(self, state: list, restores: int) -> None:
-        """Does nothing: the workers of the saved run are not there."""
+        """Does nothing: there are no workers that could restore the state."""
 
     def stop(self) -> None:
-        """Does nothing: there is nothing to end."""
+        """Does nothing: there are no processes to end."""
 
     def _refuse(self, *args, **kwargs) -> NoReturn:
         raise RuntimeError(
@@ -148,17 +148,17 @@ class NoWorkers(AskedWorkers):
         )
 
     sample = begin_sampling = request = share_out = _refuse
-    # Of its fleet, which it is itself.
+    # Methods of the fleet, which is this object itself.
     take = keep_in_flight = _refuse
 
     @property
     def fleet(self) -> "NoWorkers":
-        """A fleet without members, of which everything would have to be sampled."""
+        """A fleet without members; its methods raise an error."""
         return self
 
 
 class Sampler(Protocol):
-    """The parts of an algorithm that its source is made of."""
+    """The members of an algorithm that its source uses."""
 
     config: AlgorithmConfig
     learner: Learner
@@ -236,7 +236,7 @@ def _nothing(algorithm: Sampler, settings: RolloutSettings, **more) -> NoWorkers
     return NoWorkers()
 
 
-# Kind -> function of the algorithm, of its rollout settings, and of further arguments of WorkerSet where it is one
+# Kind -> function of the algorithm, its rollout settings, and further arguments of WorkerSet if the source is one
 SOURCES: Mapping[str, Callable[..., Source]] = {
     "workers": _workers,
     "tensors": _tensors,
@@ -265,8 +265,8 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
 
     Args:
         algorithm: the algorithm, with learners made already.
-        settings: what its workers do.
-        more: further arguments of WorkerSet, for algorithms with workers of their own class.
+        settings: settings of the workers.
+        more: further arguments of WorkerSet, for algorithms with their own class of workers.
 
     Raises:
         the environment's own exception, if it cannot be made; see WorkerSet.
@@ -281,7 +281,7 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
     return SOURCES[kind](algorithm, settings, **more)
 
 
-# Reasons why the steps of a kind of source are not written.
+# Kind of source -> reason why its steps are not written.
 _WHY_NO_OUTPUT = {
     "tensors": "the environment hands over tensors, which stay on its device",
     "agents": "the environment has several agents",
@@ -290,7 +290,7 @@ _WHY_NO_OUTPUT = {
 
 
 def _output(algorithm: Sampler, settings: RolloutSettings) -> Output:
-    """The workers' output, as the settings of offline_data say."""
+    """The workers' output, by the settings of offline_data."""
     return output_of(
         algorithm.config,
         algorithm.observation_space,

@@ -6,9 +6,9 @@
             if self.num_atoms > 1 and isinstance(policy.action_space, Discrete):
                 return Mistake("num_atoms is for continuous actions.", ("num_atoms",), ({"num_atoms": 1},))
 
-`described` (policies.py) is the one place where they are checked: it describes the networks of all policies, and
-raises one SettingsError for all of them. What a network's description, a replay or a learner refuses itself is raised
-as Unfit, and becomes a mistake there, or in `naming_settings`.
+`described` (policies.py) checks all of these rules: it describes the networks of all policies, and raises one
+SettingsError for all of them. The description of a network, a replay or a learner may refuse settings itself by raising
+Unfit, which becomes a mistake there, or in `naming_settings`.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ F = TypeVar("F", bound=Callable)
 
 @dataclass(frozen=True)
 class NewPolicy:
-    """A policy that is to be made.
+    """A policy that will be made.
 
     Attributes:
-        policy_id: of the policy.
-        observation_space, action_space: as the policy sees them.
+        policy_id: id of the policy.
+        observation_space, action_space: spaces of the policy's observations and actions.
         run: settings of the run.
         own: the settings in which the policy differs from the run.
-        num_agents: number of agents of the environment; None: it has one, without a name.
-        spec: the network; None for the rules that are about spaces alone, with which there may be no network.
+        num_agents: number of agents of the environment; None: the environment has one, without a name.
+        spec: the network; None for rules about spaces alone, which are checked before there is a network.
     """
 
     policy_id: str
@@ -48,7 +48,7 @@ class NewPolicy:
 
     @property
     def place(self) -> str:
-        """What the spaces are of, for messages."""
+        """Description of the owner of the spaces, for error messages."""
         if self.run.env is not None:
             return repr(self.run.env)
         return "the recorded data" if self.run.has_data else "the environment"
@@ -57,13 +57,13 @@ class NewPolicy:
 def of_spaces(*names: str) -> Callable[[F], F]:
     """Marks a method of a config class that checks its settings with a policy's spaces: it returns a Mistake, or None.
 
-    It is called where these settings exist.
+    The method is called if the config has the settings in `names`.
     """
     return _marked(names, needs_network=False)
 
 
 def of_network(*names: str) -> Callable[[F], F]:
-    """The same for a method that looks at the policy's network, `NewPolicy.spec`, too."""
+    """As `of_spaces`, for a method that also reads the policy's network, `NewPolicy.spec`."""
     return _marked(names, needs_network=True)
 
 
@@ -76,12 +76,12 @@ def _marked(names: tuple[str, ...], needs_network: bool) -> Callable[[F], F]:
 
 
 def broken_rules(config: ConfigObject, policy: NewPolicy, needs_network: bool) -> Iterator[Mistake]:
-    """What is wrong with a policy by the rules of its config's class.
+    """Mistakes of a policy by the rules of its config's class.
 
     Args:
         config: settings of the policy.
-        policy: what they are to fit.
-        needs_network: by the rules that look at the network, or by those that do not.
+        policy: the policy that the settings must fit.
+        needs_network: whether to check the rules that read the network, or the rules that do not.
     """
     for check, names, looks_at_network in _rules(type(config)).values():
         is_due = looks_at_network is needs_network and all(each in config.settings for each in names)
@@ -90,9 +90,9 @@ def broken_rules(config: ConfigObject, policy: NewPolicy, needs_network: bool) -
 
 
 def _rules(cls: type) -> dict[str, tuple[Callable, tuple[str, ...], bool]]:
-    """The marked methods by their names, each with the settings that it reads, and whether it looks at the network.
+    """Name of a marked method -> the method, the settings that it reads, and whether it reads the network.
 
-    A method replaces one of its name in a base, and goes by that one's mark if it has none.
+    A method replaces a base class's method of the same name, whose mark it inherits if it has none.
     """
     found: dict[str, tuple] = {}
     for base in reversed(cls.__mro__):
@@ -115,7 +115,7 @@ def rows_of_policies(cls: type) -> list[RuleRow]:
 
 @contextlib.contextmanager
 def naming_settings(config: ConfigObject) -> Iterator[None]:
-    """Raises what a replay, a learner or another part finds unfit as a SettingsError of this config."""
+    """Context that raises an Unfit of a replay, a learner or another part as a SettingsError of this config."""
     try:
         yield
     except Unfit as error:

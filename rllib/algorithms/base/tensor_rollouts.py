@@ -1,4 +1,4 @@
-"""Checks whether rollouts can stay on the device of environments that hand over torch tensors."""
+"""Checks whether rollouts can stay on the device of environments that return torch tensors."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -18,12 +18,12 @@ PAGE = "docs/scale/learners.md"
 
 
 def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) -> str | None:
-    """The device of the rollouts; None where they are arrays.
+    """The device of the rollouts; None if they are arrays.
 
     Args:
-        config: of the algorithm.
-        found: device of the tensors that the environment has handed over in the driver's check; None: there were none.
-        was_checked: whether there was such a check.
+        config: settings of the algorithm.
+        found: device of the tensors that the environment returned in the driver's check; None: it returned arrays.
+        was_checked: whether the driver made this check.
 
     Raises:
         ValueError: if the config asks for tensors and the environment gives none.
@@ -46,7 +46,7 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
 
 
 def refuse_agents(config: AlgorithmConfig) -> None:
-    """Refuses a config that asks for rollouts of tensors, of an environment with several agents."""
+    """Refuses a config that asks for rollouts of tensors in an environment with several agents."""
     if config.tensor_rollouts:
         raise config.error(
             Mistake(
@@ -58,7 +58,7 @@ def refuse_agents(config: AlgorithmConfig) -> None:
 
 
 class Sampling(Protocol):
-    """An algorithm, as far as it decides whether rollouts can be tensors."""
+    """The members of an algorithm that decide whether rollouts can be tensors."""
 
     config: AlgorithmConfig
     policy: Policy
@@ -75,7 +75,7 @@ class Sampling(Protocol):
 
 
 def refuse(algorithm: Sampling, device: str) -> None:
-    """Raises one ValueError with everything that does not go with rollouts of tensors on this device."""
+    """Raises one ValueError with all settings and parts that exclude rollouts of tensors on this device."""
     problems = [*_of_settings(algorithm.config, device), *_of_parts(algorithm)]
     if problems:
         lines = "".join(f"\n- {problem}" for problem in problems)

@@ -1,9 +1,8 @@
-"""A policy in training: its learner, its random numbers, and whatever else belongs to it alone.
+"""A policy in training: its learner, its random numbers, and all other parts of its training.
 
-An algorithm has one trainee for each policy that learns. A policy that begins to learn while the run continues is one
-object made, one that ends is one object dropped, and a checkpoint is a loop over them. Families of algorithms add what
-their policies need: a replay (families/off_policy.py), critics (families/off_policy_actor_critic.py), a queue of
-fragments (impala.py).
+An algorithm has one trainee for each policy that learns: one is made when a policy starts learning, and dropped when it
+stops; a checkpoint is a loop over trainees. Families of algorithms add the parts that their policies need: a replay
+(families/off_policy.py), critics (families/off_policy_actor_critic.py), a queue of fragments (impala.py).
 """
 
 import contextlib
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 
 LEARNER_FILE = "learner.safetensors"
 TEACHER_FILE = "teacher.safetensors"
-# The setting that a saved part depends on first.
+# File of a saved part -> the most important setting that the part depends on.
 _SETTING_OF = {LEARNER_FILE: "opt_type", TEACHER_FILE: "teacher"}
-# Settings of an update that are among its statistics, and their names there
+# Setting of an update -> its name among the statistics
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 # Methods that users override (docs/project/extend.md): of trainees, where programs may look for them in the algorithm.
 _OVERRIDDEN = (
@@ -63,7 +62,7 @@ class Saved(Protocol):
 
 @runtime_checkable
 class Refusing(Saved, Protocol):
-    """One whose arrays depend on settings, and that can say so before anything is changed."""
+    """A part whose arrays depend on settings, and which can refuse a state before anything is changed."""
 
     def refuse_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
@@ -79,7 +78,7 @@ class LossPart(Protocol):
 
 
 class LearnedFrom(Refusing, LossPart, Protocol):
-    """What a policy learns from besides its rewards; families/teacher.py has the one that there is."""
+    """A source of learning in addition to rewards; families/teacher.py has the only one."""
 
     settings: "TeacherSettings"
 
@@ -87,31 +86,32 @@ class LearnedFrom(Refusing, LossPart, Protocol):
 class Trainee:
     """A policy in training.
 
-    A subclass makes its parts in `__init__`, and those that need the columns of batches in `prepare`. Parts with arrays
-    that checkpoints hold are entries of `saved`; single numbers are those of `numbers` and `set_numbers`. A replay,
-    which is saved only if that is asked for, is in `OffPolicyTrainee.get_state`.
+    A subclass makes its parts in `__init__`, and parts that need the columns of batches in `prepare`. Parts with arrays
+    for checkpoints are entries of `saved`; single numbers are saved by `numbers` and `set_numbers`. A replay, whose
+    saving is optional, is in `OffPolicyTrainee.get_state`.
 
     Args:
         algorithm: the run.
-        policy_id: of the policy.
+        policy_id: id of the policy.
 
     Attributes:
         policy: the policy, whose weights the learner changes in place.
         config: settings of the policy: the run's, with the policy's own.
-        number: that no other policy of the run has had; random streams are keyed by it.
+        number: number of the policy, which no other policy of the run has had; part of the keys of random streams.
         rng: random numbers of updates: shuffles, rows of a replay, noise. Each policy has its own, so that an update
             does not depend on which other policies learn.
-        teacher: what the policy learns from in addition to the algorithm's loss, or alone; None: there is none.
-        loss_parts: what changes the algorithm's loss, in this order.
+        teacher: teacher that the policy learns from in addition to the algorithm's loss, or alone; None: no teacher.
+        loss_parts: parts that change the algorithm's loss, in this order.
         learner: minimises the loss.
-        return_scale: statistics that workers scale rewards by; None where they do not.
+        return_scale: statistics by which workers scale rewards; None if rewards are not scaled.
         saved: name of a file in the policy's part of a checkpoint -> the part with its arrays.
         stats: statistics of the newest update.
-        env_steps_of_batch: environment steps in which the rows of the next update were made; None: as many as its rows.
-        is_refused: whether the user's `policies_to_train` has said no to its newest rows. A replay has earlier ones.
+        env_steps_of_batch: number of environment steps in the next update's batch; None: its number of rows.
+        is_refused: whether the user's `policies_to_train` has refused the policy's newest rows. A replay may still have
+            earlier ones.
     """
 
-    # Settings at which numbers of it begin that then adapt, such as the coefficient of PPO's KL penalty.
+    # Settings that are initial values of adapted numbers, such as the coefficient of PPO's KL penalty.
     first_values: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, algorithm: "Algorithm", policy_id: str):
@@ -157,7 +157,7 @@ class Trainee:
 
     @property
     def learning_has_started(self) -> bool:
-        """Whether the policy acts, and not random actions until there is enough to learn from."""
+        """Whether the policy acts; False while actions are random, until there are enough rows to learn from."""
         return True
 
     def modules_of_workers(self) -> dict[str, np.ndarray]:
@@ -165,12 +165,12 @@ class Trainee:
         return {}
 
     def owns(self, part: Any) -> Any:
-        """Registers a part, whose `stop` is called when the policy ends to learn or the run stops. Returns it."""
+        """Registers a part, whose `stop` is called when the policy stops learning or the run stops. Returns it."""
         self._parts.callback(part.stop)
         return part
 
     def stop(self) -> None:
-        """Ends the processes of its parts; a second call does nothing."""
+        """Ends the processes of the trainee's parts; a second call does nothing."""
         self._parts.close()
 
     # ------------------------------------------------------------------ learner and loss
@@ -194,10 +194,10 @@ class Trainee:
             from rllib.core.learner.learner_loss import LearnerLoss
 
             custom = LearnerLoss(config.learner_class, config, self.policy_id)
-        if algorithm.config.leaves_stragglers:  # late fragments are by earlier ones
+        if algorithm.config.leaves_stragglers:  # late fragments were sampled by earlier weights
             loss = loss.by_earlier_weights()
         if algorithm.agents_may_wait and loss.by_newest_weights:
-            # What has waited at the end of a fragment acts by the weights from before the last update.
+            # The rows of agents that waited at the end of a fragment are by the weights before the last update.
             if algorithm.marks_waiting(self.policy_id):
                 loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
             else:
@@ -224,8 +224,8 @@ class Trainee:
         """Makes the learner, in this process or in several others, as the config says.
 
         Args:
-            objectives: one argument, an Objective or a sequence of them: losses and the modules that each moves; by
-                default `make_loss()` over the policy.
+            objectives: one argument, an Objective or a sequence of them: losses and the modules that each trains; by
+                default `whole_loss()` over the policy.
             more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
         """
         config, algorithm, make_group = self.config, self.algorithm, None
@@ -238,7 +238,7 @@ class Trainee:
                 return self.owns(LearnerGroup(*parts, settings))
 
         device = algorithm.rollout_device or ("cuda" if config.num_gpus else "cpu")
-        # A recording would call a learner's Python, which logs values, only once.
+        # A recorded step would run the Python code of a learner_class, which logs values, only once.
         graphs = config.torch_cuda_graphs and config.learner_class is None
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
         cores = wiring.cores_per_learner(config)
@@ -255,8 +255,8 @@ class Trainee:
         return wiring.optimizer_settings(self.config)
 
     def gradient_learner(self) -> Callable[[Policy], Learner]:
-        """A factory, which can be pickled, of the policy's learner in each worker, where workers compute gradients."""
-        # The optimizer that has no memory is the smallest.
+        """A factory, which can be pickled, of the policy's learner in each worker, if workers compute gradients."""
+        # SGD, since an optimizer without a memory needs least space.
         objective = Objective(self.whole_loss(), optimizer=OptimizerSettings("sgd"))
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
@@ -267,13 +267,13 @@ class Trainee:
 
         Args:
             names: of the settings.
-            at: environment steps at which schedules are read; None: now.
+            at: number of environment steps at which schedules are evaluated; None: the present number.
         """
         now = self.timesteps if at is None else at
         return {name: schedule and schedule(now) for name in names for schedule in (self._schedule(name),)}
 
     def learn_on_batch(self, batch: SampleBatch, **settings: Any) -> dict[str, Any]:
-        """One `Learner.update` on the batch, counted and timed; see there for the settings. Returns its statistics."""
+        """Makes one `Learner.update` on the batch, counted and timed, with its settings; returns its statistics."""
         algorithm = self.algorithm
         lag, extra_stats = self.num_updates - batch.policy_version, {}
         if hears(algorithm.callbacks, "on_learn_on_batch") and algorithm.rollout_device is None:
@@ -290,20 +290,20 @@ class Trainee:
             stats = self.learner.update(batch, rng=self.rng, **settings)
         if algorithm.config.learner_class is not None:
             algorithm.metrics.logger.repeat(self.learner.pop_logged(), LEARNERS)
-        # Agents share steps of their environments, so a policy may have more rows, or fewer.
+        # Agents share steps of their environments, so a policy may have more rows than steps, or fewer.
         agent_steps = batch.agent_steps()
         env_steps = agent_steps if self.env_steps_of_batch is None else self.env_steps_of_batch
         self.env_steps_of_batch = None
         gradient_steps = int(stats.pop("num_minibatches", 1))
         algorithm.metrics.add_update(self.policy_id, env_steps, gradient_steps, agent_steps=agent_steps)
-        # With several objectives, those of the policy's.
+        # With several objectives, the settings of the policy's objective.
         given = {**settings, **settings.get(POLICY, {})}
         used = {
             name: given[setting]
             for setting, name in _REPORTED_SETTINGS.items()
             if setting in given and not isinstance(given[setting], Mapping)
         }
-        if "lr" in stats:  # it has followed the KL
+        if "lr" in stats:  # an AdaptiveRate, which has followed the KL
             used["cur_lr"] = stats.pop("lr")
         return {**stats, **used, **extra_stats, "policy_lag_updates": float(lag)}
 
@@ -314,9 +314,9 @@ class Trainee:
         return {name: part.get_state() for name, part in self.saved.items()}
 
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        """Takes the files of `get_state` back.
+        """Restores the files of `get_state`.
 
-        Parts whose files are not there start again: of a policy that did not learn, or of a setting that is new.
+        Parts without files are reset: the policy did not learn in the saved run, or the part's setting is new.
         """
         for name, part in self.saved.items():
             if name in files:
@@ -326,11 +326,11 @@ class Trainee:
         """Refuses files that `set_state` cannot restore; nothing is changed.
 
         Args:
-            files: see there.
-            settings: of the run that has written them, as its config.json has them.
+            files: as for `set_state`.
+            settings: settings in the config.json of the run that wrote the files.
 
         Raises:
-            Unfit: (a ValueError) if they belong to other settings.
+            Unfit: (a ValueError) if the files belong to other settings.
         """
         for name, part in self.saved.items():
             if name in files and isinstance(part, Refusing):
@@ -345,22 +345,22 @@ class Trainee:
                     raise
 
     def begin_again(self, changed: Mapping[str, Any]) -> None:
-        """Called after a restore into a run with other `first_values`: numbers that follow from them begin there.
+        """Called after a restore into a run with other `first_values`: resets the numbers that start from them.
 
         Args:
-            changed: names of those that differ -> values of the saved run.
+            changed: name of a setting that differs -> value in the saved run.
         """
 
     def numbers(self) -> dict[str, Any]:
-        """JSON-able state that is no array, by name: counts, coefficients that adapt."""
+        """Name -> JSON-able state that is no array, such as counts and adapted coefficients."""
         return {}
 
     def set_numbers(self, numbers: Mapping[str, Any]) -> None:
-        """Takes `numbers` back; of a policy that did not learn, or from an earlier version, some may be missing."""
+        """Restores `numbers`; some may be missing if the policy did not learn, or an older version saved them."""
 
 
 def refuse_methods_of_trainees(cls: type["Algorithm"]) -> None:
-    """Raises a TypeError where a user's class of algorithms overrides what is a method of its trainees."""
+    """Raises a TypeError if a user's algorithm class overrides a method that belongs to its trainees."""
     library = [base for base in cls.__mro__ if base.__module__.startswith("rllib.")]
     members = {name: own for base in reversed(cls.__mro__) if base not in library for name, own in vars(base).items()}
     of_trainee, read = cls.trainee_class, {name: _names_read(member) for name, member in members.items()}
@@ -377,7 +377,7 @@ def refuse_methods_of_trainees(cls: type["Algorithm"]) -> None:
 
 
 def _names_read(member: Any) -> set[str]:
-    """Names of attributes and globals that a method, or a property, reads."""
+    """Names of the attributes and globals that a method, or a property, reads."""
     function = inspect.unwrap(member.fget if isinstance(member, property) else member)
     waiting, names = [code_of(function)], set()
     while waiting:
@@ -391,7 +391,7 @@ def _in_own_arrays(batch: SampleBatch) -> SampleBatch:
     """The batch with copies of those columns that lie read-only in shared memory, or on a GPU."""
 
     def own(column):
-        if not isinstance(column, np.ndarray):  # a tensor, of a replay there
+        if not isinstance(column, np.ndarray):  # a tensor, from a replay on a GPU
             return column.cpu().numpy()
         return column if column.flags.writeable else column.copy()
 

@@ -1,4 +1,4 @@
-"""Episodes that are drawn: by `rllib play` and `rllib record`, and after evaluations with evaluation_videos=1."""
+"""Rendered episodes: of `rllib play` and `rllib record`, and after evaluations with evaluation_videos=1."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +13,15 @@ from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.runs.video import VideoFile
 
 DEFAULT_FPS = 30.0
-# Of an evaluation's video: a longer one would fill the disk, and what shows it.
+# Largest number of frames of an evaluation's video: a longer one would fill the disk, and the viewer's memory.
 MOST_FRAMES = 2000
 
 
 def drawn_environment(config: AlgorithmConfig, *modes: str):
-    """The environment of a config, made with the first of these render modes that it lists, or with the first one.
+    """Makes the environment of a config with the first of these render modes that it lists, or else the first one.
 
     Raises:
-        ValueError: if it does not draw itself.
+        ValueError: if the environment cannot be rendered.
     """
     factory, mode = playable_environment(config), modes[0]
     env = _made(factory, config, mode)
@@ -44,7 +44,7 @@ def _modes_of(env) -> tuple[str, ...]:
 
 
 def _why_undrawn(env, mode: str) -> str | None:
-    """Why an environment that was made with this render mode cannot be drawn; None if it can."""
+    """Reason why an environment that was made with this render mode cannot be rendered; None if it can."""
     made, offered = getattr(env, "render_mode", None), _modes_of(env)
     if isinstance(env, VectorEnv) or getattr(env, "num_envs", 1) != 1:
         return "is a vector environment, which cannot be shown. Returns without a video: rllib evaluate"
@@ -76,12 +76,12 @@ def render_modes(config: AlgorithmConfig) -> tuple[str, ...]:
 
 
 def fps_of(env) -> float:
-    """Frames a second at which the environment is to be shown."""
+    """Frames per second at which the environment should be shown."""
     return env.metadata.get("render_fps") or DEFAULT_FPS
 
 
 def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
-    """One episode of one agent, drawn after its reset and after each step: its return and its length."""
+    """Plays an episode of one agent, calling `draw` after reset and each step; returns its return and its length."""
     config, player = algorithm.config, algorithm.make_player(explore=explore)
     observation, info = env.reset(seed=seed)
     total, length, reward, over = 0.0, 0, None, False
@@ -99,28 +99,28 @@ def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable
 
 
 def key_in_infos(config: AlgorithmConfig) -> str | None:
-    """Key of the mask of legal actions in infos; None where masks are elsewhere, or there are none."""
+    """Key of the mask of legal actions in infos; None if infos have no masks."""
     return config.action_mask_key if config.action_mask_from == "info" else None
 
 
 class EvaluationVideos:
-    """Plays episodes after an evaluation and writes them as an animated picture, by this process.
+    """Plays episodes in this process after an evaluation, and writes them as an animated GIF.
 
     Args:
-        config: of the algorithm. evaluation_videos is the number of episodes in each file; the first one has the same
-            seed each time, so that files can be compared.
+        config: settings of the algorithm. evaluation_videos is the number of episodes in each file; the first episode
+            always has the same seed, so that files can be compared.
 
     Raises:
-        ValueError: if the environment does not draw itself.
+        ValueError: if the environment cannot be rendered.
         ImportError: without the package that writes videos.
     """
 
     def __init__(self, config: AlgorithmConfig):
-        VideoFile("needed.gif", DEFAULT_FPS)  # says what to install, before anything is trained
+        VideoFile("needed.gif", DEFAULT_FPS)  # raises for a missing package before training starts
         self._episodes, self._explore = config.evaluation_videos, config.explores_in_evaluation
         self._env = drawn_environment(config.get_evaluation_config_object(), "rgb_array")
         self._env.reset()
-        self._env.render()  # what it draws with may be missing
+        self._env.render()  # raises if a package for rendering is missing
         self._agents = None
         if is_multi_agent(self._env):
             from rllib.env.multi_agent.played_episodes import PlayedEpisodes

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-# torch's AdamW has it by default.
+# The default weight decay of torch's AdamW.
 _DECAY_OF_ADAMW = 0.01
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
-    """Settings of the optimizers that move networks."""
+    """Settings of the networks' optimizers."""
     decay = config.weight_decay
     if decay is None:
         decay = _DECAY_OF_ADAMW if config.opt_type == "adamw" else 0.0
@@ -59,14 +59,14 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
 
 
 def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> EnvFactory | None:
-    """The factory of the environments that are learned in, as the policy sees them; None if the config names none.
+    """The factory of training environments, with the policy's observations; None if the config names no environment.
 
     Disturbances are innermost. Around them are the wrappers of env_wrappers, and around these the adapters of
     observations. DeepMind's preprocessing of Atari games is inside of the disturbances.
 
     Args:
-        config: of the algorithm.
-        for_teacher: with the keys of observations that only a teacher reads.
+        config: settings of the algorithm.
+        for_teacher: whether observations have the keys that only a teacher reads.
     """
     if config.listen is not None and config.env is None:
         from rllib.env.policy_server.served import served_environment
@@ -98,20 +98,20 @@ def learned_environment(config: AlgorithmConfig, for_teacher: bool = False) -> E
 
 
 def taught_environment(config: AlgorithmConfig, factory: EnvFactory | None, gives_keys: bool) -> EnvFactory | None:
-    """The factory of the environments of rollout workers, where a teacher may read more than the policy.
+    """The factory of the rollout workers' environments, whose observations may have further keys for a teacher.
 
     Args:
-        config: of the algorithm.
-        factory: of its environments as the policy sees them.
-        gives_keys: whether workers' environments give the keys that teachers alone read.
+        config: settings of the algorithm.
+        factory: factory of environments with the policy's observations.
+        gives_keys: whether workers' environments give the keys that only teachers read.
     """
     return learned_environment(config, for_teacher=True) if gives_keys and factory is not None else factory
 
 
 def shown_to_teachers(algorithm: "Algorithm") -> "Examined | None":
-    """What rollout workers' environments are, where they give keys that teachers alone read; None: they give none.
+    """Examines the rollout workers' environments if they give keys that only teachers read.
 
-    Nor is an environment with one agent examined whose observation space is given instead.
+    None if they do not, or if the environment has one agent and its observation space is given in the config instead.
     """
     config, factory = algorithm.config, algorithm.taught_environment
     is_given = factory is None or (config.disable_env_checking and config.observation_space is not None)
@@ -121,10 +121,10 @@ def shown_to_teachers(algorithm: "Algorithm") -> "Examined | None":
 
 
 def space_of_teacher(algorithm: "Algorithm", policy_id: str) -> Space:
-    """The observation space of what environments give in rollout workers to a policy, or to its teacher.
+    """The space of observations that environments of rollout workers give to a policy, including a teacher's keys.
 
     Raises:
-        SettingsError: (a ValueError) if agents of the policy are given different ones.
+        SettingsError: (a ValueError) if agents of the policy have different ones.
     """
     config, policy, examined = algorithm.config, algorithm.policies[policy_id], algorithm._shown_to_teachers
     if not algorithm._gives_teacher_keys:
@@ -153,7 +153,7 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
     """The factory of single environments for a `Player`, with the environment's own observations.
 
     Raises:
-        ValueError: if the config names none.
+        ValueError: if the config names no environment.
     """
     if config.listen is not None:
         raise ValueError(
@@ -165,7 +165,7 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
 
 
 def time_limit_of(factory: EnvFactory | None) -> int | None:
-    """Steps after which an environment of gymnasium's registry truncates an episode; None if none is known."""
+    """Number of steps after which an environment of gymnasium's registry truncates an episode; None: unknown."""
     return None if factory is None else factory.max_episode_steps
 
 
@@ -181,7 +181,7 @@ def acting_settings(config: AlgorithmConfig, agents: "Agents | None") -> ActingS
 
 
 def environment_name(config: AlgorithmConfig) -> str | None:
-    """Name of the environment for messages, or None."""
+    """Name of the environment for error messages, or None."""
     return None if config.env is None else simulated(resolve(config.env), config.simulator).name
 
 
@@ -189,11 +189,11 @@ def _preprocessed(config: AlgorithmConfig, disturbances: Disturbances | None = N
     """The factory of a config's environments, with its wrappers or an Atari game's preprocessing, and its connectors.
 
     Args:
-        config: of the algorithm.
-        disturbances: of the environments; None: there are none.
+        config: settings of the algorithm.
+        disturbances: disturbances of the environments; None: there are none.
 
     Raises:
-        ValueError: if there are both.
+        ValueError: for wrappers together with the preprocessing of an Atari game.
     """
     factory = _wrapped(config, disturbances)
     connectors = config.env_to_module_connector, config.module_to_env_connector
@@ -205,7 +205,7 @@ def _preprocessed(config: AlgorithmConfig, disturbances: Disturbances | None = N
 
 
 def _keeps_mask(config: AlgorithmConfig, setting: str) -> Callable[[Any, Any], None]:
-    """Function that refuses wrappers which leave out the mask in an environment's own observations."""
+    """Function that refuses wrappers which remove the action mask from an environment's observations."""
     mask_key = config.action_mask_key if config.action_mask_from == "observation" else None
     return partial(refuse_lost_mask, mask_key, setting)
 
@@ -250,15 +250,15 @@ def _wrapped(config: AlgorithmConfig, disturbances: Disturbances | None) -> EnvF
 
 
 def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Examined:
-    """Observation and action space of the policy, from an environment that is made, stepped and closed in the driver.
+    """Spaces of the policy, and device of its rollouts, from an environment that is made, stepped and closed here.
 
-    Without an environment, or if it is not to be checked, those of the config. The device is that on which rollouts are
-    to stay; None where they are arrays.
+    Without an environment, or with disable_env_checking, the spaces in the config. The device is None if rollouts are
+    arrays.
     """
     if factory is None and config.is_offline:
         return Examined(config.observation_space, config.action_space)
     adapters = adapters_of(config)
-    # An external environment is not stepped here in any case, and has to be known as one.
+    # An external environment must be recognized, and is never stepped here.
     known_class = None if factory is None else environment_class(factory)
     may_be_stepped = config.listen is None and not is_external(known_class)
     if not may_be_stepped:
@@ -290,7 +290,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
                 ({"num_envs_per_worker": 1},),
             )
         )
-    if examined.is_external and may_be_stepped:  # a function has made it
+    if examined.is_external and may_be_stepped:  # a function made it, so that its class was unknown
         refuse_changed_observations(config)
     if examined.agents is not None:
         refuse_agents(config)
@@ -314,8 +314,8 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
 
 
 def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> None:
-    """Raises a ValueError for a VectorEnv, if the environments of a worker are to be stepped or reset apart."""
-    if examined.steps_apart or examined.device is not None:  # of tensors tensor_rollouts.py says all that does not go
+    """Raises a ValueError for a VectorEnv, if the environments of a worker must be stepped or reset separately."""
+    if examined.steps_apart or examined.device is not None:  # for tensors, tensor_rollouts.py raises all mistakes
         return
     name = environment_name(config)
     if not config.has_steps:
@@ -342,7 +342,7 @@ def refuse_vector_environment(config: AlgorithmConfig, examined: Examined) -> No
 def refuse_changed_observations(config: AlgorithmConfig) -> None:
     """Raises a ValueError for settings that change observations, in a run whose environment drives its own loop.
 
-    Nothing is around such an environment that could change what it hands over.
+    Such an environment has no wrappers that could change its observations.
     """
     asked = [(adapter.setting, adapter.remedy(config)) for adapter in adapters_of(config) if adapter.adds_to_steps]
     if config.policies is not None:
@@ -366,7 +366,7 @@ def refuse_changed_observations(config: AlgorithmConfig) -> None:
 
 
 def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: bool) -> None:
-    """Raises a ValueError for columns of infos, costs among them, that are not read of this kind of environment."""
+    """Raises a ValueError for columns of infos, including costs, that are not read from this kind of environment."""
     names = [column.name for column in config.get_info_columns()]
     if not names or not (is_external or has_agents):
         return
@@ -393,11 +393,11 @@ def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: 
 
 
 def agents_of(algorithm, examined: "ExaminedAgents | None") -> "Agents | None":
-    """The policies of a run with several agents; None where the environment has one.
+    """The policies of a run with several agents; None if the environment has one agent.
 
     Args:
         algorithm: the Algorithm.
-        examined: agents of the environment, None where there is one.
+        examined: agents of the environment; None if it has one agent.
 
     Raises:
         ValueError: if policies are given for an environment with one agent, or the algorithm cannot train several.
@@ -445,7 +445,7 @@ def agents_of(algorithm, examined: "ExaminedAgents | None") -> "Agents | None":
 
 
 def _refuse_policies(config: AlgorithmConfig) -> None:
-    """Raises a ValueError for settings of several agents' policies, where the environment has one agent."""
+    """Raises a ValueError for settings of several agents' policies in an environment with one agent."""
     given = {"policies": None, "policy_mapping_fn": None, "centralized_critic": False}
     given = {name: nothing for name, nothing in given.items() if config[name] not in (None, False)}
     if config.model.get("of_policies"):
@@ -463,7 +463,7 @@ def _refuse_policies(config: AlgorithmConfig) -> None:
     )
 
 
-# What the fields of FaultTolerance are called in the config.
+# Field of FaultTolerance -> setting of the config.
 _FAULT_TOLERANCE = {
     "restart": "recreate_failed_workers",
     "ignore": "ignore_worker_failures",
@@ -478,9 +478,9 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
     """Settings of rollout workers and evaluation.
 
     Args:
-        config: of the algorithm.
-        env: what makes its environments; None: there are none, and nothing can be sampled.
-        more: what the algorithm decides: `policies`, `seed`, `sequences`, `acts_among_all`, `spans_directory`.
+        config: settings of the algorithm.
+        env: factory of the environments; None: there are none, and nothing can be sampled.
+        more: values that the algorithm sets: `policies`, `seed`, `sequences`, `acts_among_all`, `spans_directory`.
     """
     return RolloutSettings(
         env=env,
@@ -494,7 +494,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
         time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class, config.callback_functions),
-        # Functions of a program for RLlib that workers are asked with read it as well.
+        # Functions of RLlib programs that are called on workers also read it.
         config=config if config.callbacks_class or config.callback_functions or foreign_program.is_running() else None,
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
@@ -517,13 +517,13 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 
 def refuse_crowded_updates(config: AlgorithmConfig) -> None:
-    """Refuses more cores for the updates of this process than the machine has."""
+    """Raises an error for more cores for the updates of this process than the machine has."""
     if not config.num_learners:
         check_cores(_claimed_cores(config), "num_cpus_per_learner")
 
 
 def cores_per_learner(config: AlgorithmConfig) -> int | FreeCores | None:
-    """Cores for the updates of a learner; None: nothing was said. Warns where the trial has fewer."""
+    """Cores for the updates of a learner; None: no number was given. Warns if the trial has fewer cores."""
     if not isinstance(config.num_cpus_per_learner, int):
         if config.num_learners:
             return None
@@ -547,17 +547,17 @@ def _workers_wait(config: AlgorithmConfig) -> bool:
 
 
 def _is_synchronous(config: AlgorithmConfig) -> bool:
-    """Whether the algorithm samples and updates in turn, as one without a name is taken to do."""
+    """Whether the algorithm samples and updates in turn; True for a config without an algorithm."""
     return config.algo_class is None or config._algorithm_class().is_synchronous
 
 
 def _claimed_cores(config: AlgorithmConfig) -> int:
-    """Cores that each learner claims; 0: the user has named no number."""
+    """Number of cores that each learner claims; 0: the user has given no number."""
     return max(1, config.num_cpus_per_learner) if isinstance(config.num_cpus_per_learner, int) else 0
 
 
 def core_choices(learners: Mapping[str, Any]) -> dict[str, dict]:
-    """Policy id -> number of cores of its updates, and why, where they are large enough for several."""
+    """Policy id -> number of cores of its updates, and the reason; for updates large enough for several cores."""
     found = {policy_id: learner.core_choice for policy_id, learner in learners.items()}
     return {name: {"cores": each.cores, "reason": each.reason} for name, each in found.items() if each and each.reason}
 
@@ -565,7 +565,7 @@ def core_choices(learners: Mapping[str, Any]) -> dict[str, dict]:
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
     """The learner processes of a config with num_learners."""
     num_cpus = config.num_cpus_per_learner
-    # With one thread more than a core for each of them, all would be slower.
+    # With more threads than cores, all learners would be slower.
     threads = max(1, num_cores() // config.num_learners) if num_cpus == "auto" else max(1, num_cpus)
     options = {"num_cpus": _cpus_per_learner(config), "num_gpus": config.num_gpus}
     kind, tolerance = config.learner_collective, fault_tolerance(config)
@@ -573,14 +573,14 @@ def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> Grou
 
 
 def _cpus_per_learner(config: AlgorithmConfig) -> int:
-    """CPUs that a learner claims: none where rollout workers and learners wait for one another."""
+    """Number of CPUs that a learner claims: none if rollout workers and learners wait for one another."""
     if isinstance(config.num_cpus_per_learner, int):
         return config.num_cpus_per_learner
     return int(config.algo_class is None or not _is_synchronous(config))
 
 
 def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
-    """The GPUs of the processes that a run starts."""
+    """The GPUs that the processes of a run claim."""
     evaluation = config.get_evaluation_config_object()
     return [
         GpuClaim(config.num_learners, config.num_gpus, "learners", "num_gpus"),
@@ -595,14 +595,14 @@ def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
 
 
 def log_crowds(config: AlgorithmConfig) -> None:
-    """Logs where more workers are asked for than there are CPUs."""
+    """Logs a message if more workers are requested than there are CPUs."""
     evaluation = config.get_evaluation_config_object()
     log_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
     log_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
-    """Settings for processes that fail."""
+    """Settings for the failure of worker processes."""
     return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
 
 

@@ -44,7 +44,7 @@ class TargetCopy:
         self.policy = None if spec is None else Policy(spec, self.weights)
 
     def act_on(self, device: str) -> None:
-        """Lets the policy compute on a torch device, if it can (`Policy.act_on`); `follow` updates its weights there."""
+        """Lets the policy compute on a torch device, if it can (`Policy.act_on`); `follow` updates those weights."""
         self._is_elsewhere = self.policy.act_on(device)
 
     def _renew(self) -> None:

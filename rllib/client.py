@@ -82,21 +82,22 @@ class PolicyClient:
     twice. Use a client in one thread; several clients may ask one server.
 
     Args:
-        address: of the server, "http://HOST:PORT" or "HOST:PORT"; "tcp://HOST:PORT" for ZeroMQ.
+        address: address of the server, "http://HOST:PORT" or "HOST:PORT"; "tcp://HOST:PORT" for ZeroMQ.
         inference_mode: "remote", the server computes the actions; "local", this process does, which needs rllib.
         update_interval: with local inference, most seconds until newer weights are asked for; 0: at each episode's
             start; None: `update_policy_weights` alone asks. Where the server drops rows by old weights, newer ones are
             taken as soon as there are any, unless it is None.
         session: accepted for programs written for RLlib; it has no effect, which a warning says.
-        token: of the server; by default that of the variable RLLIB_TOKEN.
-        timeout_s: of one request (seconds).
+        token: token of the server; by default that of the variable RLLIB_TOKEN.
+        timeout_s: time limit of one request (seconds).
         retry_s: keeps trying for this long (seconds).
         fragment_length: with local inference, most steps that are kept before they are sent. The client acts on while
             they are under way, so that errors which concern them are raised by a later call.
         seed: with local inference, of the actions that are sampled.
-        observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
-            "Discrete(2)"; with several agents dicts by agent, whose keys are strings. They are the run's if it was
-            started without; else the first request is refused if they differ from the run's, or the served policy's.
+        observation_space, action_space: spaces of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf,
+            (4,))" and "Discrete(2)"; with several agents dicts by agent, whose keys are strings. They are the run's if
+            it was started without; else the first request is refused if they differ from the run's, or the served
+            policy's.
         ca_file: PEM file of the certificates that are trusted, of an https:// address; None: those of the system.
 
     Raises:
@@ -224,7 +225,7 @@ class PolicyClient:
         """The policy's action on an observation.
 
         Args:
-            episode_id: of a running episode; or a list of them, with a dict of their observations, for one request.
+            episode_id: id of a running episode; or a list of them, with a dict of their observations, for one request.
             observation: in the observation space; with several agents a dict by agent, whose keys are strings.
 
         Returns:
@@ -267,7 +268,7 @@ class PolicyClient:
         """Adds to the reward of the last action; it is sent with the next call.
 
         Args:
-            episode_id: of a running episode.
+            episode_id: id of a running episode.
             reward: a number; with several agents a dict by agent.
             info: the simulator's info dict.
             multiagent_done_dict, truncated_dict: agents that have ended, and why; "__all__" is left out. For several
@@ -314,7 +315,7 @@ class PolicyClient:
         """Ends an episode.
 
         Args:
-            episode_id: of a running episode.
+            episode_id: id of a running episode.
             observation: the final one.
             truncated: whether a limit outside of the task has ended the episode, so that its return is bootstrapped.
         """
@@ -717,9 +718,9 @@ class _HTTPConnection:
 
     Args:
         parts: of the URL of the server.
-        token: of the server; None without one.
-        timeout_s: of one request (seconds).
-        ca_file: of the certificates that are trusted; None: those of the system.
+        token: token of the server; None without one.
+        timeout_s: time limit of one request (seconds).
+        ca_file: file of the certificates that are trusted; None: those of the system.
     """
 
     kind = _JSON

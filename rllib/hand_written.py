@@ -22,7 +22,7 @@ class HandWrittenPolicy(ABC):
     """Base class of policies that are written by hand; a subclass defines `compute_actions`.
 
     Args:
-        observation_space, action_space: of one of its agents, as the environment has them; None: not known.
+        observation_space, action_space: spaces of one of its agents, as the environment has them; None: not known.
         config: settings of the policy. `seed` and `worker_index` determine `rng`; without a seed it is a fresh one.
 
     Attributes:

@@ -201,7 +201,7 @@ class Metrics:
         """Counts one update of a policy.
 
         Args:
-            policy_id: of the policy.
+            policy_id: id of the policy.
             env_steps: steps of the environments that it was made from.
             gradient_steps: number of its gradient steps.
             agent_steps: steps of the policy's agents that it was made from; as many, if not given.

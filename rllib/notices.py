@@ -67,7 +67,7 @@ def why_raised(trace: str, length: int = 300) -> str:
 
     Args:
         trace: text of a traceback, as traceback.format_exc() gives it.
-        length: of the line at most; a longer part of it is cut, so that those behind it are seen.
+        length: length of the line at most; a longer part of it is cut, so that those behind it are seen.
     """
     lines = trace.strip().splitlines()
     frames = [index for index, line in enumerate(lines) if line.startswith("  ")]

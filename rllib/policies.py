@@ -26,7 +26,7 @@ def of_only_policy(by_policy: Mapping[str, T], name: str, others: str) -> T:
 
     Args:
         by_policy: policy id -> the same of each policy.
-        name: of the attribute by which it is asked for.
+        name: name of the attribute by which it is asked for.
         others: how it is asked for by policy id.
 
     Raises:
@@ -59,7 +59,7 @@ class PolicySpec(ByArguments):
     Args:
         policy_class: a class or object with `compute_actions(observations, state_batches=None, **kwargs)`: a policy
             that is written by hand, and does not learn. None: the algorithm's own, which learns.
-        observation_space, action_space: of the policy's agents; None: those of the agents that are mapped to it.
+        observation_space, action_space: spaces of the policy's agents; None: those of the agents that are mapped to it.
         config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict, by
             `PPOConfig.overrides(lr=1e-4)`, or a config, whose settings that are no defaults count.
     """

@@ -102,7 +102,7 @@ class Policy:
 
     Attributes:
         filters_observations: whether observations have to pass `filter` before they are stored or acted upon.
-        action_shape, action_dtype: of one action; int64, or float32 for continuous ones.
+        action_shape, action_dtype: shape and dtype of one action; int64, or float32 for continuous ones.
         num_dist_inputs: number of parameters of one action's distribution.
         state_size: length of the memory's state vector; 0 for a policy without a memory.
         is_noisy: whether some layers have noise in their weights, or quantiles have levels that are drawn.
@@ -111,7 +111,7 @@ class Policy:
             policy that was loaded, those of the run when the checkpoint was written.
         explore: whether actions are sampled unless a call says otherwise, where there is no `config` that says it.
         modules: `modules` of the last snapshot.
-        observation_space, action_space: of the environment; None if they are not known.
+        observation_space, action_space: spaces of the environment; None if they are not known.
         config: the algorithm's; None for a policy that was loaded alone, and in workers without callbacks.
 
     Raises:

@@ -49,7 +49,7 @@ def unpicklable_part(value, name: str) -> str | None:
 
     Args:
         value: to be sent.
-        name: of the value.
+        name: name of the value.
 
     Returns:
         None where all of it can be sent.

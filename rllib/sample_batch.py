@@ -106,7 +106,7 @@ class Column:
 
     Attributes:
         name: its key.
-        shape: of one row.
+        shape: shape of one row.
         dtype: its name, as numpy reads it.
         before_action: whether it is an input of the action, as the observation is. Fragments have one more row of such
             a column, for the action after the last, and a reset of the environments writes it, too.

@@ -39,7 +39,7 @@ class Schedule:
 
     Args:
         value: one of the above; points have strictly increasing timesteps, the first of them 0.
-        name: of the setting, for messages.
+        name: name of the setting, for messages.
         allowed: what its values must be in, with words for it (a Range); None: any numbers.
 
     Raises:

@@ -20,7 +20,7 @@ def start(arguments: argparse.Namespace | None = None) -> Any:
     """Starts the application, without a window unless the arguments ask for one; once it runs, gives it back.
 
     Args:
-        arguments: of isaaclab.app.AppLauncher; None: no window.
+        arguments: arguments of isaaclab.app.AppLauncher; None: no window.
 
     Raises:
         ImportError: if Isaac Lab is not installed.

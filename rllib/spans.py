@@ -43,7 +43,8 @@ def start(directory: str | os.PathLike | None, lane: str, serves: bool = False) 
     """Begins to record the spans of this process, if a directory is given and they are not recorded yet.
 
     Args:
-        directory: of the files, one for each process; nothing is recorded if it does not exist, as on another machine.
+        directory: directory of the files, one for each process; nothing is recorded if it does not exist, as on another
+            machine.
         lane: name of the process in the timeline.
         serves: whether it is an actor, which is idle between calls (see `call`).
     """
@@ -197,7 +198,7 @@ class Lane:
     """Spans of one process.
 
     Attributes:
-        name, pid, host: of the process.
+        name, pid, host: name, process id and host of the process.
         epoch: offset from the times of its spans to seconds since 1970.
         spans: path, begin and end (seconds) of the first MOST_SPANS spans.
         seconds: path -> sum of all spans.

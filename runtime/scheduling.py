@@ -24,7 +24,7 @@ class PlacementGroup:
     Args:
         id: 16 bytes, unique in the session; empty for no group.
         bundle_specs: resources of each bundle, by name; None: looked up when they are asked for.
-        session_id: of its session, since its id may name another group in others; None: this process's.
+        session_id: id of its session, since its id may name another group in others; None: this process's.
     """
 
     def __init__(self, id: bytes, bundle_specs: list[dict[str, float]] | None = None, session_id: str | None = None):

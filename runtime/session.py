@@ -59,7 +59,7 @@ class SessionContext(dict):
     Attributes:
         address_info: "address" (for `init(address=...)` in another process), "session_dir", "session_id", "node_id" and
             "node_ip_address"; `session["node_id"]` finds them too, as in Ray.
-        python_version: of this process.
+        python_version: Python version of this process.
         dashboard_url: "", since there is none.
     """
 
@@ -130,14 +130,14 @@ def init(
         local_mode: the same as engine="local".
         log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on. What
             several print alike within 5 s is shown once and counted, unless RUNTIME_DEDUP_LOGS=0 is set.
-        logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
+        logging_level: level of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
         address: "session" or, as in Ray, "auto": joins the session of this user that was started last, as a further
             driver; or the `session_dir` of the session to join. Its references and actors are its own and end with it;
             the session ends with the driver that has started it. None or "local": a new session.
             With engine="ray", a cluster's: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
-        namespace: of the names of actors (see `get_actor`); default one of the session's own.
+        namespace: namespace of the names of actors (see `get_actor`); default one of the session's own.
         runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
             `options.TaskOptions`. Ray takes what else it knows, as {"pip": [...]}.
         of_ray: further arguments of Ray's init, which go to Ray. The other engines log what has no effect here, such as

@@ -18,7 +18,7 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
 
     Args:
         value: what was to be pickled.
-        name: of the value in messages: "args[0]", "the result of f()".
+        name: name of the value in messages: "args[0]", "the result of f()".
         error: what the pickler raised.
         dumps: the pickler; an engine's own also takes references and handles.
     """

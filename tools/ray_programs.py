@@ -53,7 +53,7 @@ class Program(NamedTuple):
 
     Attributes:
         name: in the table.
-        path: of its file.
+        path: path of its file.
         arguments: on its command line.
         sources: for RLLIB_RAY_SOURCES; None: where the file lies.
     """

@@ -126,7 +126,7 @@ def result(lines: list[str], ended: str) -> Counted:
     """Counts a file's log.
 
     Args:
-        lines: of it, in JSON: name, outcome and reason of a test; or "", "found" and the number of tests.
+        lines: its lines, in JSON: name, outcome and reason of a test; or "", "found" and the number of tests.
         ended: the reason for tests that were not reached.
     """
     entries = [json.loads(line) for line in lines]

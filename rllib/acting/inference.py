@@ -130,7 +130,7 @@ class Acting:
             explore: sample it; False takes the most likely one. By default the config's `explore`.
             full_fetch: return the state and what the network computed as well.
             action_mask: of the legal actions, where the environment gives masks in the info or by a method.
-            policy_id: of the policy that acts; None: the only one, or that of the agent.
+            policy_id: id of the policy that acts; None: the only one, or that of the agent.
             agent_id: the agent, where several act: the mapping says by which policy, and a policy may read it
                 (agent_id_in_observation).
             of_rllib: info, timestep and episode, which have no effect; unsquash_action and clip_action, as the config
@@ -353,7 +353,7 @@ class Acting:
         """Raises a NoActionError if a policy has a memory, where no state was given.
 
         Args:
-            policy_id: of the policy.
+            policy_id: id of the policy.
             first: what a program writes for what was to be given.
             whose: what lacks the state, a clause.
         """
@@ -394,7 +394,7 @@ class Acting:
         Args:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
             explore: sample the actions; False takes the most likely ones.
-            policy_id: of the policy that acts; None: the only one, or that of each agent.
+            policy_id: id of the policy that acts; None: the only one, or that of each agent.
             agent_id: the agent that acts, for a policy that reads it.
         """
         policy_id = policy_id or DEFAULT_POLICY
@@ -434,10 +434,10 @@ class Inference:
     """From observations to actions, both in the environment's own units.
 
     Args:
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         settings: conversions of observations and actions between environment and policies.
         rng: draws the actions that are sampled.
-        distribution: of the policies' actions.
+        distribution: distribution of the policies' actions.
 
     Attributes:
         rng, settings: the same.

@@ -256,7 +256,7 @@ class LocalActing:
         lost: the client's exception for episodes that cannot continue.
         update_interval: most seconds between looks for newer weights; 0: one at each episode's start; None: none.
         fragment_length: most steps that are kept before they are sent.
-        seed: of the noise.
+        seed: seed of the noise.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class LocalActing:
         """The action on an observation.
 
         Args:
-            episode_id: of a running episode.
+            episode_id: id of a running episode.
             observation: of its environment.
             given: the reward and the info since the last action; emptied.
         """

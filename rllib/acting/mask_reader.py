@@ -16,7 +16,7 @@ class MaskReader:
 
     Args:
         policy: with a mask in its observations.
-        observation_space, action_space: of the agents that act by it.
+        observation_space, action_space: spaces of the agents that act by it.
     """
 
     def __init__(self, policy: Policy, observation_space, action_space):

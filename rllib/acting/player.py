@@ -33,7 +33,7 @@ class Player:
         algo: an algorithm or loaded policy, which acts.
         num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
         explore: sample the actions.
-        policy_id: of the policy.
+        policy_id: id of the policy.
         agent_id: the agent that acts, for a policy that reads it; None: there is one.
 
     Attributes:

@@ -42,7 +42,7 @@ class SentPolicy:
 
     Attributes:
         spec: description of the network.
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         settings: conversions of actions.
         exploration: description of the exploration.
         worker_index, num_workers: of the worker that explores in this way.

@@ -175,7 +175,7 @@ class TrainBatch(NamedTuple):
 
     Attributes:
         columns: the batch.
-        versions: of the weights that acted in each of the fragments.
+        versions: versions of the weights that acted in each of the fragments.
         env_steps: steps of the environments that they were made in.
     """
 

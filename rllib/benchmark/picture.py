@@ -25,7 +25,7 @@ def draw(standings: Standings, path: str | os.PathLike, width: float = _WIDTH) -
 
     Args:
         standings: see `read_standings`.
-        path: of the file.
+        path: path of the file.
         width: in inches.
 
     Raises:

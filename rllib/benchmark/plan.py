@@ -24,7 +24,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         suite: name of the suite.
         algorithms: their names; the first one is the baseline.
         steps: task -> environment steps at which the runs are scored.
-        seeds: of the runs on each task.
+        seeds: seeds of the runs on each task.
         metric: result key of the scores.
     """
 

@@ -94,7 +94,7 @@ def read_standings(directory: str | os.PathLike, plan: Plan | None = None) -> St
     """Reads the directory of a benchmark, finished or not.
 
     Args:
-        directory: of the benchmark.
+        directory: directory of the benchmark.
         plan: what is compared; None: what the latest command has compared there.
 
     Raises:

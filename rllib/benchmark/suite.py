@@ -30,7 +30,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Scores that others have published.
 
     Attributes:
-        name: of the column, such as "CleanRL ppo.py".
+        name: name of the column, such as "CleanRL ppo.py".
         algorithm: this library's name of the algorithm next to whose scores it is shown.
         source: URL where the numbers stand.
         protocol: what they are, in words: runs, steps, episodes.
@@ -53,11 +53,11 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scale: origin of the returns that count as 0 and 1.
         tasks: name of the environment -> task.
         modules: those that the tasks need.
-        extra: of this library, which installs them.
+        extra: extra of this library, which installs them.
         config: settings of all algorithms, where they have no others.
         examples: algorithm -> tuned example for the tasks that have none of their own.
         published: scores of others.
-        name: of the suite.
+        name: name of the suite.
     """
 
     about: str

@@ -73,7 +73,7 @@ class Learning:
         """Calls the callbacks for the steps of an iteration; `train` calls this before the result is written.
 
         Args:
-            result: of the iteration; gets what callbacks have recorded.
+            result: result of the iteration; gets what callbacks have recorded.
         """
         for each in self._callbacks:
             each.update_locals({"result": result})

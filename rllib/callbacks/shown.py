@@ -82,7 +82,7 @@ def _table(result: Mapping[str, Any], recorded: Mapping[str, Any], num_timesteps
     """Lines of the table of a result.
 
     Args:
-        result: of `train()`.
+        result: result of `train()`.
         recorded: further values, "section/name" -> value.
         num_timesteps: environment steps.
     """

@@ -173,8 +173,8 @@ class _AtRandom:
     """A player whose actions are uniformly random among the legal ones.
 
     Args:
-        spaces: of observations and actions, by agent.
-        mask_key: of the mask of legal actions in Dict observations; None: there are no masks.
+        spaces: spaces of observations and actions, by agent.
+        mask_key: key of the mask of legal actions in Dict observations; None: there are no masks.
     """
 
     def __init__(self, spaces: Mapping[Any, tuple[Space, Space]], mask_key: str | None):

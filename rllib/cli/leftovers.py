@@ -15,7 +15,7 @@ def removed_if_unused(path: Path, is_unused: Callable[[Path], bool] = _is_empty)
     """Context manager: removes a directory, and those above it, that were made within it for nothing.
 
     Args:
-        path: of the directory; what was there before stays.
+        path: path of the directory; what was there before stays.
         is_unused: function of the directory: whether nothing in it is worth keeping.
     """
     made = [each for each in (path, *path.parents) if not each.exists()]

@@ -65,7 +65,7 @@ class RunDirectory:
 
     Args:
         path: an existing directory.
-        url: of the copy that is kept of it in remote storage; None: none is kept.
+        url: URL of the copy that is kept of it in remote storage; None: none is kept.
 
     Attributes:
         url: the same.
@@ -167,7 +167,7 @@ class RunDirectory:
         Args:
             spec: specification of the run, which is stored.
             params: all settings.
-            title: of the curve.
+            title: title of the curve.
 
         Raises:
             Mistake: if the copy in remote storage is of another run, or newer.
@@ -239,7 +239,7 @@ class RunDirectory:
 
         Args:
             algorithm, iteration, every: as for `save_if_due`; checkpoints of each `every` iterations are not removed.
-            result: of the iteration.
+            result: result of the iteration.
         """
         # An evaluation on recorded data alone has no return.
         source = _EVALUATION if "episode_reward_mean" in result.get("evaluation", {}) else _TRAINING

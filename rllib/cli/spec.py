@@ -97,7 +97,7 @@ def load_specs(path: Path, chosen: Mapping[str, Any] | None = None) -> list[dict
     Baselines3 Zoo have settings by environment (files/zoo.py). A Python file runs (files/python_file.py).
 
     Args:
-        path: of the file, which the user has typed.
+        path: path of the file, which the user has typed.
         chosen: keys of the command line, which choose from a file of the Zoo.
 
     Raises:

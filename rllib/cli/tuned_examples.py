@@ -25,7 +25,7 @@ class TunedSettings:
     Seed and name of the example's runs are left out: runs without a number should differ.
 
     Attributes:
-        name: of the example, like ppo/cartpole; None if there are several and none is the plain one.
+        name: name of the example, like ppo/cartpole; None if there are several and none is the plain one.
         others: names of further examples for both.
         config: settings; {} without a name.
         stop: result key -> value at which a run stops; {} without a name.

@@ -349,7 +349,7 @@ class RuleRow(NamedTuple):
         rule: which settings exclude or need which, or what holds for them.
         why: the reason, a clause; empty where the rule says it.
         ends: what ends a mistake; empty where only the message can say it.
-        names: of the settings, and of properties of the config.
+        names: names of the settings, and of properties of the config.
     """
 
     rule: str

@@ -91,7 +91,7 @@ class OnlyWith:
     Given without any of them it has no effect, which is logged once (`ConfigObject.without_effect`).
 
     Args:
-        names: of these settings or properties.
+        names: names of these settings or properties.
         otherwise: what is so without them, a clause; by default the values of the settings.
     """
 

@@ -121,7 +121,7 @@ class Dashboard:
     """Answers about the runs of one index.
 
     Args:
-        index: of the runs.
+        index: index of the runs.
         is_stopping: whether the server is ending, and streams with it.
     """
 
@@ -280,9 +280,9 @@ def make_app(
     """Makes the application.
 
     Args:
-        index: of the runs.
+        index: index of the runs.
         token: see Page.
-        names: of this machine, see Guard; its host name is known.
+        names: names of this machine, see Guard; its host name is known.
         is_stopping: see Dashboard.
     """
     answers = Dashboard(index, is_stopping)
@@ -328,11 +328,11 @@ class Server:
     Args:
         root: the directory.
         host: name or number of the interface.
-        port: of the page; 0 takes a free one.
+        port: port of the page; 0 takes a free one.
         token: that the browser must give; None: one is made if other machines can connect.
 
     Attributes:
-        port: of the page.
+        port: port of the page.
         token: that the browser must give; None if it needs none.
 
     Raises:

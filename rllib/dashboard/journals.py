@@ -19,7 +19,7 @@ class Experiment:
     """Header and trials of an experiment.
 
     Args:
-        path: of its directory.
+        path: path of its directory.
         id: name of the experiment in requests of the page.
 
     Attributes:

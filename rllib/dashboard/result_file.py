@@ -37,7 +37,7 @@ class ResultFile:
     """Reads columns of numbers from a result.json that may grow, be cut, be replaced or be damaged.
 
     Args:
-        path: of the file, which need not exist yet.
+        path: path of the file, which need not exist yet.
         keys: result keys or "a/b" paths. Decoding skips everything else in a line.
 
     Attributes:

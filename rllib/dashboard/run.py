@@ -48,7 +48,7 @@ class Summary:
     """Best and last value, and sparkline, of one metric over all results of a run, read in pieces.
 
     Args:
-        path: of result.json.
+        path: path of result.json.
         metric: result key or "a/b" path; None only counts the results.
         mode: whether "max" or "min" is best.
     """

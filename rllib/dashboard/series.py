@@ -20,7 +20,7 @@ class RunColumns:
     """Columns of one run's results, which grow with its file.
 
     Args:
-        path: of result.json.
+        path: path of result.json.
         keys: result keys or "a/b" paths.
     """
 
@@ -59,7 +59,7 @@ class SeriesReader:
         Evaluations come with some of the results only; a curve with a gap between any two of them would be invisible.
 
         Args:
-            path: of result.json.
+            path: path of result.json.
             keys: result keys of the curves.
             x: result key of the horizontal axis; where a result has none, its training_iteration, else its number.
             points: largest number of points of each curve.

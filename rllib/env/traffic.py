@@ -20,7 +20,7 @@ class Traffic:
         requests: since the last report.
         episodes_lost: given up since the last report, since their clients were silent.
         act_s: newest waits for actions since the last report (seconds).
-        worker_index: of its worker.
+        worker_index: index of its worker.
         policy_versions: policy id -> version of the weights that acted last.
     """
 

@@ -119,7 +119,7 @@ class DefaultCallbacks:
             worker: a rllib.evaluation.worker.Worker.
             base_env: its environments (`get_sub_environments()`), an episode_hooks.BaseEnv.
             policies: {"default_policy": policy}.
-            env_index: of the environment within the worker.
+            env_index: index of the environment within the worker.
             episode: the new RunningEpisode.
         """
 

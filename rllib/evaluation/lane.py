@@ -37,9 +37,9 @@ class Lane:
         own: settings of this policy.
         settings: settings of the worker.
         given: columns that the environments write; the first is the observation's.
-        action_space: of a slot's actions, in the environment's units.
+        action_space: space of a slot's actions, in the environment's units.
         rngs: random stream of each slot.
-        worker_index, incarnation: of the worker.
+        worker_index, incarnation: index and incarnation of the worker.
         stream: the environments, for a postprocess that asks them (hindsight).
         describe: gives a slot in words, for messages, such as "environment 0 of rollout worker 2".
         allocate: `allocate(shape, dtype)` returns memory for the columns.

@@ -111,7 +111,7 @@ class ReplayShards:
     Args:
         make_replay: makes the ring of one shard; it has to be pickled.
         num_shards: number of shards.
-        seed: of the run.
+        seed: seed of the run.
         min_rows: a shard is asked for samples once it holds this many, or is full.
         max_in_flight: number of samples requested of each shard in advance.
         fault_tolerance: what happens to shards that fail. What they are asked takes no time to speak of, so a shard

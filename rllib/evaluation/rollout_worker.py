@@ -36,7 +36,7 @@ class Gradient:
         flat: float32 [weights], unclipped; [0] where there were no transitions.
         stats: of the loss.
         env_steps: transitions it was computed from.
-        policy_version: of the weights that acted, and at which it was computed.
+        policy_version: version of the weights that acted, and at which it was computed.
     """
 
     flat: np.ndarray

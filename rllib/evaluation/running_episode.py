@@ -67,7 +67,7 @@ class RunningEpisode:
     Args:
         worker: the worker that has the environment.
         env_id: index of the environment within the worker.
-        number: of the episode in its environment, from 0.
+        number: number of the episode in its environment, from 0.
         first_env: index in the run of the worker's first environment.
         choose: function of (agent, this episode) that returns the id of the agent's policy, and is called once an
             agent. None: there is one agent.

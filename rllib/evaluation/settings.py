@@ -46,7 +46,7 @@ class PolicySettings:
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
         marks_waiting: whether rows of several agents have the column `waited`.
         teacher: its teacher, which it learns from; None: there is none.
-        observation_space: of what the policy reads, where a teacher reads more; None: what the environments give.
+        observation_space: space of what the policy reads, where a teacher reads more; None: what the environments give.
         make_return_scale: makes what scales the policy's rewards by the spread of their discounted returns, of a number
             of slots, after they are clipped; None leaves them as they are.
     """
@@ -167,7 +167,7 @@ class EnvironmentSettings:
         """Seeds the global generators of this process; the driver's only where the user has given the seed.
 
         Args:
-            kind: of stream, as for `open_stream`.
+            kind: kind of stream, as for `open_stream`.
             worker_index: no two workers get the same seed.
             incarnation: nor does a worker that replaces another.
             torch_alone: leave the others as they are.

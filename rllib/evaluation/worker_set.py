@@ -207,7 +207,7 @@ class WorkerSet(AskedWorkers):
 
         Args:
             method: of RolloutActor: "sample" or "compute_gradient".
-            snapshots: of the policies.
+            snapshots: snapshots of the policies.
             args: further arguments of the method.
 
         Returns:

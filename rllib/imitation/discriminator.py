@@ -44,7 +44,7 @@ class Discriminator:
     """Logits of rows, which it learns, and the rewards that they give.
 
     Args:
-        settings: of it.
+        settings: its settings.
         reader: makes rows; with `is_shaped` they have observations before and after, and terminations.
         expert: the demonstrations' steps; None: nothing is learned.
         rng: draws the initial weights.

@@ -33,13 +33,13 @@ class LearnedReward:
     """What a discriminator says of steps, and the rewards of batches by it.
 
     Args:
-        settings: of the discriminator.
+        settings: settings of the discriminator.
         policy: that learns, or has learned.
         demonstrations: the expert's steps; None: nothing is learned, it is asked alone.
-        conversions: of actions, as the policy's workers make them.
+        conversions: conversions of actions, as the policy's workers make them.
         rng: draws the initial weights.
         observation_keys: of Dict observations, the parts that are read; empty: all.
-        action_mask_key: of the mask in Dict observations, which is not read.
+        action_mask_key: key of the mask in Dict observations, which is not read.
         device: "cpu" or "cuda".
 
     Attributes:

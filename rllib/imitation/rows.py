@@ -28,7 +28,7 @@ class RowReader:
         columns: of encoded observations those that are read; None: all.
 
     Attributes:
-        width: of a row.
+        width: width of a row.
         parts: slices of a row by the parts' names.
         absorbing: [width], the row of the absorbing state: zeros, and INDICATOR.
     """

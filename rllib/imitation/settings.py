@@ -24,7 +24,7 @@ class DiscriminatorSettings:
     Attributes:
         inputs: of INPUTS, the parts of a step that it reads; where it is shaped, those that g reads.
         hiddens: widths of its hidden layers.
-        activation: of the hidden layers, a name in ACTIVATIONS.
+        activation: activation function of the hidden layers, a name in ACTIVATIONS.
         normalize: bring each number of an observation to mean 0 and deviation 1 over both sides' rows.
         lr: learning rate of Adam.
         updates: gradient steps on a train batch.

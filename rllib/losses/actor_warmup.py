@@ -16,7 +16,7 @@ class ActorWarmupLoss(LossAround):
     """The loss of an actor-critic whose gradient with respect to the policy's outputs is multiplied by ACTOR_FACTOR.
 
     Args:
-        loss: of outputs for the action distribution and for the value.
+        loss: loss of outputs for the action distribution and for the value.
     """
 
     @property

@@ -83,7 +83,7 @@ class DistillationTerm:
         """The term in closed form. B rows, float32.
 
         Args:
-            distribution: of the student's actions.
+            distribution: distribution of the student's actions.
             dist_inputs: [B, K] what the network computed for it.
             minibatch: teacher_actions [B, ...], as the student stores actions; teacher_dist_inputs [B, K]; loss_mask
                 [B], where some rows are no steps.
@@ -218,7 +218,7 @@ class TaughtLoss(LossAround):
     algorithm's.
 
     Args:
-        loss: of the policy's outputs.
+        loss: loss of the policy's outputs.
         term: what is added.
     """
 

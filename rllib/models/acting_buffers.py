@@ -12,7 +12,7 @@ class ActingBuffers:
     Args:
         policy: acts (rllib/policy.py: Policy).
         total: number of rows in all processes together.
-        rows: of this process.
+        rows: rows of this process.
     """
 
     def __init__(self, policy, total: int, rows: slice):

@@ -48,7 +48,7 @@ class DeviceNetwork(ActingNetwork):
 
     Args:
         network: computes with weights on the device; turns encoded observations into distribution inputs and values.
-        weights: of the network, flat, on the device.
+        weights: weights of the network, flat, on the device.
         gives_values: whether distribution inputs and values share a pass.
     """
 
@@ -79,7 +79,7 @@ def network_on(device: str, spec, layout, weights: np.ndarray, gives_values: boo
     Args:
         device: such as "cuda".
         spec: describes the policy.
-        layout: of the weights.
+        layout: layout of the weights.
         weights: flat float32 [layout.size].
         gives_values: whether distribution inputs and values share a pass.
 

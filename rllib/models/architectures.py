@@ -80,7 +80,7 @@ def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> N
 
     Args:
         description: a checkpoint's policy.json.
-        path: of the checkpoint, for messages.
+        path: path of the checkpoint, for messages.
 
     Raises:
         CheckpointError: if it names code of the user's that was not loaded.

@@ -62,9 +62,9 @@ class FullyConnected:
         num_outputs: numbers that it computes for a row; None: one, and the results are [B] instead of [B, 1].
         copies: number of separate networks; one product computes a layer of all of them. With several (an ensemble
             of critics), the results are [copies, B] or [copies, B, num_outputs].
-        activation: of the hidden layers, one of activations.ACTIVATIONS.
+        activation: activation function of the hidden layers, one of activations.ACTIVATIONS.
         layer_norm: hidden layers are normalised before their activation.
-        initializer: of the weights, a name in models/dense/initializers.py.
+        initializer: initializer of the weights, a name in models/dense/initializers.py.
         batch_renorm: inputs of each layer are normalised; for networks without layer_norm. Calls then take `by_batch`:
             True normalises by the rows of the call and moves the running statistics; False uses these.
         torso: convolutions that read the observation as it is stored; all copies read their features, in torch alone.
@@ -194,7 +194,7 @@ class Parameter:
 
     Attributes:
         initial: initial value of all numbers.
-        shape: of the tensor that a call returns.
+        shape: shape of the tensor that a call returns.
     """
 
     initial: float = 0.0

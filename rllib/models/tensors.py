@@ -22,7 +22,7 @@ def encoded(encoder: Encoder, observations: Tensor, out: Tensor | None = None) -
     """Encodes stored observations, on their device.
 
     Args:
-        encoder: of the policy.
+        encoder: encoder of the policy.
         observations: [B, *shape].
         out: float32 [B, size + 1], written instead of new memory; its last column is 1 already.
 
@@ -73,7 +73,7 @@ def decoded(encoder: Encoder, inputs: Tensor) -> Tensor:
     """The stored observations that `encoded` has made these rows of; numbers of a BoxEncoder or FlatEncoder as floats.
 
     Args:
-        encoder: of the policy.
+        encoder: encoder of the policy.
         inputs: float32 [B, size + 1], closing with ones, or rows as they are stored where the encoder leaves them so.
 
     Returns:
@@ -144,7 +144,7 @@ def noise(distribution, generator: torch.Generator, *shape: int) -> Tensor:
     """Noise for `sample`, float32 [*shape, num_noise] on the generator's device; zeros give the most probable actions.
 
     Args:
-        distribution: of the actions.
+        distribution: distribution of the actions.
         generator: source of randomness.
         shape: leading dimensions, such as (T, N).
     """
@@ -159,7 +159,7 @@ def mode(distribution, inputs: Tensor) -> Tensor:
     """The most probable actions [B, *action_shape], as `mode` of the distribution gives them for arrays.
 
     Args:
-        distribution: of the actions.
+        distribution: distribution of the actions.
         inputs: float32 [B, num_inputs], computed by the network.
 
     Raises:
@@ -187,7 +187,7 @@ def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
     """Draws actions.
 
     Args:
-        distribution: of the actions.
+        distribution: distribution of the actions.
         inputs: float32 [B, num_inputs], computed by the network.
         drawn: [B, num_noise], noise drawn by `noise`.
         out: [B, *action_shape], int64 or float32, written.

@@ -49,7 +49,7 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
 
     Args:
         records: at least the columns obs and actions.
-        options: of reading.
+        options: options of reading.
         max_episode_steps: time limit of the environment, if it is known.
 
     Raises:

@@ -50,7 +50,7 @@ class Dataset:
             rewards [rows] float32 may be missing; further columns of the source are kept as they are.
         starts: int64 [episodes + 1], first row of each episode, and the number of rows.
         has_next: bool [rows], False where the observation after the step is not known; new_obs is not to be read there.
-        observation_space, action_space: of the steps.
+        observation_space, action_space: spaces of the steps.
         metadata: facts about the data, as JSON has it: "env", "max_episode_steps", and what its writer has added.
         notices: what was repaired while reading, one sentence each.
         source: name of the data, for messages.
@@ -80,8 +80,8 @@ class Dataset:
 
         Args:
             records: in the order of their source.
-            options: of reading.
-            observation_space, action_space: of the steps; by default what the records say, or seem to hold.
+            options: options of reading.
+            observation_space, action_space: spaces of the steps; by default what the records say, or seem to hold.
 
         Raises:
             ValueError: if there are no rows, a column is missing, or a value cannot be right; the message says where.
@@ -231,7 +231,7 @@ class Dataset:
         depend on them: read such data with the space, as in `Dataset.from_path(paths, observation_space=...)`.
 
         Args:
-            observation_space: of the environment, say; None changes nothing.
+            observation_space: space of the environment, say; None changes nothing.
 
         Returns:
             a Dataset with the same arrays; this one where the spaces differ in more than bounds.
@@ -315,7 +315,7 @@ class Dataset:
         all get new ones.
 
         Args:
-            path: of the file, or "minari:NAMESPACE/NAME-v0".
+            path: path of the file, or "minari:NAMESPACE/NAME-v0".
             format_: "json", "parquet", "npz" or "hdf5"; None: as the ending of the name says.
             normalized_actions: actions of a bounded Box are written in [-1, 1], as RLlib's policies have them.
 

@@ -20,7 +20,7 @@ class Decisions:
     """Datasets of pieces, of which the first decides what a dataset in memory decides by all of its rows.
 
     Args:
-        options: of reading.
+        options: options of reading.
         given: observation_space and action_space, if they are known.
 
     Attributes:

@@ -41,7 +41,7 @@ def read_records(paths: str | os.PathLike | Sequence[str | os.PathLike], options
 
     Args:
         paths: files, directories, patterns such as "data/*.json", and "minari:ID".
-        options: of reading; with on_error="skip", files that cannot be read are left out and named.
+        options: options of reading; with on_error="skip", files that cannot be read are left out and named.
 
     Raises:
         FileNotFoundError: if a path matches nothing.

@@ -41,7 +41,7 @@ def nested_space(records: Records, name: str, leaf_space) -> spaces.Space:
 
     Args:
         records: in which the column `is_nested`.
-        name: of the column.
+        name: name of the column.
         leaf_space: leaf_space(records, name) is the space of a part.
     """
     below = sorted({each[len(name) + 1 :].partition(".")[0] for each in records.columns if each.startswith(f"{name}.")})
@@ -78,7 +78,7 @@ def with_unread_parts(
 
     Args:
         records: with observations in their parts, or flat, of the space `said`.
-        space: of observations.
+        space: space of observations.
         read: keys that are read.
         said: the space that the data says; None: nothing.
     """

@@ -65,7 +65,7 @@ def register_input(name: str, input_creator: Callable[[IOContext], Any]) -> None
     """Registers a reader of recorded steps, for .offline_data(input_=NAME).
 
     Args:
-        name: of the reader.
+        name: name of the reader.
         input_creator: function of an IOContext that returns an InputReader, or data: a Dataset, arrays, a table, paths.
 
     Raises:

@@ -81,8 +81,8 @@ def must_hold_numbers(name: str, names: Collection[str]) -> bool:
     """Whether a column is one of NUMBERS that is read; of two that mean the same, the one with our name is.
 
     Args:
-        name: of the column in the source.
-        names: of all columns there.
+        name: name of the column in the source.
+        names: names of all columns there.
     """
     ours = FOREIGN_NAMES.get(name, name)
     return name in NUMBERS and (name == ours or ours not in names)
@@ -179,7 +179,7 @@ def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> 
     """Column of a file -> its name here; columns that have no name here keep theirs.
 
     Args:
-        names: of the file's columns.
+        names: names of the file's columns.
         schema: our name -> the file's, where the user says so (`input_read_schema`).
 
     Raises:

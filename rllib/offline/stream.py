@@ -19,7 +19,7 @@ class Unread:
     """Instead of recorded data, for an algorithm that acts and does not learn: nothing is read.
 
     Attributes:
-        observation_space, action_space: of the data.
+        observation_space, action_space: spaces of the data.
         rows: steps that were read, 0.
     """
 
@@ -37,8 +37,8 @@ class RecordedStream:
 
     Args:
         make_reader: makes the reader; called again where it says by StopIteration that it has ended.
-        options: of reading, as for `Dataset.from_columns`.
-        observation_space, action_space: of the steps; None: those of the first batch, which is read for it.
+        options: options of reading, as for `Dataset.from_columns`.
+        observation_space, action_space: spaces of the steps; None: those of the first batch, which is read for it.
 
     Attributes:
         rows: steps that were read so far.

@@ -26,7 +26,7 @@ def faults(
 
     Args:
         paths: as for read_records.
-        options: of reading.
+        options: options of reading.
         observation_space, action_space: that the steps have to be of; None: what the data says, or seems to be of.
     """
     found: list[str] = []

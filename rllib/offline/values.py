@@ -71,9 +71,9 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
     """A column of observations as the replay stores them.
 
     Args:
-        records: of any source.
-        name: of the column.
-        space: of the observations.
+        records: records of any source.
+        name: name of the column.
+        space: space of the observations.
         known: bool [rows], the rows that are read; None: all.
 
     Returns:
@@ -230,9 +230,9 @@ def checked_actions(records: Records, space: spaces.Space, options: ReadOptions)
     """The actions in units of the environment.
 
     Args:
-        records: of any source.
-        space: of the actions.
-        options: of reading.
+        records: records of any source.
+        space: space of the actions.
+        options: options of reading.
 
     Returns:
         [rows, ...] in the dtype of the space; of Dict and Tuple spaces the numbers of the parts, one row an action. And
@@ -402,7 +402,7 @@ def densities_in(
     Args:
         units: "environment" or "normalized".
         columns: by name.
-        space: of the actions.
+        space: space of the actions.
         rows: bool [rows], those in the other units.
     """
     scale = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True).log_scale

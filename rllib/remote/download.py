@@ -165,7 +165,7 @@ def working_copy(url: str, results: Path, record: str) -> Path:
     Whether a directory that is there is a copy of that run is checked by Mirror, which continues it.
 
     Args:
-        url: of a run or an experiment.
+        url: URL of a run or an experiment.
         results: directory of the copies.
         record: pattern of the file at its top by which it is known.
 

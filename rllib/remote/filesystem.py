@@ -66,7 +66,7 @@ class RemoteFolder:
     overlap.
 
     Args:
-        url: of the folder, which need not exist.
+        url: URL of the folder, which need not exist.
         patience: with failing requests; PATIENT by default.
 
     Attributes:

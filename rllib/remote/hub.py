@@ -112,7 +112,7 @@ def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, pr
     Args:
         files: name in the repository -> path or content.
         repository: ORG/NAME.
-        message: of the commit.
+        message: message of the commit.
         private: whether a new repository is visible to its owners alone.
 
     Returns:

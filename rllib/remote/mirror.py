@@ -46,9 +46,9 @@ class _Identity(msgspec.Struct):
     """Content of storage.json.
 
     Attributes:
-        id: of the run or experiment.
+        id: id of the run or experiment.
         sessions: random words, one for each process that has begun to write the copy.
-        url: of the copy, for people: nothing is sent there because of it.
+        url: URL of the copy, for people: nothing is sent there because of it.
     """
 
     id: str
@@ -60,8 +60,8 @@ class Mirror:
     """Keeps a copy of a directory at a URL.
 
     Args:
-        directory: of a run or an experiment; nothing but its own files is read.
-        url: of the copy.
+        directory: directory of a run or an experiment; nothing but its own files is read.
+        url: URL of the copy.
 
     Raises:
         ImportError, ValueError: as RemoteFolder raises them.

@@ -29,7 +29,7 @@ class Published:
         command: command that repeats the run; None if it is not known.
         extras: names of the picture and the video that lie next to the card.
         policies: ids of the policies, of which a program loads one.
-        options: of `rllib evaluate`, which the policy needs to be evaluated as here.
+        options: options of `rllib evaluate`, which the policy needs to be evaluated as here.
         has_code: whether pickled code is among the files.
     """
 
@@ -162,7 +162,7 @@ def command_of(
         algorithm, env: names.
         settings: name -> value, of those that differ from the defaults.
         stop: result key -> value at which the run ends.
-        seed: of the run.
+        seed: seed of the run.
     """
     try:
         words = [f"{key}={_written(value)}" for key, value in settings.items()]

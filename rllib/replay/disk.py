@@ -56,8 +56,8 @@ def check_disk(rows: int, size_bytes: int, directory: str, setting_of: Callable[
 
     Args:
         rows: number of rows.
-        size_bytes: of all rows together.
-        directory: of the files.
+        size_bytes: size in bytes of all rows together.
+        directory: directory of the files.
         setting_of: as for `check_memory`.
 
     Raises:

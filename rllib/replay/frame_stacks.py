@@ -21,9 +21,9 @@ class FrameStacks:
     """A ring of frames.
 
     Args:
-        shape: of a stack.
-        dtype: of a frame.
-        axis: of the frames in a stack, the oldest first; 0 or -1.
+        shape: shape of a stack.
+        dtype: dtype of a frame.
+        axis: axis of the frames in a stack, the oldest first; 0 or -1.
         num_rows: rows, of two stacks each, that there is to be room for.
         zeros: `zeros(shape, dtype)` makes the ring. Where that is no array in this process's memory but a GpuArray,
             frames are distinguished by a digest alone (BLAKE2, 128 bits: no two frames have the same one).

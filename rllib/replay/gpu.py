@@ -81,7 +81,7 @@ def check_gpu(rows: int, size_bytes: int, setting_of: Callable[[int], int] = int
 
     Args:
         rows: number of rows.
-        size_bytes: of all rows together.
+        size_bytes: size in bytes of all rows together.
         setting_of: as for `check_memory`.
 
     Raises:

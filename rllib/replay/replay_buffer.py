@@ -46,7 +46,7 @@ class ReplayBuffer:
             alpha 0 gives the very rows of uniform sampling.
 
     Attributes:
-        size_bytes: of the full buffer, in memory, on the disk and on the GPU.
+        size_bytes: size in bytes of the full buffer, in memory, on the disk and on the GPU.
         new_rows: makes the arrays of sampled batches from a shape and a dtype; such as `Learner.new_rows`.
 
     Raises:

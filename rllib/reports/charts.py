@@ -41,8 +41,8 @@ def chart(
         curves: number of its look, and the curve; with at least one finite value.
         metric, x: result keys of the vertical and the horizontal axis.
         goal: value at which a line is drawn.
-        title: of the chart; "": that of the metric.
-        width, height: of the drawing in pixels; it fills the width that it is given.
+        title: title of the chart; "": that of the metric.
+        width, height: width and height of the drawing in pixels; it fills the width that it is given.
     """
     lines = [
         line[np.isfinite(line)] for _, curve in curves for line in (curve.y, curve.low, curve.high) if line is not None

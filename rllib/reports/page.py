@@ -37,12 +37,12 @@ def write_report(
     """Writes a report of runs into one HTML file, which opens without a network.
 
     Args:
-        directories: of runs, of several seeds, or of experiments.
-        path: of the file.
+        directories: directories of runs, of several seeds, or of experiments.
+        path: path of the file.
         metric: result key or "a/b" path; None: that of the experiments, or episode_reward_mean.
         mode: whether "max" or "min" of it is better; None: as the experiments have it, or "max".
         x: result key of the horizontal axis.
-        title: of the page; None: the names of the directories.
+        title: title of the page; None: the names of the directories.
         most_video_mb: largest size of all videos in the page, in MB; larger ones are named.
 
     Raises:

@@ -44,7 +44,7 @@ class Facts:
         run: results and settings.
         status, reason: as the dashboard has them.
         starts: the oldest first; of a trial those of its experiment.
-        versions: of libraries, by its newest checkpoint; {} without one.
+        versions: versions of libraries, by its newest checkpoint; {} without one.
         checkpoints: name, iteration, size and time of each, the newest first.
         best: content of best.json; {} without it.
         evaluation: the newest; None if there was none.

@@ -20,7 +20,7 @@ class Report:
     """Content of a report.
 
     Attributes:
-        title: of the page.
+        title: title of the page.
         methods: the runs that have results, by what they differ in.
         facts: what is recorded of each run, in the order of the methods, then of those without results.
         comparison: of the methods; None if they cannot be compared.

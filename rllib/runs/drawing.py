@@ -167,7 +167,7 @@ def return_curve(name: str, points: Sequence[tuple[float, float, float, float]])
     """Makes the curve of a single run's return.
 
     Args:
-        name: of the curve.
+        name: name of the curve.
         points: x, return, and its quantiles, of each result.
     """
     x, y, low, high = finite_part(points, 4)

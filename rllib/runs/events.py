@@ -56,7 +56,7 @@ class TensorBoardLogger:
     and every later write then waits for it without end.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
         has_groups: whether curves are in the groups of Stable-Baselines3 (curve_groups.py).
 
     Attributes:

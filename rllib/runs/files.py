@@ -230,7 +230,7 @@ class ResultFiles:
     """The result.json and progress.csv of a run, to which results are appended.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
     """
 
     def __init__(self, directory: Path):

@@ -54,7 +54,7 @@ class Profile:
 
     Args:
         lanes: one a process; one of them is the driver's.
-        settings: of the algorithm, by name.
+        settings: settings of the algorithm, by name.
         num_cores: cores of the machine.
 
     Attributes:
@@ -218,7 +218,7 @@ def longer_steps(settings: Mapping[str, Any]) -> str | None:
     """A sentence on fewer and larger gradient steps; None where steps are large, or take the whole batch.
 
     Args:
-        settings: of the algorithm, by name.
+        settings: settings of the algorithm, by name.
     """
     size = settings.get("sgd_minibatch_size")
     if size is None or size >= min(_WORTH_SHARING, settings.get("train_batch_size", _WORTH_SHARING)):

@@ -18,10 +18,10 @@ class RunLog:
     """Writes the files of a run (files.py). Its directory is locked until `close`, or until the process ends.
 
     Args:
-        directory: of the run; it must exist.
+        directory: directory of the run; it must exist.
 
     Attributes:
-        iteration: of the newest result; before there is one, the iteration up to which results were kept.
+        iteration: iteration of the newest result; before there is one, the iteration up to which results were kept.
         is_closed: whether nothing more can be written.
         notices: messages about files that could not be written.
 
@@ -54,7 +54,7 @@ class RunLog:
 
         Args:
             params: the settings.
-            title: of the curve.
+            title: title of the curve.
         """
         write_params(self.directory, params)
         note_start(self.directory)
@@ -86,7 +86,7 @@ def hand_over(directory: Path, iteration: int) -> bool:
     """Ends the log that this process writes in a directory, so that a run which was loaded from it continues there.
 
     Args:
-        directory: of the earlier run.
+        directory: directory of the earlier run.
         iteration: up to which its results are those of the run that continues.
 
     Returns:

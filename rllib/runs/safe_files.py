@@ -35,8 +35,8 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
     """Replaces a file in one step.
 
     Args:
-        path: of the file.
-        content: of the file.
+        path: path of the file.
+        content: content of the file.
         is_synced: whether to wait until the disk has it: then even a power failure leaves the old or the new file.
     """
     draft = path.with_name(f".{path.name}.tmp")
@@ -66,7 +66,7 @@ class AppendedFile:
     """A file to which pieces are appended; on a full disk a piece is written as a whole or not at all.
 
     Args:
-        path: of the file; it is made if there is none.
+        path: path of the file; it is made if there is none.
     """
 
     def __init__(self, path: Path):

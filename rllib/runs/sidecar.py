@@ -30,7 +30,7 @@ class Sidecar:
 
     Args:
         module: module that it runs, by `run_beside` of follower.py.
-        arguments: of its command line.
+        arguments: arguments of its command line.
         what: name of its files, for notices.
         locked: a file that the process keeps locked until it ends, even if it outlives this one; or None.
         remedy: end of the notice that they were not finished in time.
@@ -101,7 +101,7 @@ class SidecarLogger(Sidecar):
 
     Args:
         directory: the run's directory, in which JsonLogger writes result.json.
-        title: of the curve.
+        title: title of the curve.
     """
 
     def __init__(self, directory: Path, title: str = ""):

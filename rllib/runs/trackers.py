@@ -53,8 +53,8 @@ class TrackedRun(ABC):
 
     Args:
         params: the settings.
-        name: of the run.
-        options: of the tracker.
+        name: name of the run.
+        options: options of the tracker.
 
     Attributes:
         package: that is imported.
@@ -94,8 +94,8 @@ class TrackedRun(ABC):
         Args:
             library: the package.
             settings: "a/b" path -> number, text, bool or None.
-            name: of the run.
-            options: of the tracker.
+            name: name of the run.
+            options: options of the tracker.
         """
 
     @abstractmethod

@@ -48,7 +48,7 @@ class VideoFile:
     Use it as a context manager; a file without a frame is not written, and one that cannot be completed is removed.
 
     Args:
-        path: of the file; its ending chooses the format (.mp4, .webm, .gif).
+        path: path of the file; its ending chooses the format (.mp4, .webm, .gif).
         fps: frames per second.
 
     Raises:

@@ -40,8 +40,8 @@ class App:
 
     Args:
         model: has the policies.
-        counts: of the server.
-        settings: of the server.
+        counts: counts of the server.
+        settings: settings of the server.
         on_change: called after a change of the checkpoint.
         channel: to the learner; None: the server does not learn.
     """

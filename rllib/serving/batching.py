@@ -41,7 +41,7 @@ class Batcher:
 
     Args:
         served: the policy that acts.
-        counts: of the server.
+        counts: counts of the server.
         max_batch, max_wait_s, max_queue: as for ServingSettings; in seconds.
     """
 

@@ -15,7 +15,7 @@ class Candidate:
     """Takes up the candidate's checkpoint when there is one, and forgets it when it has gone.
 
     Args:
-        path: of its checkpoint.
+        path: path of its checkpoint.
         model: the policy that is served, with the same spaces.
         load_user_code: as for load_policy.
 

@@ -32,8 +32,8 @@ class Endpoint:
 
     Args:
         served: the policy.
-        counts: of the server.
-        settings: of the server.
+        counts: counts of the server.
+        settings: settings of the server.
     """
 
     def __init__(self, served: Served, counts: Counts, settings: ServingSettings):

@@ -79,7 +79,7 @@ class Export:
     """A policy that has been written as a file.
 
     Attributes:
-        path: of the file; its description has the same name with .json behind it.
+        path: path of the file; its description has the same name with .json behind it.
         inputs, outputs: ports of the program, in the order of its arguments and results.
         parity: result of the comparison; None if nothing was compared.
     """
@@ -103,12 +103,12 @@ def export_policy(
 
     Args:
         algorithm: has the policy.
-        path: of the file; it gets the suffix .pt2, .onnx or .pt if it has none.
+        path: path of the file; it gets the suffix .pt2, .onnx or .pt if it has none.
         format: "torch": `torch.export.load(path).module()` gives a function of tensors. "onnx": any runtime of ONNX
             runs it; the extra onnx is needed to write it. "torchscript": `torch.jit.load(path)` gives a module with
             forward(obs) -> actions and a reset() that does nothing, as programs of robots that were trained by rsl_rl
             call it.
-        policy_id: of the policy.
+        policy_id: id of the policy.
         verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
             environment can be made, taken from its episodes; with a memory over 20 steps.
         only_actions: the only output is "actions", and an observation of one part is the input "obs"; always so with
@@ -156,7 +156,7 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
 
     Args:
         policy: has them; `Policy.parameters` and, with "filter." before their names, its filter's state are written.
-        path: of the file; it gets the suffix .safetensors if it has none.
+        path: path of the file; it gets the suffix .safetensors if it has none.
 
     Returns:
         the path.

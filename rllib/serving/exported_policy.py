@@ -36,9 +36,9 @@ class Port:
     """An input or an output of an exported policy.
 
     Attributes:
-        name: of the tensor.
-        shape: of one row, without the batch's dimension.
-        dtype: of the tensor.
+        name: name of the tensor.
+        shape: shape of one row, without the batch's dimension.
+        dtype: dtype of the tensor.
     """
 
     name: str
@@ -54,12 +54,12 @@ class ExportedPolicy(nn.Module):
 
     Args:
         algorithm: has the policy.
-        policy_id: of the policy.
+        policy_id: id of the policy.
         only_actions: "actions" is the only output, and an observation that has one part is the input "obs".
 
     Attributes:
         action: name of the output of actions.
-        space: of the observations.
+        space: space of the observations.
         inputs: ports in the order of the arguments: each part of the observation that the policy reads (Dict and Tuple
             observations have several; a mask that the environment gives with its observations is one of them), then
             the memory's state.

@@ -77,7 +77,7 @@ class Learner:
 
     Attributes:
         training_loop: its decisions.
-        directory: of its checkpoints.
+        directory: directory of its checkpoints.
     """
 
     def __init__(self, task: Task, channels: list[socket.socket], control: socket.socket):

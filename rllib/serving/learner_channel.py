@@ -23,7 +23,7 @@ class LearnerChannel:
 
     Args:
         channel: the socket.
-        counts: of the server.
+        counts: counts of the server.
     """
 
     def __init__(self, channel: socket.socket, counts: Counts):

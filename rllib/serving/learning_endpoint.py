@@ -62,8 +62,8 @@ class LearningEndpoint(Endpoint):
         served: the policy.
         candidate: the policy on trial.
         channel: to the learner.
-        counts: of the server.
-        settings: of the server.
+        counts: counts of the server.
+        settings: settings of the server.
     """
 
     def __init__(

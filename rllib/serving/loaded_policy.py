@@ -36,7 +36,7 @@ def load_policy(
     Args:
         path: a checkpoint, an export by `export_policy_model`, or the directory of a run or trial, whose newest
             checkpoint is taken; or the URL of one, such as s3://BUCKET/RUN or hf://ORG/NAME.
-        policy_id: of the policy, where the checkpoint holds several.
+        policy_id: id of the policy, where the checkpoint holds several.
         load_user_code: import or unpickle a network or an action distribution of yours. That runs code: only for
             checkpoints whose origin you trust.
 
@@ -72,8 +72,8 @@ class LoadedPolicy(Acting):
     Attributes:
         checkpoint, policy_id: the same.
         policy: takes and gives what batches store (rllib.Policy).
-        observation_space: of the observations that it takes, without keys that it ignores.
-        action_space: of the environment.
+        observation_space: space of the observations that it takes, without keys that it ignores.
+        action_space: space of the environment.
         policy_version: number of updates that had been applied to its weights.
         metadata: algorithm, env (its name, or None), num_updates and num_env_steps_sampled of the run.
     """

@@ -18,7 +18,7 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         explore: sample the actions; otherwise the most likely ones are taken.
-        episode_id: of the episode, where the server learns.
+        episode_id: id of the episode, where the server learns.
         request_id: the client's id of this request, which has the same one when it is repeated for want of an answer.
     """
 
@@ -99,7 +99,7 @@ class Messages:
 
     Args:
         initial_state: of the policy's memory; [] without one.
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         previous_step: parts of the previous step that the policy reads; None: it reads none.
         reads_agent: whether the policy reads the agent's id.
     """

@@ -41,7 +41,7 @@ class Model:
     checkpoint.
 
     Args:
-        settings: of the server.
+        settings: settings of the server.
         counts: counters of the server.
         before: checkpoint that an earlier process used, which is preferred if it still exists.
 

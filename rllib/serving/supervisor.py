@@ -81,7 +81,7 @@ class Supervisor:
     """Runs the processes of a server until SIGTERM or Ctrl-C, and ends them all.
 
     Args:
-        settings: of the server.
+        settings: settings of the server.
         listening: the listening socket (sockets.py).
         workers: number of processes.
         say: called with a line for each event.

@@ -17,7 +17,7 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: a checkpoint, or the directory of a run, whose newest checkpoint is taken.
-        policy_id: of the policy, where a checkpoint holds several; None: all of them are served.
+        policy_id: id of the policy, where a checkpoint holds several; None: all of them are served.
         load_user_code: as for load_policy.
         max_batch: largest number of observations in one forward pass.
         max_wait_us: microseconds that an observation waits for others; 0: a batch is whatever has arrived.
@@ -46,8 +46,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Message of the supervisor to a process that it has started.
 
     Attributes:
-        settings: of the server.
-        index: of the process, from 0; the learner has the last one.
+        settings: settings of the server.
+        index: index of the process, from 0; the learner has the last one.
         workers: number of processes.
         before: checkpoint that the process before it acted with; None for the first.
     """
@@ -65,7 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         checkpoint: that it acts with.
-        version: of the policy.
+        version: version of the policy.
         of: algorithm and environment.
         error: why the process ends; empty if it serves.
         event: a sentence of the learner.

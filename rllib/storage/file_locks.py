@@ -42,7 +42,7 @@ class DirectoryLock:
     """Lock of a directory, until `close` or the end of the process.
 
     Args:
-        path: of the directory.
+        path: path of the directory.
 
     Attributes:
         is_held: False where the system, or the file system, has no locks.

@@ -130,7 +130,7 @@ def copy_inside(directory: str | os.PathLike, name: str, target: Path) -> None:
 
     Args:
         directory: the one that was given, which may be a link itself.
-        name: of a directory below it.
+        name: name of a directory below it.
         target: the copy; made if necessary. Files that it has are overwritten.
 
     Raises:

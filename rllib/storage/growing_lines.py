@@ -16,7 +16,7 @@ class GrowingLines:
     """Reads the new lines of a file that may grow, be cut or be replaced; an unfinished line waits for its end.
 
     Args:
-        path: of the file, which need not exist yet.
+        path: path of the file, which need not exist yet.
 
     Attributes:
         position: number of bytes read; the end of a line.

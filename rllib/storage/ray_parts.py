@@ -15,7 +15,7 @@ class Networks(NamedTuple):
 
     Attributes:
         checkpoint: path of the whole.
-        policy_id: of the only one that is meant; None: all.
+        policy_id: id of the only one that is meant; None: all.
     """
 
     checkpoint: Path

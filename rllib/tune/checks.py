@@ -29,7 +29,7 @@ def check_number(
     """Refuses anything but a number within bounds.
 
     Args:
-        name: of the argument.
+        name: name of the argument.
         value: the given one.
         rule: in words, as in "> 0".
         least, above, most: bounds, of which `above` is excluded.

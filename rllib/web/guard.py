@@ -232,7 +232,7 @@ class Handshake:
     """A connection that was accepted and has not begun TLS; it counts as others do (uvicorn's ServerState).
 
     Args:
-        connections: of the server.
+        connections: connections of the server.
         accepted: its socket.
         began: time on the loop's clock.
     """
@@ -278,8 +278,8 @@ class EncryptedListener:
 
     Args:
         listening: the socket.
-        config: of the server.
-        connections: of the server.
+        config: settings of the server.
+        connections: connections of the server.
         make_protocol: makes the protocol of a connection.
     """
 

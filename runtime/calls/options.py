@@ -90,7 +90,7 @@ class ActorOptions(msgspec.Struct, frozen=True):
         num_cpus: CPUs the actor occupies for life; None: one must be free to start it, none is held.
         num_gpus, resources, memory: as for tasks, held for life.
         name: by which `get_actor` finds it; no other living actor of the namespace has it.
-        namespace: of the name; None: the session's.
+        namespace: namespace of the name; None: the session's.
         get_if_exists: `.remote()` gives the actor that has the name, if there is one, instead of raising ValueError.
         lifetime: None or "non_detached": it ends with its last handle, or with the process that created it.
             "detached": it lives until it is killed or the session ends.

@@ -47,13 +47,14 @@ class EngineConfig:
         memory_usage_threshold: share of the machine's memory beyond which processes are ended; 1: none is.
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
-        environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
+        environment: environment of all tasks and actors; see runtime_env.py. It is theirs unless their options say
+            otherwise.
         dedup_logs: whether lines that several workers print alike are shown once, and counted.
         timeline: whether it is written down when what ran where.
-        address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
-            what else describes the session has no meaning.
+        address: address of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is
+            given, what else describes the session has no meaning.
         given: arguments of init() that were given, for an engine that hands them on.
-        namespace: of the names of actors that are created or looked up without one.
+        namespace: namespace of the names of actors that are created or looked up without one.
     """
 
     resources: dict[str, float]

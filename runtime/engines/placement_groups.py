@@ -35,7 +35,7 @@ class Group:
     """A placement group.
 
     Attributes:
-        namespace: of the name.
+        namespace: namespace of the name.
         bundles: request of each.
         owner: with which it ends; 0 for none.
         pools: free resources of each bundle, once they are booked.
@@ -162,7 +162,7 @@ class Placements:
 
     Args:
         totals: all resources of the session.
-        node_id: of this machine.
+        node_id: id of this machine.
 
     Attributes:
         current: where the caller itself runs; None: in no group.

@@ -59,8 +59,8 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     """A handle of the living actor that was created with this name, `.options(name=...)`. It keeps the actor alive.
 
     Args:
-        name: of the actor.
-        namespace: of the name; None: the session's (`init(namespace=...)`).
+        name: name of the actor.
+        namespace: namespace of the name; None: the session's (`init(namespace=...)`).
 
     Raises:
         ValueError: there is none; an empty name.

@@ -92,7 +92,7 @@ class Closable:
     """The handle of a ClosingActor, with what is needed to end it.
 
     Args:
-        handle: of the actor; it may still be in its constructor.
+        handle: handle of the actor; it may still be in its constructor.
     """
 
     def __init__(self, handle: ActorHandle):

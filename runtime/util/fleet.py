@@ -108,7 +108,7 @@ class Member:
     """An actor and the requests that it has not answered; it answers them in order.
 
     Attributes:
-        handle: of the actor.
+        handle: handle of the actor.
         incarnation: number of actors that it has replaced.
         pending: (tag, reference) of each request that was sent and whose answer has not been taken, the oldest first.
         since: when the oldest of them became the oldest, of time.monotonic().
@@ -183,7 +183,7 @@ class Answer(NamedTuple):
     """The answer to one request.
 
     Attributes:
-        index, incarnation: of the actor that gave it.
+        index, incarnation: index and incarnation of the actor that gave it.
         value: what the request returned.
         tag: of the request, as given to `Member.send`.
     """

@@ -266,7 +266,7 @@ class Trainee:
         """Values, numbers or None, of settings that may be schedules.
 
         Args:
-            names: of the settings.
+            names: names of the settings.
             at: number of environment steps at which schedules are evaluated; None: the present number.
         """
         now = self.timesteps if at is None else at

@@ -520,8 +520,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
         """The critics' convolutions; None where they read vectors.
 
         Args:
-            observation_space: of the environment.
-            spec: of the actor.
+            observation_space: space of the environment.
+            spec: spec of the actor.
         """
         if self.shares_encoder:
             return spec.torso

@@ -111,7 +111,7 @@ class ActorWarmup:
     """The warm-up of a policy in training: a part that its trainee owns.
 
     Args:
-        trainee: of the policy.
+        trainee: trainee of the policy.
     """
 
     def __init__(self, trainee: "Trainee"):

@@ -24,7 +24,7 @@ class Cloning:
     """Demonstrated steps that a policy clones.
 
     Args:
-        trainee: of the policy, which has no memory.
+        trainee: trainee of the policy, which has no memory.
         demonstrations: the expert's steps.
     """
 
@@ -45,7 +45,7 @@ class Cloning:
 
         Args:
             updates: gradient steps.
-            rows: of each, drawn with replacement.
+            rows: rows of each, drawn with replacement.
             lr: learning rate.
             rng: draws them.
 

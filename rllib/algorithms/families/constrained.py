@@ -181,10 +181,10 @@ class CostLimit(Feature):
     """A limit on the cost of an episode, with the multiplier that keeps it.
 
     Args:
-        config: of the run, with a `cost_limit`.
+        config: settings of the run, with a `cost_limit`.
 
     Attributes:
-        multiplier: of the costs; its value is the reward for a unit of cost.
+        multiplier: multiplier of the costs; its value is the reward for a unit of cost.
     """
 
     first_values = ("lagrangian_multiplier_init",)

@@ -164,7 +164,7 @@ class ShardedTrainee(OffPolicyTrainee):
         """Gives rows to the replay and, once learning has started, counts the updates that they make due.
 
         Args:
-            rows: of the policy.
+            rows: rows of the policy.
             steps: environment steps in which they were made.
         """
         config, replay = self.config, self.replay
@@ -183,7 +183,7 @@ class ShardedTrainee(OffPolicyTrainee):
         """One update on a sample of some shard, if one comes in time; the shard gets the new TD errors.
 
         Args:
-            rates: of `learn_from`.
+            rates: rates of `learn_from`.
         """
         config, replay = self.config, self.replay
         replay.request_samples(config.train_batch_size, self.beta)

@@ -14,7 +14,7 @@ class PolicyFragment(NamedTuple):
     """Rows of one policy of a fragment.
 
     Attributes:
-        rows: of the policy.
+        rows: rows of the policy.
         env_steps: steps of the environments that they were made in; as many as rows where there is one agent.
         steps: those by which a train batch fills: of the environments, or of all agents by count_steps_by.
     """

@@ -499,7 +499,7 @@ class OffPolicyTrainee(Trainee):
         """Makes one update on rows of the replay in this process. Returns its statistics.
 
         Args:
-            rates: of `learn_from`.
+            rates: rates of `learn_from`.
         """
         rows = -(-self.config.train_batch_size // self.config.steps_per_row)
         batch = self.replay.sample(rows, self.rng, self.beta)
@@ -710,7 +710,7 @@ class OffPolicy(Algorithm):
         """Takes the rows that `save_replay_buffer` wrote instead of the replay's own; learning continues at once.
 
         Args:
-            path: of the directory.
+            path: path of the directory.
             truncate_last_traj: without effect: rows are whole transitions.
 
         Raises:

@@ -228,7 +228,7 @@ class OffPolicyActorCritic(OffPolicy):
         """The actor's network as the settings describe it, without a value.
 
         Args:
-            observation_space, action_space: of the environment.
+            observation_space, action_space: spaces of the environment.
             config: settings of the policy.
             model: settings that the algorithm decides.
         """

@@ -95,10 +95,10 @@ class AdaptiveKL:
     A kl_coeff that is a schedule is followed instead.
 
     Args:
-        trainee: of the policy that is penalised; its config has use_kl_loss, kl_coeff, kl_target and target_kl.
+        trainee: trainee of the policy that is penalised; its config has use_kl_loss, kl_coeff, kl_target and target_kl.
 
     Attributes:
-        coefficient: of the next update.
+        coefficient: coefficient of the next update.
     """
 
     def __init__(self, trainee: Trainee):

@@ -170,7 +170,7 @@ def read_replays(path: str | os.PathLike, readers: Mapping[str, tuple[RowFiles, 
     """Reads the rows that `write_replays` wrote, of all policies before any is changed.
 
     Args:
-        path: of the directory.
+        path: path of the directory.
         readers: policy id -> what reads its rows, and the buffer that is to take them.
 
     Raises:

@@ -59,7 +59,7 @@ class Teacher:
     """The teacher of a policy in training, or its teachers.
 
     Args:
-        trainee: of the policy; its learner is not made yet.
+        trainee: trainee of the policy; its learner is not made yet.
 
     Attributes:
         settings: what workers ask it by.

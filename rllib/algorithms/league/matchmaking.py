@@ -106,9 +106,9 @@ class Pairing(ByArguments):
     Attributes:
         main: id of the policy.
         opponents: ids.
-        probabilities: of the opponents; they sum to 1.
+        probabilities: probabilities of the opponents; they sum to 1.
         agents: in the order of their slots. Empty: not known yet, and all agents of an episode have the same policy.
-        seed: of the streams.
+        seed: seed of the streams.
         self_play: probability of the policy itself as the opponent; the others share the rest.
     """
 

@@ -30,9 +30,9 @@ class Entry:
     """The seeds of one algorithm on one task.
 
     Attributes:
-        directory: of the benchmark.
-        spec: of each run but for its seed.
-        seeds: of the runs.
+        directory: directory of the benchmark.
+        spec: spec of each run but for its seed.
+        seeds: seeds of the runs.
         origin: of the settings, for people: "ppo/cartpole", "ppo/halfcheetah for another task", "defaults".
     """
 
@@ -130,8 +130,8 @@ def entries_of(plan: Plan, suite: Suite, directory: Path, settings: dict[str, An
     Args:
         plan: what is compared.
         suite: its suite.
-        directory: of the benchmark.
-        settings: of all algorithms, which take precedence over those of tuned examples.
+        directory: directory of the benchmark.
+        settings: settings of all algorithms, which take precedence over those of tuned examples.
         with_defaults: whether tuned examples are left aside.
 
     Raises:

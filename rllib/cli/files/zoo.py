@@ -71,7 +71,7 @@ def zoo_keys(content: Mapping[str, Any], path: Path, chosen: Mapping[str, Any]) 
     """The keys of a run, from a file of the Zoo and what the command line chooses.
 
     Args:
-        content: of the file.
+        content: content of the file.
         path: its stem names the algorithm, where the command line does not.
         chosen: `algorithm` and `env`, which chooses the section; `stop`, whose steps replace the file's.
 

@@ -30,8 +30,8 @@ class SeedFolder:
     """The runs of several seeds.
 
     Args:
-        path: of the folder.
-        seeds: of its runs.
+        path: path of the folder.
+        seeds: seeds of its runs.
     """
 
     def __init__(self, path: Path, seeds: Sequence[int]):

@@ -15,7 +15,7 @@ class SeedTable(TuneReporterBase):
     """Base of the tables.
 
     Args:
-        title: of the run.
+        title: title of the run.
         stop: whose goal the last column measures.
 
     Attributes:

@@ -47,7 +47,7 @@ class SeedTraining:
     """Seeds of a folder that are trained side by side, as many at a time as have room.
 
     Attributes:
-        folder: of the seeds.
+        folder: folder of the seeds.
         trials: one for each seed.
         runner: trains them; None: each seed has reached its stop criterion.
         table: shows their progress.
@@ -99,8 +99,8 @@ def begun(
     """A new folder of seeds.
 
     Args:
-        spec: of each run but for its seed.
-        seeds: of the runs.
+        spec: spec of each run but for its seed.
+        seeds: seeds of the runs.
         folders: in which the folder of the seeds is made.
         quiet: whether to show the end alone.
         profile, keep_best: as the options of `rllib train`.
@@ -139,8 +139,8 @@ def taken_up(
     A seed whose last result has reached the stop criterion stays as it is.
 
     Args:
-        folder: of the seeds.
-        spec: of each run, from now on.
+        folder: folder of the seeds.
+        spec: spec of each run, from now on.
         folders: whose `storage` gets a copy of the folder.
         quiet, at_once: as for `begun`.
         changed: settings that differ from before.

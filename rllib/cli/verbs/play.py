@@ -86,7 +86,7 @@ def show(
         output: file of the video; None shows a window or text, or a video where neither can be.
         slots: who plays which agents.
         episodes: how many.
-        seed: of the first episode's reset.
+        seed: seed of the first episode's reset.
         explore: sample the actions.
         fps: frames a second; None takes the environment's `render_fps`.
         load_user_code: as for Algorithm.from_checkpoint.

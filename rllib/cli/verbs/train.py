@@ -604,7 +604,7 @@ class _Outcome:
     Attributes:
         run: its directory and checkpoints.
         flag: option that commands on this run need where environment or algorithm are the user's code, or "".
-        result: of the last iteration; None if there was none.
+        result: result of the last iteration; None if there was none.
         reached: the threshold that ended it; None if something else did.
         signal: number of the signal that interrupted it, or None.
         profile: where the time went, and where the timeline is; empty if it was not recorded.

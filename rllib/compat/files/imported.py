@@ -12,7 +12,7 @@ class ImportedModel:
     """A model of another library as a checkpoint of this one.
 
     Attributes:
-        path: of the checkpoint, as `Algorithm.from_checkpoint` and `rllib.load_policy` read it.
+        path: path of the checkpoint, as `Algorithm.from_checkpoint` and `rllib.load_policy` read it.
         algorithm: its name here.
         env: name of the environment; None if the model was imported without one.
         timesteps: environment steps that it has been trained for; 0 if they are not known.

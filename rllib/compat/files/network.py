@@ -18,7 +18,7 @@ class ForeignNetwork:
     """Settings and parameters of a trained network.
 
     Attributes:
-        settings: of the algorithm's config, that build the network.
+        settings: settings of the algorithm's config, that build the network.
         policy: parameters of the policy's network, by their names here; features of images in torch's order, channel
             by channel.
         modules: parameters of further modules ("critics"), by module.

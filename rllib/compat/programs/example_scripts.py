@@ -119,7 +119,7 @@ def run_rllib_example_script_experiment(
             --stop-reward, --stop-timesteps and --stop-iters say.
         success_metric: key -> value that the best trial must reach with --as-test; None: the return in `stop`.
         trainable: what Tune runs instead of the config's algorithm.
-        tune_callbacks, scheduler, progress_reporter: of Tune.
+        tune_callbacks, scheduler, progress_reporter: objects of Tune.
         keep_config: leave `base_config` as it is.
         keep_ray_up: leave the session open.
 

@@ -29,7 +29,7 @@ class SlimFC(nn.Module):
 
     Args:
         in_size, out_size: numbers of units.
-        initializer: of its weights; None: Xavier's, uniform.
+        initializer: initializer of its weights; None: Xavier's, uniform.
         activation_fn: name, or class of a module; None: linear.
         use_bias, bias_init: whether there is a bias, and its first value.
     """

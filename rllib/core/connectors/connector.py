@@ -31,7 +31,7 @@ class ConnectorEpisode:
     The newest KEPT_STEPS steps are kept.
 
     Args:
-        number: of the episode in its environment.
+        number: number of the episode in its environment.
         observation: of the reset.
         info: of the reset.
 

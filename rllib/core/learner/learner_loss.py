@@ -14,7 +14,7 @@ class LearnerLoss:
     Args:
         learner_class: derived from TorchLearner.
         config: settings of the policy.
-        module_id: of the policy.
+        module_id: id of the policy.
 
     Attributes:
         columns: columns that it reads in addition to those of the algorithm's loss.

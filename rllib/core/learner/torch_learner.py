@@ -54,7 +54,7 @@ class TorchLearner:
         """The loss to minimise for a minibatch, a scalar tensor; by default the algorithm's.
 
         Args:
-            module_id: of the policy.
+            module_id: id of the policy.
             config: settings of the policy.
             batch: column name -> tensor [B, ...]: those of the algorithm's loss, and `columns`.
             fwd_out: `action_dist_inputs` [B, K] and `vf_preds` [B], with gradients.

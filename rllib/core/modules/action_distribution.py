@@ -137,7 +137,7 @@ def is_that_of(given: Any, description: Any) -> bool:
 
     Args:
         given: class of a distribution.
-        description: of the policy's distribution (models/distributions).
+        description: description of the policy's distribution (models/distributions).
     """
     is_class = isinstance(given, type) and issubclass(given, ActionDistribution)
     if not is_class:

@@ -46,7 +46,7 @@ class PolicyModule:
         policy: computes.
 
     Attributes:
-        observation_space, action_space: of the policy.
+        observation_space, action_space: spaces of the policy.
         model_config: the `model` settings that differ from the defaults.
     """
 

@@ -48,7 +48,7 @@ class RLModule(metaclass=ABCMeta):  # noqa: B024 (for `register`)
 
     Args:
         config: without effect; RLlib's constructor has it.
-        observation_space, action_space: of the policy.
+        observation_space, action_space: spaces of the policy.
         inference_only: a run always gives False.
         learner_only: a run always gives False.
         model_config: settings of the module.
@@ -97,7 +97,7 @@ class RLModule(metaclass=ABCMeta):  # noqa: B024 (for `register`)
         """The module of a policy in a checkpoint, with its weights; of several policies a dict by id.
 
         Args:
-            path: of an algorithm's checkpoint, or as Ray writes a part of it,
+            path: path of an algorithm's checkpoint, or as Ray writes a part of it,
                 CHECKPOINT/learner_group/learner/rl_module/POLICY.
             load_user_code: as for `Policy.from_checkpoint`.
 

@@ -225,7 +225,7 @@ class AgentWalk:
     Attributes:
         checked: the environment with its checks.
         observations: by agent, the newest.
-        result: of the last step.
+        result: result of the last step.
         count: number of steps.
         lengths: of the episodes that have ended.
         returns: {agent: sum of all rewards}.

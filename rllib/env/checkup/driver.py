@@ -39,7 +39,7 @@ class Examined(NamedTuple):
     """Spaces and device of a checked environment.
 
     Attributes:
-        observation_space, action_space: of a single environment.
+        observation_space, action_space: spaces of a single environment.
         device: device of the environment's tensors; None if it returns arrays, or was not stepped.
         agents: the agents of a multi-agent environment, which has no spaces itself; None with a single agent.
         is_external: whether the environment drives its own loop.
@@ -78,7 +78,7 @@ def examine_environment(
         num_envs: number of environments per worker; a VectorEnv is made with this number, any other environment once.
         check: False takes no steps and only reads the spaces.
         info_columns: keys of the info dicts that are to be columns.
-        action_mask_key: of the mask in Dict observations; the steps then take legal actions.
+        action_mask_key: key of the mask in Dict observations; the steps then take legal actions.
         needs_goals: the environment must be one with goals (goals.py), and compute the rewards of its steps.
         tensors: it hands over torch tensors, where it can.
 

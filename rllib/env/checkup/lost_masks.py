@@ -17,7 +17,7 @@ def refuse_lost_mask(mask_key: str | None, setting: str, given: Any, changed: An
     """Refuses wrappers or connectors that leave out the mask that an environment's observations have.
 
     Args:
-        mask_key: of the mask in Dict observations; None: there is none to lose.
+        mask_key: key of the mask in Dict observations; None: there is none to lose.
         setting: that asked for the wrappers; its default is None.
         given: the environment, of one agent or of several that it names.
         changed: the same one in the wrappers.

@@ -48,7 +48,7 @@ class EnvReport:
     """Findings and measurements of a checked environment.
 
     Attributes:
-        name: of the environment.
+        name: name of the environment.
         findings: errors first.
         checks: names of the checks that were made.
         measured: measurements: name with its unit -> number, or text.

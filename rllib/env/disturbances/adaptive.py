@@ -120,7 +120,7 @@ def drawn_values(
 
     Args:
         rng: draws them.
-        ranges: of all parameters.
+        ranges: ranges of all parameters.
         at_bounds: probability with which one of them is at one of its bounds.
     """
     values = {name: drawn(rng, each) for name, each in ranges.items()}

@@ -23,7 +23,7 @@ class Channel:
 
     Args:
         disturbances: see there.
-        observation_space, action_space: of the agent.
+        observation_space, action_space: spaces of the agent.
 
     Raises:
         Unfit: (a ValueError) if there is noise for spaces that take none.
@@ -45,7 +45,8 @@ class Channel:
         """Begins an episode with its first observation, and returns what the policy sees.
 
         Args:
-            rng: of the episode; draws what differs from episode to episode, then the noise of its steps.
+            rng: random generator of the episode; draws what differs from episode to episode, then the noise of its
+                steps.
             observation: as the environment gives it.
         """
         asked, self._rng = self._asked, rng

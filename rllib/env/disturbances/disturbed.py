@@ -31,11 +31,11 @@ class DrawnEpisodes:
 
     Args:
         env: the environment, in its wrappers.
-        disturbances: of its episodes.
+        disturbances: disturbances of its episodes.
         adapts: whether ranges of parameters begin as "adapt" says, and not as "parameters" does.
 
     Attributes:
-        rng: of the running episode.
+        rng: random generator of the running episode.
 
     Raises:
         Unfit: (a ValueError) if the environment lacks a parameter.
@@ -56,8 +56,8 @@ class DrawnEpisodes:
         """Draws and sets the parameters of the episode that the environment's reset begins.
 
         Args:
-            seed: of the reset. With one, the running episode was left off, and its return does not count; without one,
-                it has ended, by a time limit around the disturbances or as the environment said.
+            seed: seed of the reset. With one, the running episode was left off, and its return does not count; without
+                one, it has ended, by a time limit around the disturbances or as the environment said.
         """
         if seed is None:
             self.end()
@@ -97,7 +97,7 @@ class DisturbedEnv(gymnasium.Wrapper):
 
     Args:
         env: the environment.
-        disturbances: of its episodes.
+        disturbances: disturbances of its episodes.
         adapts: see DrawnEpisodes.
 
     Attributes:
@@ -146,7 +146,7 @@ class DisturbedFactory(WrappingFactory):
     """A factory that puts disturbances around another factory's environments.
 
     Attributes:
-        disturbances: of training, or of evaluation where its config asks for them.
+        disturbances: disturbances of training, or of evaluation where its config asks for them.
         mask_key: key of the mask of legal actions in Dict observations; None: there is none.
     """
 

@@ -36,7 +36,7 @@ class GodotEnv(MultiAgentEnv):
     Args:
         port: where the game connects.
         program: path of an exported game, which is started, with its own free port.
-        seed: of the game that is started.
+        seed: seed of the game that is started.
         show_window: whether it draws.
         action_repeat: number of frames that an action lasts; None: as the game says.
         speedup: factor of its clock; None: as the game says.

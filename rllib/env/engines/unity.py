@@ -30,7 +30,7 @@ class Unity3DEnv(MultiAgentEnv):
     Args:
         file_name: path of the game's program; None: the game that runs in Unity's editor.
         port: first port; None: 5004 for the editor, 5005 for a program. A program takes the next free one.
-        seed: of the game's random numbers.
+        seed: seed of the game's random numbers.
         no_graphics: whether it draws nothing.
         timeout_wait: limit of the connection and of each answer (seconds).
         episode_horizon: steps of an episode.

@@ -22,7 +22,7 @@ class ActionRow:
     """Actions of a space as rows of numbers.
 
     Args:
-        space: of a single action.
+        space: space of a single action.
     """
 
     def __init__(self, space: spaces.Space):
@@ -60,12 +60,12 @@ class StepInputs:
 
     Attributes:
         action_row: encodes actions of the environment.
-        policy_space: of the observations that the policy reads, outside of training.
+        policy_space: space of the observations that the policy reads, outside of training.
         state: the policy's memory before the step.
         prev_action: the last action, as the environment took it.
         prev_reward: the reward of the last action.
         action_mask: the legal actions.
-        agent_id: of the agent that acts, where there are several.
+        agent_id: id of the agent that acts, where there are several.
     """
 
     action_row: ActionRow
@@ -118,7 +118,7 @@ class Adapter(ABC):
         """Raises a ValueError if no agent's observations of these spaces are changed as the setting says.
 
         Args:
-            spaces: of the observations of all agents.
+            spaces: spaces of the observations of all agents.
             env_name: name of the environment.
         """
 

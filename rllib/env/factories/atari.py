@@ -43,7 +43,7 @@ class AtariFactory(EnvFactory):
     game's.
 
     Attributes:
-        spec: of the game itself.
+        spec: spec of the game itself.
         native: whether all of a worker's games are one vector environment in C++.
         size: height and width of the pictures.
         stack: pictures in an observation.
@@ -142,7 +142,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
 
     Args:
         env: observations are grey pictures [H, W], one per frame; `info["lives"]` counts lives, if the game has some.
-        img_height, img_width: of the pictures.
+        img_height, img_width: height and width of the pictures.
         stack_num: pictures in an observation.
         frameskip: number of frames for which an action is repeated.
         noop_max: largest number of frames without action at the beginning (drawn from 1 to noop_max); 0 for none.

@@ -22,7 +22,7 @@ class CriticKeys(Adapter):
     """Observations with keys for the value alone; environments stay as they are.
 
     Attributes:
-        keys: of the Dict observation.
+        keys: keys of the Dict observation.
     """
 
     keys: tuple[str, ...]

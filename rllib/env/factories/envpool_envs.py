@@ -28,7 +28,7 @@ class EnvPoolVector(VectorEnv):
     Args:
         name: EnvPool's id.
         num_envs: N.
-        options: of envpool.make, such as max_episode_steps or num_threads.
+        options: options of envpool.make, such as max_episode_steps or num_threads.
 
     Raises:
         ValueError: for an id, option or kind of value that EnvPool does not have, several players, or a batch_size

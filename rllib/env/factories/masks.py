@@ -34,7 +34,7 @@ class ActionMask(Adapter):
 
     Attributes:
         mask_from: "info", the mask is in every info dict, or "method", `action_masks()` of the environment returns it.
-        mask_key: of the mask in the info, and in the new observation.
+        mask_key: key of the mask in the info, and in the new observation.
     """
 
     mask_from: str

@@ -21,7 +21,7 @@ class PastActions(gymnasium.Wrapper):
 
     Args:
         env: the environment.
-        number: of actions, at least 1.
+        number: number of actions, at least 1.
 
     Raises:
         ValueError: for another number, or a Dict that has the key already.

@@ -74,9 +74,9 @@ def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, contex
 
     Args:
         task_fn: task_fn(result, environment, context) -> task.
-        result: of the iteration that has ended.
+        result: result of the iteration that has ended.
         env: the environment, in its wrappers.
-        context: of the environment.
+        context: context of the environment.
     """
     own = getattr(env, "unwrapped", env)
     task = task_fn(result, own, context)
@@ -88,10 +88,10 @@ def set_saved_task(tasks: Sequence[Sequence[Any]], env: Any, context: EnvContext
     """Sets the task that an environment had in a checkpoint, unless it has that task; returns the task.
 
     Args:
-        tasks: of the environments of each worker. An environment that the checkpoint does not know gets the task of
-            another one.
+        tasks: tasks of the environments of each worker. An environment that the checkpoint does not know gets the task
+            of another one.
         env: the environment, in its wrappers.
-        context: of the environment.
+        context: context of the environment.
     """
     of_worker = tasks[max(context.worker_index - 1, 0) % len(tasks)]
     task = of_worker[context.vector_index % len(of_worker)]

@@ -178,7 +178,7 @@ def random_action(observation: Any, space: Space, mask_key: str | None = MASK_KE
     Args:
         observation: a dict with the key `mask_key` has a mask; a tuple of those of a group's members may have one for
             each.
-        space: of the agent's actions; its generators draw.
+        space: space of the agent's actions; its generators draw.
         mask_key: None: there are no masks.
     """
     if isinstance(space, spaces.Tuple) and isinstance(observation, tuple) and len(observation) == len(space.spaces):

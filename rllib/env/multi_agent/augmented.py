@@ -76,7 +76,7 @@ class Augmentation:
     Args:
         own: agent -> the space of the environment.
         agent_ids, critic: as for AugmentedEnv.
-        state_space: of what the critic reads, where that is the environment's state.
+        state_space: space of what the critic reads, where that is the environment's state.
         left_out: as for AugmentedEnv.
     """
 

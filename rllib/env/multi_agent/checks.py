@@ -71,7 +71,7 @@ class CheckedAgents:
 
     Attributes:
         env: see above.
-        spaces: of the agents; known after the first reset.
+        spaces: spaces of the agents; known after the first reset.
         time: number of steps of the present episode so far.
         ended: {agent: step of this episode in which it has ended}, counted from 1.
         has_ends: whether the newest step has ended an agent or the episode.

@@ -19,7 +19,7 @@ class ExaminedAgents:
     """Agents of an environment that was reset, and stepped with random actions.
 
     Attributes:
-        name: of the environment.
+        name: name of the environment.
         agents: in the environment's order; those that appeared, where it does not say which there are.
         are_known: whether the environment says which agents may ever appear.
         spaces: agent -> observation space and action space.
@@ -44,9 +44,9 @@ def examine_agents(env, name: str, check: bool = True, action_mask_key: str | No
 
     Args:
         env: an environment with several agents.
-        name: of the environment, for messages.
+        name: name of the environment, for messages.
         check: False takes no steps.
-        action_mask_key: of the mask in Dict observations; the steps then take legal actions.
+        action_mask_key: key of the mask in Dict observations; the steps then take legal actions.
 
     Raises:
         ValueError: if a result breaks a rule of environments with several agents, or a space is not supported.

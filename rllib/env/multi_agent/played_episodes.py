@@ -31,8 +31,8 @@ class PlayedEpisodes:
 
     Args:
         env: an environment with several agents; the owner closes it.
-        seed: of its first reset.
-        mask_key: of the mask of legal actions in each agent's info; None: there are none.
+        seed: seed of its first reset.
+        mask_key: key of the mask of legal actions in each agent's info; None: there are none.
     """
 
     def __init__(self, env: Any, seed: int = 0, mask_key: str | None = None):

@@ -24,7 +24,7 @@ class MultiAgentVectorEnv:
         num_envs: N.
         possible_agents: ids of the A agents, in the order of the arrays.
         single_observation_space, single_action_space: of one agent of one environment; all agents have the same.
-        state_space: of one environment's state; None if it has none.
+        state_space: space of one environment's state; None if it has none.
         max_episode_steps: time limit; None: none.
         metadata: "autoreset_mode" is SAME_STEP.
     """
@@ -48,8 +48,8 @@ class MultiAgentVectorEnv:
         """Starts an episode in every environment.
 
         Args:
-            seed: of all first states from now on; a list has one for each environment. None: generators continue.
-            options: of the environment.
+            seed: seed of all first states from now on; a list has one for each environment. None: generators continue.
+            options: options of the environment.
 
         Returns:
             observations [N, A, *observation_shape], and an info.

@@ -55,7 +55,7 @@ class Item(msgspec.Struct, forbid_unknown_fields=True):
     """A step of an episode.
 
     Attributes:
-        episode_id: of a running episode.
+        episode_id: id of a running episode.
         observation: the newest; by agent where there are several.
         reward, info: since the last action of the episode; None: there are none.
         action: that the policy has not chosen, for /v1/log.
@@ -77,7 +77,7 @@ class Request(Numbered, forbid_unknown_fields=True):
     """A request about steps.
 
     Attributes:
-        items: of different episodes.
+        items: items of different episodes.
     """
 
     items: Annotated[list[Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
@@ -134,8 +134,8 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
     """A part of an episode, as its client sends it.
 
     Attributes:
-        episode_id: of the episode.
-        version: of the weights that have acted.
+        episode_id: id of the episode.
+        version: version of the weights that have acted.
         observations: an array [N, ...], or a list of them where the space is no Box and not Discrete; with the final
             one where the episode ends.
         rewards: one for each observation.

@@ -47,7 +47,7 @@ class ItemReader:
         """Checks all items before any is accepted.
 
         Args:
-            items: of different episodes.
+            items: items of different episodes.
             is_logged: whether each has an action that the policy has not chosen.
             ends: whether the episodes end.
 

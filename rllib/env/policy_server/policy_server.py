@@ -77,7 +77,7 @@ class Route(NamedTuple):
         handle: function of the request, decoded; gives the answer, or a batch that gives it; None: nothing is new.
         form: of the request's body, or of the query of GET; None: it has none.
         inference: where clients of this path act, "local" or "remote"; None: it is for both.
-        kind: of the answer, where the request has no body.
+        kind: kind of the answer, where the request has no body.
     """
 
     method: str
@@ -117,9 +117,9 @@ class PolicyServer(EpisodeSource):
     """A source of episodes whose loops are clients in other processes.
 
     Args:
-        action_space, observation_space: of the policy.
-        settings: of the server.
-        index: of the worker, 0 for the only one.
+        action_space, observation_space: spaces of the policy.
+        settings: settings of the server.
+        index: index of the worker, 0 for the only one.
 
     Attributes:
         url: where it listens, once it was opened.
@@ -315,8 +315,8 @@ class PolicyServer(EpisodeSource):
 
         Args:
             route: of its path.
-            body: of the request.
-            kind: of the body, JSON, MSGPACK or QUERY.
+            body: body of the request.
+            kind: kind of the body, JSON, MSGPACK or QUERY.
             reply: function of status and answer, called once, in the transport's thread.
         """
         self._counter.requests += 1

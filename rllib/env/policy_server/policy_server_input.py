@@ -16,7 +16,7 @@ class PolicyServerInput:
     Args:
         ioctx: the IOContext that the function of `input_` has got.
         address: host where it listens.
-        port: of the first worker; worker i listens on port + i - 1, whether the function adds that or not.
+        port: port of the first worker; worker i listens on port + i - 1, whether the function adds that or not.
         idle_timeout, max_sample_queue_size: accepted for programs written for RLlib; they have no effect, which a
             warning says where they are given, since a client waits for its action, and no samples queue.
         token: that clients must send; it must be that of the variable RLLIB_TOKEN, which workers in other processes
@@ -59,7 +59,7 @@ def made_for_first_worker(function: Callable[[IOContext], Any], config: Mapping[
 
     Args:
         function: of an IOContext, whose worker has the attribute num_workers.
-        config: of the run; the function may read it.
+        config: settings of the run; the function may read it.
     """
     num_workers = config["num_rollout_workers"]
     worker = SimpleNamespace(num_workers=num_workers)

@@ -27,7 +27,7 @@ class Acted(NamedTuple):
 
     Attributes:
         action, dist_inputs: rows as the policy stores them; None where they are not stored.
-        version: of the weights.
+        version: version of the weights.
         is_logged: whether the policy has not chosen it.
     """
 
@@ -44,7 +44,7 @@ class Run(NamedTuple):
         rewards: N numbers, the reward of the previous action for each request.
         observations: an array [N, ...] or a list; the episode continues with each of them.
         actions, dist_inputs: [N, ...] as the policy stores them; None where they are not stored.
-        version: of the weights.
+        version: version of the weights.
     """
 
     rewards: list[float]
@@ -218,7 +218,7 @@ def checked(part: Part, space, rows: ActionRows) -> Part:
 
     Args:
         part: as it came.
-        space: of the observations.
+        space: space of the observations.
         rows: form of the actions.
 
     Raises:

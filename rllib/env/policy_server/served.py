@@ -19,8 +19,8 @@ class ServedFactory(EnvFactory):
     """Makes the policy server of a worker.
 
     Attributes:
-        action_space, observation_space: of the policy, or dicts by agent.
-        settings: of the server.
+        action_space, observation_space: spaces of the policy, or dicts by agent.
+        settings: settings of the server.
         has_several: whether episodes have several agents.
     """
 

@@ -23,11 +23,11 @@ class ActionRows:
     """The form of the actions and distributions that a policy stores, in its own units.
 
     Attributes:
-        shape, dtype: of one action.
+        shape, dtype: shape and dtype of one action.
         choices: number of choices of each number of an action; () where some are no choices.
         num_dist_inputs: parameters of an action's distribution; 0 where they are not stored.
         mapper: to the environment's actions.
-        distribution: of the actions, whose `at` evaluates the parameters; None: they are not looked at.
+        distribution: distribution of the actions, whose `at` evaluates the parameters; None: they are not looked at.
     """
 
     shape: tuple[int, ...]

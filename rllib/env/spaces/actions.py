@@ -222,7 +222,7 @@ def structured_actions(space: spaces.Space, rows: np.ndarray):
     """Recorded actions [N, ...] as a batch in the structure of their space.
 
     Args:
-        space: of one action.
+        space: space of one action.
         rows: in the environment's units, in the form of `action_form`.
 
     Returns:

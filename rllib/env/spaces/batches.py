@@ -13,7 +13,7 @@ def rows_of(space, observation) -> Sequence | None:
     """The single observations of a batch of N; None for one observation, and for what is neither.
 
     Args:
-        space: of one observation.
+        space: space of one observation.
         observation: an array [N, ...], or for Dict and Tuple spaces a dict or tuple of these; further keys of a dict
             are left out.
     """

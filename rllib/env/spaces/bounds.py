@@ -15,7 +15,7 @@ def misfit(space, observation, env: str, path: str = "observation", *, warns: bo
     """Explains why an observation does not lie in its space; None if it does, or where it is only warned of.
 
     Args:
-        space: of the observation.
+        space: space of the observation.
         observation: as the environment has returned it.
         env: class of the environment, for the warning.
         path: what the observation is called.

@@ -26,7 +26,7 @@ class Goals:
 
     Attributes:
         achieved, desired: the columns.
-        space: of a goal: Box, Discrete or MultiBinary.
+        space: space of a goal: Box, Discrete or MultiBinary.
     """
 
     achieved: slice

@@ -13,7 +13,7 @@ def legal_action(space: Space, mask: Any) -> Any:
     """A random action, drawn by the space's generators, in which each choice is legal.
 
     Args:
-        space: of the actions.
+        space: space of the actions.
         mask: a number for each choice of the action, part by part in the order of the row that batches hold, 0 where it
             is illegal. None, or a mask of another length, which is no mask of this space: any action. Where no choice
             of a part is legal, the first one is taken.
@@ -30,7 +30,7 @@ def legal_values(space: Space, mask: Any) -> list[np.ndarray] | None:
     """The legal values of each number of an action.
 
     Args:
-        space: of the actions, without parts.
+        space: space of the actions, without parts.
         mask: as for `legal_action`.
 
     Returns:

@@ -19,10 +19,10 @@ class RowSelection:
     Args:
         given: space of the observations that are there.
         wanted: space of those that are taken out.
-        key: of the given observations, under which the wanted ones may be as a whole; None: there is none.
+        key: key of the given observations, under which the wanted ones may be as a whole; None: there is none.
 
     Attributes:
-        shape, dtype: of one row.
+        shape, dtype: shape and dtype of one row.
 
     Raises:
         ValueError: naming the first part that is not there, or is another.
@@ -96,7 +96,7 @@ def structured(space: spaces.Space, rows: np.ndarray):
     """Stored observations [N, ...] as a batch in the structure of their space, as vector environments give it.
 
     Args:
-        space: of one observation.
+        space: space of one observation.
         rows: as ObservationColumn stores them.
 
     Returns:

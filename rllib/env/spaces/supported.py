@@ -181,7 +181,7 @@ class Rounding:
     """Notes which float64 numbers of observations change, but by less than the float32 that they are stored in shows.
 
     Args:
-        space: of the observations that it is called with.
+        space: space of the observations that it is called with.
     """
 
     def __init__(self, space: spaces.Space):

@@ -93,7 +93,8 @@ class EnvironmentStream(ABC):
             observation, from reset() as well as from step(); the others with the reward.
 
     Attributes:
-        observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
+        observation_shape, observation_dtype: shape and dtype of one stored observation (see
+            `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
             are transitions. Their reward is 0 and their flags are False.
         has_gaps: whether there are such rows even if no environment fails.
@@ -103,7 +104,8 @@ class EnvironmentStream(ABC):
             by `info["life_lost"]` of that step; mostly empty. Statistics are of whole games.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
-        device: of the tensors that the environment has handed over at its reset; None where these were no tensors.
+        device: device of the tensors that the environment has handed over at its reset; None where these were no
+            tensors.
     """
 
     has_gaps: bool = False

@@ -42,14 +42,14 @@ class EnvironmentProcess:
     Args:
         make: makes the environment, in its process.
         place: for messages, such as "environment 1 of rollout worker 2".
-        name: of the environment, for messages until its class is known.
+        name: name of the environment, for messages until its class is known.
         timeout_s: longest time that a call of step() or reset() may take (seconds); None: unlimited.
 
     Attributes:
-        observation_space, action_space: of the environment. Access waits for its constructor, without a time limit, and
-            raises its errors.
-        class_name: of the environment below its wrappers.
-        pid: of the process; 0 after close().
+        observation_space, action_space: spaces of the environment. Access waits for its constructor, without a time
+            limit, and raises its errors.
+        class_name: name of the class of the environment below its wrappers.
+        pid: id of the process; 0 after close().
     """
 
     def __init__(self, make: Callable[[], Any], place: str, name: str, timeout_s: float | None = None):

@@ -54,7 +54,7 @@ class AsArrays(VectorWrapper):
         mode: its autoreset mode.
 
     Attributes:
-        device: of its tensors, to which actions are sent; None before a reset has shown one, and for arrays.
+        device: device of its tensors, to which actions are sent; None before a reset has shown one, and for arrays.
     """
 
     def __init__(self, env: VectorEnv, mode: AutoresetMode):

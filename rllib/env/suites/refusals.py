@@ -17,7 +17,7 @@ def unknown_id(suite: str, env_id: str, ids: Iterable[str]) -> ValueError:
     Args:
         suite: the word that its names begin with.
         env_id: what was given.
-        ids: of the suite.
+        ids: ids of the suite's environments.
     """
     ids = sorted(ids)
     listed = f"It has {', '.join(ids[:_LISTED])}{', ...' if len(ids) > _LISTED else ''}."
@@ -29,7 +29,7 @@ def refuse_unknown_keys(name: str, env_config: Mapping[str, Any], known: Iterabl
     """Raises a ValueError for a key of env_config that an environment does not take.
 
     Args:
-        name: of the environment, "gymnax:CartPole-v1".
+        name: name of the environment, "gymnax:CartPole-v1".
         env_config: the user's dict.
         known: keys that it takes.
     """
@@ -46,7 +46,7 @@ def refuse_wrong_values(name: str, env_config: Mapping[str, Any], defaults: Mapp
     A negative one is refused where the default is an integer that is not: EnvPool ends the process for some.
 
     Args:
-        name: of the environment, "gymnax:CartPole-v1".
+        name: name of the environment, "gymnax:CartPole-v1".
         env_config: the user's dict.
         defaults: key -> the suite's default; other keys are not looked at.
     """

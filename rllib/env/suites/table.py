@@ -8,7 +8,7 @@ class Suite(NamedTuple):
 
     Attributes:
         package: its name, for messages.
-        extra: of this library, which installs it; "" where none does.
+        extra: extra of this library, which installs it; "" where none does.
         maker: "module:function" of the id and the items of env_config. It gets num_envs as well, and makes a vector of
             this many environments, unless they have several agents. It raises an ImportError where the package is
             missing.

@@ -31,7 +31,7 @@ class VmasVector(MultiAgentVectorEnv):
     Args:
         scenario: its name.
         num_envs: N.
-        options: of vmas.make_env, with max_steps=100 by default; others are of the scenario.
+        options: options of vmas.make_env, with max_steps=100 by default; others are of the scenario.
 
     Raises:
         ValueError: if the agents' spaces differ, or the scenario does not take an option.

@@ -32,7 +32,7 @@ class TorchVectorEnv(VectorEnv):
 
     Args:
         num_envs: N.
-        observation_space, action_space: of a single environment.
+        observation_space, action_space: spaces of a single environment.
         max_episode_steps: episodes are truncated after this number of steps; None: never.
         device: "cpu", "cuda" or "cuda:1".
 
@@ -87,7 +87,7 @@ class TorchVectorEnv(VectorEnv):
         """Starts an episode in every environment: observations, and an empty info.
 
         Args:
-            seed: of all first states from now on; None: their generator continues.
+            seed: seed of all first states from now on; None: their generator continues.
             options: none.
         """
         if seed is not None:

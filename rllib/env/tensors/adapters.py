@@ -185,7 +185,7 @@ class FunctionalVectorEnv(VectorEnv):
         step: (state, actions) -> state.
         from_dlpack: makes an array of a tensor, for `step`: jax.numpy.from_dlpack.
         num_envs: N.
-        observation_space, action_space: of a single environment.
+        observation_space, action_space: spaces of a single environment.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.SAME_STEP}

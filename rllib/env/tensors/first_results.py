@@ -16,7 +16,7 @@ def check_first_reset(env: VectorEnv, result, device: str) -> None:
     Args:
         env: has given it.
         result: holds a tensor of observations.
-        device: of the environment's tensors.
+        device: device of the environment's tensors.
 
     Raises:
         ValueError, TypeError: naming what was given, and the rule.

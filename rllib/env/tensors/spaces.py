@@ -17,10 +17,10 @@ class TensorColumn:
     stores them.
 
     Args:
-        space: of a single observation.
+        space: space of a single observation.
 
     Attributes:
-        shape, dtype: of one stored observation; the latter by its name.
+        shape, dtype: shape and dtype of one stored observation; the latter by its name.
     """
 
     def __init__(self, space: spaces.Space):
@@ -58,7 +58,7 @@ class TensorActionMapper:
 
     Args:
         mapper: the mapping of arrays.
-        device: of the actions.
+        device: device of the actions.
     """
 
     def __init__(self, mapper: ActionMapper, device: str | torch.device):

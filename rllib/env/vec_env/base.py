@@ -22,7 +22,7 @@ class VecEnv(ABC):
 
     Args:
         num_envs: number of environments, N.
-        observation_space, action_space: of one environment.
+        observation_space, action_space: spaces of one environment.
 
     Attributes:
         num_envs, observation_space, action_space: as above.
@@ -131,7 +131,7 @@ class DummyVecEnv(_InTurn, VecEnv):
 
     Attributes:
         buf_rews, buf_dones, buf_infos, buf_obs: of the newest step.
-        keys: of a Dict space's observations; [None] for others.
+        keys: keys of a Dict space's observations; [None] for others.
     """
 
     observation_space = action_space = render_mode = None
@@ -165,7 +165,7 @@ class VecEnvWrapper(VecEnv):
 
     Args:
         venv: the vector environment.
-        observation_space, action_space: of one environment; None: as within.
+        observation_space, action_space: spaces of one environment; None: as within.
 
     Attributes:
         venv: as above.

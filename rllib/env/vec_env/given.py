@@ -46,7 +46,7 @@ class OneOfEach:
 
     Args:
         functions: each returns a new environment.
-        name: of the environment, for messages.
+        name: name of the environment, for messages.
     """
 
     def __init__(self, functions: Sequence[Callable[[], gymnasium.Env]], name: str):

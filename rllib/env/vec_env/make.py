@@ -42,7 +42,7 @@ def make_vec_env(
     Args:
         env_id: a registered id, or a class or function that makes an environment.
         n_envs: how many.
-        seed: of the first reset: environment i gets seed + start_index + i.
+        seed: seed of the first reset: environment i gets seed + start_index + i.
         start_index: see `seed`.
         wrapper_class: a wrapper around each environment, with `wrapper_kwargs`.
         env_kwargs: arguments of each environment.

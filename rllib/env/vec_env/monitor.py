@@ -17,8 +17,8 @@ class ResultsWriter:
     """Writes rows of episodes below a line of JSON.
 
     Args:
-        filename: of the file; "monitor.csv" is added to a name without it, and is the name below a directory, which
-            exists or ends in a slash.
+        filename: path of the file; "monitor.csv" is added to a name without it, and is the name below a directory,
+            which exists or ends in a slash.
         header: begins the file.
         extra_keys: columns after r, l and t.
         override_existing: False: add to a file that is there.
@@ -59,7 +59,7 @@ class Monitor(gymnasium.Wrapper):
 
     Args:
         env: the environment.
-        filename: of a monitor.csv; None: no file.
+        filename: path of a monitor.csv; None: no file.
         allow_early_resets: False: a reset within an episode is an error.
         reset_keywords: arguments of reset that the file has as well.
         info_keywords: keys of the last step's info that the file has as well.

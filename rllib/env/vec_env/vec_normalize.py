@@ -34,7 +34,7 @@ class RunningMeanStd:
 
     Args:
         epsilon: count at the beginning, of mean 0 and variance 1.
-        shape: of a value.
+        shape: shape of a value.
 
     Attributes:
         mean, var: float64, of this shape.
@@ -85,7 +85,7 @@ class VecNormalize(VecEnvWrapper):
         training: take what is seen into the statistics.
         norm_obs, norm_reward: what is normalised.
         clip_obs, clip_reward: most absolute value of what comes out.
-        gamma: of the discounted return.
+        gamma: discount factor of the discounted return.
         epsilon: added to variances.
         norm_obs_keys: of a Dict space, the parts to normalise; None: all.
 
@@ -240,7 +240,7 @@ class VecNormalize(VecEnvWrapper):
         """A wrapper with the settings and statistics of a file, which is read as data.
 
         Args:
-            load_path: of a file that `save` wrote, of this library's or Stable-Baselines3's.
+            load_path: path of a file that `save` wrote, of this library's or Stable-Baselines3's.
             venv: the vector environment to put it around.
 
         Raises:

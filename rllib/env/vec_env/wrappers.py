@@ -25,7 +25,7 @@ def is_image_space(
     """Whether a space is that of pictures: three axes, uint8 from 0 to 255.
 
     Args:
-        observation_space: of any kind.
+        observation_space: a space of any kind.
         check_channels: the number of channels must be 1, 3 or 4.
         normalized_image: pictures may have other bounds and types.
     """
@@ -44,7 +44,7 @@ class StackedObservations:
     Args:
         num_envs: N.
         n_stack: number of observations.
-        observation_space: of one environment, a Box.
+        observation_space: space of one environment, a Box.
         channels_order: "first" or "last", the axis along which they lie; None: of pictures the channels' axis, of
             others the last.
 
@@ -211,7 +211,7 @@ class VecExtractDictObs(VecEnvWrapper):
 
     Args:
         venv: the vector environment.
-        key: of the part.
+        key: key of the part.
     """
 
     def __init__(self, venv: VecEnv, key: str):
@@ -285,7 +285,7 @@ class VecMonitor(VecEnvWrapper):
 
     Args:
         venv: the vector environment.
-        filename: of a monitor.csv; None: no file.
+        filename: path of a monitor.csv; None: no file.
         info_keywords: keys of the last step's info that the file has as well.
     """
 

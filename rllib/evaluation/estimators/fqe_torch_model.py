@@ -55,7 +55,7 @@ class FQETorchModel(QModel):
         minibatch_size: rows of a step; None: a fiftieth of the data, within 32 ... 1024.
         polyak_coef: how far each pass moves the copy that is bootstrapped from to the network; 1: copied.
         n_action_samples: actions that an expectation is the mean of, where they cannot be summed over.
-        seed: of weights, orders and drawn actions.
+        seed: seed of weights, orders and drawn actions.
 
     Raises:
         ValueError: for a number out of range or an unknown key.

@@ -34,7 +34,7 @@ class RecordedSteps:
         starts: int64 [episodes + 1].
         behavior: action_logp or action_prob, float64 [N], by its name; {} if neither was recorded.
         log_unit: what is added to behaviour's log-densities to get those of actions in the policy's units.
-        names: of the source's columns, for messages.
+        names: names of the source's columns, for messages.
         source: its name, for messages.
     """
 

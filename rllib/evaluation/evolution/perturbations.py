@@ -38,7 +38,7 @@ class Trial:
     """One episode to be played with weights + scale * direction(index).
 
     Attributes:
-        number: of the episode, counted over the run; it seeds the environment and the action noise.
+        number: number of the episode, counted over the run; it seeds the environment and the action noise.
         index: where the direction begins in the noise table.
         scale: +sigma, -sigma, or 0 for the weights themselves, without any noise.
         action_noise_std: of normal noise on continuous actions, in the policy's units.
@@ -109,8 +109,8 @@ class PerturbationWorker(Worker):
 
         Args:
             trials: any number.
-            snapshots: of the policy whose weights they perturb; its filter statistics normalise from the first step to
-                the last.
+            snapshots: snapshots of the policy whose weights they perturb; its filter statistics normalise from the
+                first step to the last.
 
         Returns:
             one outcome a trial, in their order.

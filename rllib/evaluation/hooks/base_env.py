@@ -44,7 +44,7 @@ class BaseEnv:
         """Sets an attribute of each environment, where it or one that it wraps has it.
 
         Args:
-            name: of the attribute.
+            name: name of the attribute.
             values: a list or tuple with one for each environment, or one for all.
 
         Raises:

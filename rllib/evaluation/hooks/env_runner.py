@@ -29,7 +29,8 @@ class EnvRunnerNames:
 
     Args:
         worker: a worker of any kind.
-        policies: of the algorithm, with the present weights; the worker gets them when it samples. None: the worker's.
+        policies: policies of the algorithm, with the present weights; the worker gets them when it samples. None: the
+            worker's.
 
     Attributes:
         worker: see the arguments.

@@ -107,7 +107,7 @@ class NetworkLane(AgentLane):
 
     Args:
         policy: chooses the actions.
-        observation_space, action_space: of one agent.
+        observation_space, action_space: spaces of one agent.
         num_slots: S.
         mapper: from the policy's actions to the environment's.
 

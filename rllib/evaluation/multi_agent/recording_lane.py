@@ -69,7 +69,7 @@ class RecordingLane(NetworkLane, Lane):
 
     Args:
         policy, own, settings: as for Lane.
-        observation_space, action_space: of one agent.
+        observation_space, action_space: spaces of one agent.
         rngs: random stream of each slot.
         of_lane: further arguments of Lane.
 

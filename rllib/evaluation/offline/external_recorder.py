@@ -41,9 +41,9 @@ class EpisodeRecorder:
     well. A step without a reported outcome is left out, and the one before it ends its episode without a flag.
 
     Args:
-        observation_space, action_space: of the steps.
+        observation_space, action_space: spaces of the steps.
         writer: has `write(batch)`, and may have `close()`.
-        units: of the actions of a Box, ENVIRONMENT or NORMALIZED.
+        units: units of the actions of a Box, ENVIRONMENT or NORMALIZED.
         whole_episodes: see Output.
 
     Attributes:

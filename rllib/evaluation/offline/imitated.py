@@ -17,7 +17,7 @@ class ImitatedRows:
     Args:
         dataset: recorded steps.
         policy: that imitates them.
-        conversions: of actions; see rows.Conversions.
+        conversions: conversions of actions; see rows.Conversions.
         rows_at_once: of a batch; sequences have up to length - 1 more.
         returns: adds the column of returns to go to the rows of a batch; None: it is not read.
     """

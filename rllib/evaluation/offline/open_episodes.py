@@ -45,7 +45,7 @@ class OpenEpisodes:
 
     Attributes:
         most_bytes, most_seconds: of a running episode that wait in memory; beyond, they are written.
-        policy_version: of the policy that acts, for the batches.
+        policy_version: version of the policy that acts, for the batches.
     """
 
     most_bytes = most_seconds = math.inf

@@ -27,7 +27,7 @@ class Output:
     """Settings of the files that the workers of a run write; called with a worker, it makes its recorder.
 
     Attributes:
-        directory: of the files.
+        directory: directory of the files.
         format_: one of step_formats.OF_RUNS.
         metadata: facts about the steps.
         run_id: in the names of the files.
@@ -103,7 +103,7 @@ class StepRecorder:
     Args:
         worker: samples.
         writer: has `write(batch)`, and may have `close()`.
-        units: of the actions of a Box, ENVIRONMENT or NORMALIZED.
+        units: units of the actions of a Box, ENVIRONMENT or NORMALIZED.
         whole_episodes: see Output.
 
     Attributes:

@@ -107,7 +107,7 @@ def transitions(
     Args:
         dataset: recorded steps.
         policy: whose filter and form of actions they get.
-        conversions: of actions.
+        conversions: conversions of actions.
         rewards: float32 [rows] that are learned from.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.

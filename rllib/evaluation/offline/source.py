@@ -39,7 +39,7 @@ class RecordedSource(AskedWorkers):
     """Hands over recorded rows; a Source (algorithms/base/sources.py).
 
     Args:
-        seed: of the run; it decides the order of the rows.
+        seed: seed of the run; it decides the order of the rows.
         rows: what is handed over; None: the algorithm's replay has the rows already, and a round only moves the clock.
         rows_at_once: steps by which a round moves the clock, where there are no `rows`.
 

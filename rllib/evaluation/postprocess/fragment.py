@@ -183,7 +183,7 @@ class Fragment:
         """The transitions, step by step; views of the block where all rows [T * N] are transitions.
 
         Args:
-            policy_version: of the weights that acted.
+            policy_version: version of the weights that acted.
             has_gaps: every worker's fragments may have such rows. They are then copied environment by environment, the
                 one order in which joining workers' rows gives the same however environments are shared out.
         """
@@ -216,7 +216,7 @@ class Fragment:
         rows that are no transitions, at the end of the fragment and after `max_seq_len` rows.
 
         Args:
-            policy_version: of the weights that acted.
+            policy_version: version of the weights that acted.
             allocate: as for the constructor.
             bootstraps: whether bootstrap rows are added after truncated episodes and at the end of each environment's
                 steps. They hold an observation (the true final one, or the next); loss_mask is False, all else zero.

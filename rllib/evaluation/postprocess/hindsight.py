@@ -66,7 +66,7 @@ class HindsightRows:
     Args:
         settings: see HindsightTransitions.
         stream: the environments, which give the rewards of other goals.
-        rngs: of each environment; draws its goals, when an episode is over.
+        rngs: random generators of each environment; draws its goals, when an episode is over.
     """
 
     def __init__(self, settings: HindsightTransitions, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]):

@@ -35,7 +35,7 @@ class Transitions(Postprocess):
     """A postprocess that adds the next observations and discounts, and makes rows of n steps (see NStepRows).
 
     Args:
-        shape, dtype: of one stored observation.
+        shape, dtype: shape and dtype of one stored observation.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.
         td_errors: computes the column td_errors, so that new rows have a priority before any learner has seen them.
@@ -109,7 +109,7 @@ class NStepRows:
         Args:
             fragment: after the postprocess.
             policy: whose weights give the TD errors, if they are asked for.
-            policy_version: of these weights.
+            policy_version: version of these weights.
             has_gaps: see Fragment.to_batch.
 
         Returns:

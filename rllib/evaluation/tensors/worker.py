@@ -357,7 +357,7 @@ class TensorEpisodes:
 
     Args:
         num_envs: N.
-        device: of the rewards.
+        device: device of the rewards.
     """
 
     def __init__(self, num_envs: int, device: torch.device):

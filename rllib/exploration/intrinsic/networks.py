@@ -38,10 +38,10 @@ class ObservationReader:
     Args:
         spec: has the encoder of observations.
         normalizes: scales each number to mean 0 and standard deviation 1 over the counted observations, within +- CLIP.
-        device: of the tensors.
+        device: device of the tensors.
 
     Attributes:
-        moments: of the numbers of an observation; None where they are not normalised.
+        moments: moments of the numbers of an observation; None where they are not normalised.
     """
 
     def __init__(self, spec: NetworkSpec, normalizes: bool, device: torch.device):
@@ -119,7 +119,7 @@ class Networks:
     Args:
         layers: name -> description.
         rng: draws orthogonal weights.
-        device: of the weights.
+        device: device of the weights.
         near_zero: names of networks whose outputs begin near zero.
     """
 
@@ -154,7 +154,7 @@ class Distillation:
 
     Args:
         settings: with embed_dim.
-        spec: of the layers.
+        spec: spec of the layers.
     """
 
     normalizes = True
@@ -183,7 +183,7 @@ class Dynamics:
 
     Args:
         settings: a Curiosity.
-        spec: of the layers; its distribution is the actions'.
+        spec: spec of the layers; its distribution is the actions'.
     """
 
     normalizes = False

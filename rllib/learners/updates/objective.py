@@ -20,7 +20,7 @@ class Objective:
     """A loss, the modules that it trains, and their optimizer.
 
     Attributes:
-        loss: of the policy's outputs (losses/loss.py: Loss), or over several modules (LossOverModules).
+        loss: loss of the policy's outputs (losses/loss.py: Loss), or over several modules (LossOverModules).
         moves: names of the modules that are trained; no gradient with respect to others is computed.
         name: prefix of its statistics, settings and state in a learner with several objectives.
         optimizer: name and constants of the optimizer.

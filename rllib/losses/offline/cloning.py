@@ -28,7 +28,7 @@ class ClonesToo(LossAround):
     """The loss of an algorithm, plus the weighted loss of demonstrated actions; in torch alone.
 
     Attributes:
-        loss: of the policy's outputs.
+        loss: loss of the policy's outputs.
         module: of the policy, (encoded observations) -> outputs; None: `bind` gives it.
     """
 

@@ -22,8 +22,8 @@ class ValuePenalty(Loss, ABC):
     """A loss of action values with a penalty, for autograd alone.
 
     Args:
-        loss: of action values, with one row statistic at least.
-        weight: of the penalty.
+        loss: loss of action values, with one row statistic at least.
+        weight: weight of the penalty.
     """
 
     loss: Loss

@@ -52,7 +52,7 @@ def critic_loss(bins: Bins, *, samples_critics: bool = False, by_batch: bool = F
     """The critics' loss.
 
     Args:
-        bins: of the returns.
+        bins: bins of the returns.
         samples_critics: whether rows draw the target critics that they take the least value of.
         by_batch: critics, and their target copies, judge (s, a) and (s', a') in one pass and are normalised by the
             statistics of both together (XQC, arXiv:2509.25174; FlashSAC, arXiv:2604.04539); in torch alone.
@@ -114,7 +114,7 @@ def actor_loss(bins: Bins, *, by_batch: bool = False) -> LossOverModules:
     """The actor's loss, by the means of the critics' distributions.
 
     Args:
-        bins: of the returns.
+        bins: bins of the returns.
         by_batch: the actor is normalised by the rows, and the critics by their running statistics; in torch alone.
     """
 

@@ -57,7 +57,7 @@ class MirrorLoss:
     Attributes:
         observation: Psi_s, of what the network reads: flat observations [B, n], filtered where there is a filter.
         action: Psi_a, of mean actions [B, n] in the units of the policy, or of probabilities.
-        distribution: of the policy's actions; `of_policy` sets it.
+        distribution: distribution of the policy's actions; `of_policy` sets it.
     """
 
     observation: Callable

@@ -30,7 +30,7 @@ def memory_of(device, what: Callable[[], str], advice: str) -> Iterator[None]:
     """Context manager: turns torch's out-of-memory errors into GpuMemoryError with advice.
 
     Args:
-        device: of torch.
+        device: device, by torch's name.
         what: called in that case; returns the subject of the message, such as "1000 weights".
         advice: sentences that end the message.
 

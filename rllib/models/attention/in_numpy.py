@@ -22,7 +22,7 @@ class NumpyAttentionNetwork:
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer before the first unit, names in ACTIVATIONS.
+        activations: activation function of each hidden layer before the first unit, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 

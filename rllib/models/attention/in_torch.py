@@ -34,7 +34,7 @@ class TorchAttentionNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer before the first unit.
+        activations: activation function of each hidden layer before the first unit.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 
@@ -124,7 +124,7 @@ class TorchAttentionNetwork(nn.Module):
         """Relative multi-head attention, [towers, B, size].
 
         Args:
-            name: of the unit.
+            name: name of the unit.
             x: [towers, B, size].
             window: [towers, S, window, size] before the sequences.
             hidden: as `_hidden` gives it.
@@ -179,7 +179,7 @@ class _Blocks:
         num_rows: of all sequences together.
 
     Attributes:
-        length: of the longest, L.
+        length: length L of the longest sequence.
     """
 
     def __init__(self, seq_lens: Tensor, num_rows: int):

@@ -78,12 +78,12 @@ def policy_spec(
     """Chooses the network for an environment.
 
     Args:
-        observation_space, action_space: of a single environment.
+        observation_space, action_space: spaces of a single environment.
         model: settings that differ from MODEL_DEFAULTS.
         observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
-        initializer: of the weights, where `model` does not name one.
-        action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
+        initializer: initializer of the weights, where `model` does not name one.
+        action_mask_key: key of the mask of legal actions in Dict observations (masks.py); None: there is none.
         critic_keys: of the parts of Dict observations that the value reads and the policy does not.
         images_skip_layers: whether fcnet_hiddens have no part in a network for images alone; False: they stand behind
             the convolutions, and "nature" and "impala" bring no layer of their own.
@@ -322,8 +322,8 @@ def user_critics(
     """Describes critics that are a user's network, and tries them with made-up observations (UserCritics).
 
     Args:
-        settings: of the critics' network, with a custom_model.
-        observation_space, action_space: of the environment.
+        settings: settings of the critics' network, with a custom_model.
+        observation_space, action_space: spaces of the environment.
         policy: the actor's description.
         reads, num_outputs, copies: as for UserCritics.
 
@@ -398,9 +398,9 @@ def preprocessing(
     """Chooses how observations reach the fully connected layers.
 
     Args:
-        space: of a single observation.
+        space: space of a single observation.
         settings: the checked `model` settings.
-        activation: of the convolutions.
+        activation: activation function of the convolutions.
         filtered: whether an observation filter brings the numbers to their scale.
 
     Raises:

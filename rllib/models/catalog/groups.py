@@ -122,8 +122,8 @@ def group_spec(
         member: describes a policy of one member, that reads what `read_by_member` gives and chooses its action.
         of_members: the members' spaces.
         model: settings of the network.
-        mask_key: of the mask of legal actions in a member's Dict observation; None: there is none.
-        state_key: of the state of the environment there, which all members are shown alike.
+        mask_key: key of the mask of legal actions in a member's Dict observation; None: there is none.
+        state_key: key of the state of the environment there, which all members are shown alike.
         ids: the network reads which member it computes for.
 
     Raises:

@@ -53,8 +53,8 @@ class RenormalizedProduct:
     the numbers of a batch. Feature-major: statistics are of contiguous memory.
 
     Args:
-        constants: of the normalisation.
-        index: of the layer.
+        constants: constants of the normalisation.
+        index: index of the layer.
         weights: [towers, width + 1, outputs]; the last row is the bias.
         gradient: likewise; written.
         blocks: of all weights, by name; read in place, and the running statistics in them moved.

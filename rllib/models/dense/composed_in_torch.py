@@ -15,7 +15,7 @@ class SeparateTorchNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer of the policy, and of the value.
+        activations: activation function of each hidden layer of the policy, and of the value.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 

@@ -102,8 +102,8 @@ class DetachedTorsoNetwork(nn.Module):
     No gradient reaches the torso here: `flat`, `leaves` and the parameters are of what follows it.
 
     Args:
-        layout: of the whole network, of one tower, whose torso comes first.
-        activations: of each hidden layer.
+        layout: layout of the whole network, of one tower, whose torso comes first.
+        activations: activation function of each hidden layer.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 

@@ -20,12 +20,12 @@ def impala_features(
 
     Args:
         image: has the residual network.
-        name: of a layer, with "{}" for its number: `parts` has "name.weight", ".bias" and, with spectral
+        name: name of a layer, with "{}" for its number: `parts` has "name.weight", ".bias" and, with spectral
             normalisation, ".direction".
         pixels: float32 [B, C, H, W].
         scale: factor of the pixels.
         parts: the parameters, kernels as in torch.nn.Conv2d.
-        activation: of the network.
+        activation: activation function of the network.
     """
     impala, x = image.impala, pixels
 
@@ -69,9 +69,9 @@ class ImpalaForward:
 
     Args:
         image: has the residual network.
-        name: of the image's blocks: "image_0".
+        name: name of the image's blocks: "image_0".
         blocks: the parameters of one tower, read in place.
-        activation: of the network.
+        activation: activation function of the network.
     """
 
     def __init__(self, image: Image, name: str, blocks: Mapping[str, np.ndarray], activation: Callable):

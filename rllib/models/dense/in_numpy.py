@@ -40,7 +40,7 @@ class NumpyNetwork:
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer, names in ACTIVATIONS.
+        activations: activation function of each hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
         gradient: float32 [layout.size], where `backward` writes; by default new memory.
 
@@ -93,7 +93,8 @@ class NumpyNetwork:
         """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
 
         Args:
-            gradients: of the loss with respect to the two results of the last forward with this number of rows.
+            gradients: gradients of the loss with respect to the two results of the last forward with this number of
+                rows.
             d_features: with respect to the `policy_features` [width, B] of these results.
         """
         self._training[len(gradients[0])].backward(*gradients, d_features)
@@ -545,7 +546,7 @@ class _Layer:
 
     Args:
         network, rows: as for Passes.
-        index: of the layer.
+        index: index of the layer.
         scratch: memory for one number of each unit and row.
         before: the layer whose outputs this one reads; None: it reads the network's inputs.
 
@@ -633,7 +634,7 @@ class NetworkPerRow:
 
     Args:
         layout: where the parameters lie in each vector.
-        activations: of each hidden layer, names in ACTIVATIONS.
+        activations: activation function of each hidden layer, names in ACTIVATIONS.
         weights: float32 [N, layout.size]; the network reads this very memory, so rows may be replaced at any time.
     """
 

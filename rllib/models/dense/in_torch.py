@@ -81,7 +81,7 @@ class StackedLayers(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer, names in ACTIVATIONS.
+        activations: activation function of each hidden layer, names in ACTIVATIONS.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 

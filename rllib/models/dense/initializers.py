@@ -62,7 +62,7 @@ def _of_hidden_layers(
     """An initializer of hidden layers, whose biases are zero; all else is initialised as by `uniform`.
 
     Args:
-        variance: of a weight, for the numbers of its inputs and outputs.
+        variance: variance of a weight, for the numbers of its inputs and outputs.
         draw: array of a shape, with mean 0 and variance 1.
     """
 

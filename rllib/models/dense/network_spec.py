@@ -32,7 +32,7 @@ class Found(NamedTuple):
     """What a network is to be for, as far as an architecture may refuse it.
 
     Attributes:
-        space: of the observations.
+        space: space of the observations.
         has_images: they are read by convolutions.
         is_masked: they hold an action mask.
         is_filtered: they are filtered.
@@ -149,16 +149,16 @@ class NetworkSpec:
 
     Attributes:
         encoder: turns stored observations into the network's input.
-        distribution: of the actions.
+        distribution: distribution of the actions.
         hiddens: widths of the hidden layers.
-        activations: of each hidden layer, one of activations.ACTIVATIONS.
+        activations: activation function of each hidden layer, one of activations.ACTIVATIONS.
         vf_share_layers: one tower for policy and value instead of two.
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".
         critic: whether there is a value head; without one there is a single tower.
         layer_norm: hidden layers are normalised before their activation.
         torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
-        initializer: of the weights, a name in models/dense/initializers.py.
+        initializer: initializer of the weights, a name in models/dense/initializers.py.
         noisy_layers: number of last layers, head included, with noise in their weights (single tower).
         sigma0: initial scale of this noise (dense/noisy.py).
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.

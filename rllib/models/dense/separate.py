@@ -41,7 +41,7 @@ class SeparateNetwork:
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer of the policy, and of the value.
+        activations: activation function of each hidden layer of the policy, and of the value.
         weights: flat float32 [layout.size]; the network reads this very memory.
         gradient: float32 [layout.size], where `backward` writes; by default new memory.
     """

@@ -33,7 +33,7 @@ class ConvolutionalNetwork:
 
     Args:
         layout: where the parameters lie; it has a torso.
-        activations: of each fully connected hidden layer, names in ACTIVATIONS.
+        activations: activation function of each fully connected hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
 
     Attributes:

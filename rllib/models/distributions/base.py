@@ -71,7 +71,7 @@ class Distribution(Described):
     """What a network's outputs mean for the choice of an action; the methods are in distributions/standard.py.
 
     Attributes:
-        action_dtype: of stored actions.
+        action_dtype: dtype of stored actions.
         spans_bounds: tanh keeps actions, or their mean, in [-1, 1], which spans the bounds of a Box whatever
             normalize_actions says: other actions are beyond the policy's reach.
         closed_form: the distributions of a batch have a `gradient` in numpy.

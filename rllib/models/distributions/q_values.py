@@ -78,7 +78,7 @@ class QValues(Distribution):
 
         Args:
             rng: source of randomness.
-            shape: of the actions.
+            shape: shape of the actions.
             epsilon: probability of a random action, a number or an array of that shape.
             temperature: the others are drawn with probabilities softmax(Q / temperature); 0 takes the best.
         """

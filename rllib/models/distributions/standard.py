@@ -163,7 +163,7 @@ class MultiCategorical(Distribution):
 
     Attributes:
         sizes: number of choices of each part.
-        shape: of an action; its product is the number of parts. None: a vector.
+        shape: shape of an action; its product is the number of parts. None: a vector.
     """
 
     sizes: tuple[int, ...]
@@ -486,7 +486,7 @@ class Deterministic(OfNumbers):
 
         Args:
             rng: source of randomness.
-            shape: of the actions.
+            shape: shape of the actions.
             stddev: standard deviation of normal noise.
             epsilon: probability of an action that is uniform over -1 ... 1 instead.
         """

@@ -56,10 +56,10 @@ class TorchDistribution(Distribution):
     """Description of a distribution that a user's class evaluates; methods as in distributions/standard.py.
 
     Attributes:
-        name: of the class.
+        name: name of the class.
         num_inputs: numbers that the network computes for an action.
-        action_shape: of one action.
-        dtype: of actions, "int64" or "float32".
+        action_shape: shape of one action.
+        dtype: dtype of actions, "int64" or "float32".
         user_class: (inputs [B, num_inputs], model) -> the distributions of B rows; None where a checkpoint was read
             without the user's code.
     """

@@ -16,7 +16,7 @@ class ImplicitTorchNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of the hidden layers before the product, and behind it.
+        activations: activation functions of the hidden layers before the product, and behind it.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
         acting: the network that holds the levels, which are read at every forward pass; None: the middles of as many
             strata as `count` says.

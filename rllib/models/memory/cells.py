@@ -55,7 +55,7 @@ class LSTM:
 
         Args:
             features: [towers, B, width + 1], or without the first axis where all towers read the same; closing with 1.
-            order: of the B rows.
+            order: order of the B rows.
             states: [towers, S, 2, size], before the first steps, in the order's sequence.
         """
         size, num_sequences, rows = self._size, len(order.by_length), len(order.rows)

@@ -27,8 +27,8 @@ class MemoryCritics:
         memory: the cell, and the layers behind it: at least one where an action is read.
         num_outputs: numbers that a network computes for a row; None: one, and results have no axis of outputs.
         copies: number of networks; results are [copies, B] or [copies, B, num_outputs].
-        activation: of the layers before the cell, one of activations.ACTIVATIONS.
-        initializer: of the weights, a name in models/dense/initializers.py.
+        activation: activation function of the layers before the cell, one of activations.ACTIVATIONS.
+        initializer: initializer of the weights, a name in models/dense/initializers.py.
     """
 
     reads: tuple[str, ...]

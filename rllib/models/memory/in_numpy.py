@@ -22,7 +22,7 @@ class NumpyMemoryNetwork:
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer before the cell, names in ACTIVATIONS.
+        activations: activation function of each hidden layer before the cell, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
 
     Attributes:
@@ -69,7 +69,7 @@ class NumpyMemoryNetwork:
         No gradient flows into the initial states of the sequences.
 
         Args:
-            gradients: of the loss with respect to the two results of the last `forward`.
+            gradients: gradients of the loss with respect to the two results of the last `forward`.
         """
         self._training.backward(*gradients)
         return self.gradient

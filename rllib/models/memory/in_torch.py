@@ -25,7 +25,7 @@ class TorchMemoryNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer before the cell.
+        activations: activation function of each hidden layer before the cell.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 
@@ -70,7 +70,7 @@ class TorchMemoryNetwork(nn.Module):
 
         Args:
             inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
-            order: of the rows.
+            order: order of the rows.
             state: [S, state_size] before their first rows.
         """
         rows, by_length = (_sent(each, inputs.device) for each in (order.rows, order.by_length))
@@ -168,7 +168,7 @@ class TorchMemoryCritics(TorchMemoryNetwork):
 
         Args:
             inputs: encoded observations [B, ...], sequence after sequence.
-            order: of the rows.
+            order: order of the rows.
             state: [S, state_size] before their first rows.
             rows: int [R], the rows that are judged.
             actions: [R, ...], if the layers behind the cells read any.

@@ -19,7 +19,7 @@ class BoxEncoder(Described):
     """An encoder that casts arrays to float32, flattens and scales them.
 
     Attributes:
-        shape: of one observation.
+        shape: shape of one observation.
         scale: factor; 1/255 takes pixels to [0, 1].
     """
 

@@ -134,7 +134,7 @@ class MeanStdFilter:
     observations seen so far are used, so that the first fragment is normalised as well.
 
     Args:
-        shape: of an observation.
+        shape: shape of an observation.
         clip: normalised observations stay within +- this, in standard deviations; None: unbounded.
         keep: columns (start, stop) of flat rows that stay as they are, such as an action mask.
     """

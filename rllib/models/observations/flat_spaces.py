@@ -15,7 +15,7 @@ def unsupported(space, path: str) -> str | None:
     """The reason why a space is not supported, and what to do; None if it is.
 
     Args:
-        space: of observations or actions.
+        space: space of observations or actions.
         path: its name in the message.
     """
     if isinstance(space, spaces.Box) and positive_floats(space).any():

@@ -17,7 +17,7 @@ class TensorFilter:
 
     Args:
         of: the filter of the policy, for shape and bound; its statistics are not read (see `load`).
-        device: of the observations.
+        device: device of the observations.
     """
 
     def __init__(self, of: MeanStdFilter, device: torch.device):

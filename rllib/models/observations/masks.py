@@ -31,9 +31,9 @@ def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice 
     """Columns of the mask in a stored row of a Dict observation; None if the observations have none.
 
     Args:
-        space: of the observations.
-        key: of the mask; None: there is none.
-        distribution: of the actions.
+        space: space of the observations.
+        key: key of the mask; None: there is none.
+        distribution: distribution of the actions.
 
     Raises:
         ValueError: for a mask of another length than the actions have choices, or of numbers that are no mask.
@@ -131,7 +131,7 @@ def choice_problem(
 
     Args:
         masks: [B, num_choices].
-        distribution: of the actions.
+        distribution: distribution of the actions.
         where: function of the row that returns the beginning of the message.
         acting: bool [B], rows that are acted upon; None: all. The others may have any mask.
     """

@@ -17,8 +17,8 @@ class Preprocessor:
         options: RLlib's model settings, without effect.
 
     Attributes:
-        observation_space: of the arrays.
-        shape: of one of them.
+        observation_space: space of the arrays.
+        shape: shape of one of them.
         size: number of its elements.
 
     Raises:

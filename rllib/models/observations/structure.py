@@ -22,7 +22,7 @@ class Structure:
     | MultiBinary   | [B, *shape] int8                        | float32                  |
 
     Args:
-        space: of one observation.
+        space: space of one observation.
         one_hot: all numbers are floats, and choices one-hot, as RLlib's models get them.
         filtered: an observation filter has made floats of the numbers of Box leaves.
     """

@@ -215,7 +215,7 @@ class Torso:
     Attributes:
         images: in a row; at least one.
         others: (start, stop, scale) of the numbers of a flattened row that bypass the convolutions.
-        activation: of the convolutions, one of activations.ACTIVATIONS.
+        activation: activation function of the convolutions, one of activations.ACTIVATIONS.
         layer_norm: the channels of every place are normalised before the activation.
     """
 

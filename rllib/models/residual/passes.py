@@ -21,7 +21,7 @@ class Passes:
     """Passes of all copies over one number of rows.
 
     Args:
-        layout: of simba's networks.
+        layout: layout of simba's networks.
         weights: flat float32 [layout.size]; read where they lie.
         gradient: float32 [layout.trained.size], where `weight_gradient` writes.
         rows: the batch size.
@@ -88,7 +88,7 @@ class _Part:
     """Passes of one copy over some rows.
 
     Args:
-        layout: of all copies.
+        layout: layout of all copies.
         copy: index of this one.
         weights, gradient: flat float32 [layout.size] of all copies; the second is written.
         rows: their number.
@@ -199,7 +199,7 @@ class _Affine:
 
     Args:
         parts, gradients: name -> parameters of a copy, and their gradients.
-        name: of the map.
+        name: name of the map.
         read, out: [inputs, rows] and [outputs, rows].
         d_out, d_read: gradients with respect to these; without the second one there is no `backward`.
     """
@@ -242,7 +242,7 @@ class _Normalized:
 
     Args:
         layout, copy, weights, gradient: as for _Part.
-        name: of the normalisation.
+        name: name of the normalisation.
         normal, result: memory [width, rows] for features before and after scales and shifts.
         scratch: memory of this shape.
 

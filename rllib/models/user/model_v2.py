@@ -37,10 +37,10 @@ class TorchModelV2:
 
     Args:
         obs_space: of flat rows where observations have parts or choices; its original_space is the environment's.
-        action_space: of the environment.
+        action_space: space of the environment.
         num_outputs: distribution inputs per row.
         model_config: the `model` settings.
-        name: of the model.
+        name: name of the model.
     """
 
     def __init__(self, obs_space, action_space, num_outputs: int, model_config: Mapping, name: str, **kwargs):

@@ -35,8 +35,8 @@ class UserCritics:
     Attributes:
         model: makes a critic; see above.
         config: its keyword arguments.
-        observation_space, action_space: of the environment.
-        encoder: of the policy; its observations come back in the form of their space.
+        observation_space, action_space: spaces of the environment.
+        encoder: encoder of the policy; its observations come back in the form of their space.
         filtered: an observation filter has made floats of the observations' numbers.
         reads: ("observation", "action"), or "observation" alone.
         num_outputs: numbers that a critic computes for a row; None: one, and results are [B] instead of [B, 1].
@@ -110,7 +110,7 @@ class CriticsCalledByRows(nn.ModuleList):
     Args:
         critics: as the contract describes them.
         read: (rows as a learner's minibatch has them) -> the observation in the form of its space.
-        action_shape: of one action; None: critics read observations alone.
+        action_shape: shape of one action; None: critics read observations alone.
         single: results, of one output, have no axis of outputs.
     """
 

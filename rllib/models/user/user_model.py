@@ -40,7 +40,7 @@ class UserModelSpec(UserArchitecture):
     Attributes:
         model: makes the module; see above.
         config: its keyword arguments.
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         state_shapes: of the tensors of a state; empty without a memory.
         max_seq_len: longest sequence that gradients flow through, in steps.
     """
@@ -133,7 +133,7 @@ def made(construct: Callable[[], nn.Module], name: str, num_outputs: int, config
 
     Args:
         construct: calls the user's class.
-        name: of the network, for messages: "model Net".
+        name: name of the network, for messages: "model Net".
         num_outputs, config: its arguments, for messages.
 
     Raises:

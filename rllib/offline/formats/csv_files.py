@@ -54,9 +54,9 @@ class _Table:
     """A file that is read from its beginning to its end.
 
     Attributes:
-        text: of the file.
+        text: text of the file.
         source: its name, for messages.
-        options: of reading.
+        options: options of reading.
     """
 
     text: io.TextIOWrapper

@@ -63,7 +63,7 @@ def records_of_lines(
     """Reads the lines of one file.
 
     Args:
-        lines: of the file.
+        lines: lines of the file.
         source: its name.
         options: with on_error="skip", lines that cannot be read are left out and counted.
         piece_bytes: bytes of the lines of a piece, about; None: all are one piece.

@@ -31,7 +31,7 @@ def line_of(
         columns: name -> array [rows, ...]; those that hold no numbers are left out.
         metadata: facts about the steps; with them the columns that RLlib's workers add are added.
         packed: columns that are packed, where lz4 is installed.
-        number: of the line, its unroll_id.
+        number: number of the line, its unroll_id.
 
     Raises:
         ValueError: for a number that is NaN.

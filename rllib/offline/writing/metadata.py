@@ -22,7 +22,7 @@ def metadata_of(observation_space: Space, action_space: Space, actions: str = EN
     """The metadata of a file.
 
     Args:
-        observation_space, action_space: of the steps.
+        observation_space, action_space: spaces of the steps.
         actions: units of the actions, ENVIRONMENT or NORMALIZED.
         more: further facts, JSON-able: env, max_episode_steps, gamma, seed. Those that are None are left out; `created`
             is now, unless it is given.

@@ -20,7 +20,7 @@ class StepFile(Protocol):
     Attributes:
         path: its name when it is whole.
         rows: number of steps so far.
-        size_bytes: of the file, or of the columns that wait to be written.
+        size_bytes: size in bytes of the file, or of the columns that wait to be written.
     """
 
     path: Path
@@ -52,7 +52,7 @@ class LinesFile:
     part may be missing.
 
     Args:
-        path: of the file.
+        path: path of the file.
         metadata: facts about the steps (metadata.py); {}: the columns are written as they are given.
         packed: columns that are packed, where lz4 is installed.
     """
@@ -102,7 +102,7 @@ class ColumnsFile:
     If the process is killed, they are lost.
 
     Args:
-        path: of the file.
+        path: path of the file.
         metadata: facts about the steps.
         write: writes it.
     """

@@ -39,7 +39,7 @@ class RollingWriter:
     earlier runs stay.
 
     Args:
-        directory: of the files; it is made.
+        directory: directory of the files; it is made.
         format_: one of FORMATS.
         metadata: facts about the steps.
         worker_index: in the names.
@@ -50,7 +50,7 @@ class RollingWriter:
         packed: columns that JSON packs.
 
     Attributes:
-        directory: of the files, absolute.
+        directory: directory of the files, absolute.
 
     Raises:
         OSError: if there cannot be such a directory.

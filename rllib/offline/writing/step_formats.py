@@ -76,7 +76,7 @@ def open_steps(path: Path, format_: str, metadata: Mapping[str, Any], packed: Co
     """Opens a file for steps.
 
     Args:
-        path: of the file.
+        path: path of the file.
         format_: one of FORMATS.
         metadata: facts about the steps.
         packed: columns that JSON packs.
@@ -99,7 +99,7 @@ def write_steps(
     """Writes whole data at once; a file that is there is replaced, unless an error occurs.
 
     Args:
-        path: of the file, or "minari:NAMESPACE/NAME-v0".
+        path: path of the file, or "minari:NAMESPACE/NAME-v0".
         columns: name -> array [rows, ...], episode after episode.
         starts: int64 [episodes + 1], first row of each episode, and the number of rows.
         metadata: facts about the steps.

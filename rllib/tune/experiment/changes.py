@@ -27,7 +27,7 @@ def change_experiment(
     replaced in one step.
 
     Args:
-        path: of the experiment's directory.
+        path: path of the experiment's directory.
         changed: the search space, or the configuration of a trial -> the one from now on.
         settings: "stop" and further settings of the experiment, by their names, from now on.
         load_user_code: as for `Tuner.restore`.

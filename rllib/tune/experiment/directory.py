@@ -64,7 +64,7 @@ class Journal:
     """Appends records to a file that belongs to one driver at a time.
 
     Args:
-        path: of the file, which is made if necessary. Half a line at its end is cut off.
+        path: path of the file, which is made if necessary. Half a line at its end is cut off.
 
     Attributes:
         num_records: number of records in the file.
@@ -114,7 +114,7 @@ class ExperimentDirectory:
     """An experiment's directory, open for one driver. Make one by `create` or `reopen`.
 
     Attributes:
-        path: of the directory.
+        path: path of the directory.
         journal: closed by `close`, so that another process may open it.
         header: first record of the journal, which describes the experiment, with its present settings.
         past: records that the journal had when it was opened, without the header; [] for a new one.

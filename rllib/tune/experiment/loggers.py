@@ -158,7 +158,7 @@ class MLflowLoggerCallback(_TrackerCallback):
     Args:
         tracking_uri: of the server, or a file's; None: what MLFLOW_TRACKING_URI says.
         experiment_name: made if there is none.
-        tags: of the runs.
+        tags: tags of the runs.
     """
 
     tracker = "mlflow"
@@ -187,7 +187,7 @@ class CometLoggerCallback(_TrackerCallback):
 
     Args:
         online: False writes archives, which `comet upload` sends.
-        tags: of the experiments.
+        tags: tags of the experiments.
         options: further arguments of comet_ml.start, such as project_name and workspace.
     """
 
@@ -201,7 +201,7 @@ class ClearMLLoggerCallback(_TrackerCallback):
     """Logs each trial as a task of ClearML.
 
     Args:
-        tags: of the tasks.
+        tags: tags of the tasks.
         options: further arguments of Task.create, such as project_name and task_type.
     """
 
@@ -323,7 +323,7 @@ def pretty_print(result: Mapping[str, Any], exclude: Sequence[str] | None = None
     """A result as YAML, as Ray's function of this name prints it; without its config and its histories of episodes.
 
     Args:
-        result: of `train`, or of a trial.
+        result: result of `train`, or of a trial.
         exclude: further keys that are left out.
     """
     import yaml

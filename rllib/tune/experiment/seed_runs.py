@@ -69,7 +69,7 @@ class SeedTrainable(AlgorithmTrainable):
 
     Attributes:
         goal: `Algorithm.goal`, as of a single run.
-        number: of seeds.
+        number: number of seeds.
     """
 
     goal: Mapping[str, float]

@@ -191,8 +191,8 @@ class RunConfig(_Settings):
     """Settings of an experiment except its search: directory, stop criteria, checkpoints, failures, output.
 
     Attributes:
-        name: of the experiment's directory; trainable and date by default. If it exists, the new one gets a number,
-            unless `resume` is given.
+        name: name of the experiment's directory; trainable and date by default. If it exists, the new one gets a
+            number, unless `resume` is given.
         storage_path, local_dir: the experiment's directory is made in it; ./results by default. With a URL such as
             s3://BUCKET/PATH as storage_path, the directory is made in local_dir, and has a copy below the URL.
         stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}

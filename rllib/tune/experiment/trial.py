@@ -128,7 +128,7 @@ class Trial:
         error: traceback of the last failure; None without one.
         num_failures: number of failures.
         stopped_by: reason for its end, in words; None while it runs, and if the trainable itself was done.
-        pid: of its process, while it runs.
+        pid: id of its process, while it runs.
         seed: drawn by an algorithm whose configuration has none; params.json has it.
         infinite: iteration -> numbers of that result that are infinite, by "a/b" path. Its files have null there.
     """

@@ -60,7 +60,7 @@ class Standing:
     Attributes:
         score: the measure of its scores.
         runs: number of runs on each task.
-        seeds: of all runs; None where a seed is unknown.
+        seeds: seeds of all runs; None where a seed is unknown.
         best: the best value of the metric in any result of its runs.
         steps: least and greatest place at which a run ends.
         time_s: mean training time of a run in seconds; None if it is unknown.

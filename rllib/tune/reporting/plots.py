@@ -71,7 +71,7 @@ def plot(
             and for a single run, else the curves.
         title: title of the page.
         goal: a value of the metric at which a line is drawn; None: the one at which the runs were to stop.
-        width: of the picture in inches; its height follows.
+        width: width of the picture in inches; its height follows.
 
     Raises:
         ValueError: if there is nothing to draw, a kind or the suffix is unknown, no result has the metric or x, or the

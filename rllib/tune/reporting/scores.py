@@ -76,7 +76,8 @@ def score_methods(
     the last value of the metric, or the mean of the line over the steps that all have reached: the area below it.
 
     Args:
-        directories: of runs, or of experiments, whose runs are those of one method unless their settings differ.
+        directories: directories of runs, or of experiments, whose runs are those of one method unless their settings
+            differ.
         metric: result key or "a/b" path.
         x: result key of the steps.
         at: place at which runs are scored, or at which the area ends; None: the last one that all have reached.

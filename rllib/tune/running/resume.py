@@ -104,7 +104,7 @@ def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, 
     """Whether a trial is to continue from another one's checkpoint: its own state does not, and its results count.
 
     Args:
-        trial_id: of the trial.
+        trial_id: id of the trial.
         replay: of the whole journal.
         left: trial id -> results and checkpoints that its files have, of those that were looked at already.
     """
@@ -126,9 +126,9 @@ class Replay:
     A command of the scheduler has been carried out already if a later record says so; the others are kept.
 
     Args:
-        verdicts: of searcher and scheduler.
-        path: of the experiment.
-        records: of its journal, without the header.
+        verdicts: verdicts of searcher and scheduler.
+        path: path of the experiment.
+        records: records of its journal, without the header.
         is_function: whether the trainable is a function, which saves its own checkpoints.
         config_of: reads the configuration in a record.
 

@@ -36,7 +36,7 @@ class TrialRunner:
     """Runs trials until there are no more.
 
     Args:
-        directory: of the experiment, open.
+        directory: directory of the experiment, open.
         pool: of processes.
         decided: the trials, and the decisions about them.
         callbacks: hooks of the user, and the reporter.
@@ -266,7 +266,7 @@ def first_writes(path: Path, is_resumed: bool) -> Iterator[None]:
     """Turns an error of the disk, before an experiment runs, into that of one that runs.
 
     Args:
-        path: of the experiment's directory.
+        path: path of the experiment's directory.
         is_resumed: whether there is an experiment.
 
     Raises:
@@ -285,7 +285,7 @@ def what_happened(error: OSError, path: Path, kept: str = "", is_resumed: bool =
 
     Args:
         error: of the system.
-        path: of the experiment's directory.
+        path: path of the experiment's directory.
         kept: sentence on what is kept, with a space behind it.
         is_resumed: whether there is an experiment to resume.
     """

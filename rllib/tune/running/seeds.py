@@ -54,7 +54,7 @@ class SeveralSeeds:
 
     Attributes:
         trainable_class: class that each seed runs.
-        number: of seeds: the `seed` of the configuration, or 0, and the following.
+        number: number of seeds: the `seed` of the configuration, or 0, and the following.
         request: (configuration) -> resources of one seed.
         chdir_to_trial_dir, log_to_file: as in an ExperimentSpec, for the directory of each seed.
     """
@@ -201,7 +201,7 @@ class Merger:
     """Results of several seeds as one.
 
     Args:
-        seeds: of the trial.
+        seeds: seeds of the trial.
 
     Attributes:
         seeds: the same.

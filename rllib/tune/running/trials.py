@@ -75,7 +75,7 @@ class Trials:
         running: trial id -> trial that has a process.
         used: resource -> quantity that running trials hold.
         verdicts: decisions of searcher and scheduler.
-        takeovers: of other trials' states (running/checkpoints.py).
+        takeovers: takeovers of other trials' states (running/checkpoints.py).
         first_failed: the first trial that has failed for good.
         is_over: whether nothing runs, and no trial is to come.
     """

@@ -93,7 +93,7 @@ class Tuner:
         """Restores the experiment in a directory; `fit` continues its unfinished trials with its own settings.
 
         Args:
-            path: of the experiment's directory; or its URL in remote storage, which is copied to `local_dir`/NAME,
+            path: path of the experiment's directory; or its URL in remote storage, which is copied to `local_dir`/NAME,
                 unless that is there, and gets the results of `fit`, too.
             trainable: the experiment's trainable.
             resume_unfinished: False, together with resume_errored: only the failed trials continue.
@@ -155,7 +155,7 @@ def with_saved_settings(
 
     Args:
         given: settings that replace the experiment's own.
-        path: of the experiment's directory.
+        path: path of the experiment's directory.
         again: names of settings in the experiment's config that the user has confirmed; they may name places elsewhere.
         optional: names of settings without which it continues, if they hold code that is not loaded.
 
@@ -240,7 +240,7 @@ def _put_into_configs(settings: dict[str, Any], own: Collection[str]) -> dict[st
     """Settings in which separate ones that are given again, such as max_failures, are part of the saved config.
 
     Args:
-        settings: of the experiment, from now on.
+        settings: settings of the experiment, from now on.
         own: names of those that are given again.
     """
     for config, fields in PARTS_OF_CONFIGS.items():

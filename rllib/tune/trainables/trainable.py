@@ -215,7 +215,7 @@ class Trainable:
         """Continues from a directory of `save`, or from one of its files.
 
         Args:
-            checkpoint_path: of the directory or file.
+            checkpoint_path: path of the directory or file.
             load_user_code: unpickle a dict of `save_checkpoint` that is no data, even if another run has written it.
                 That runs code: only for checkpoints whose origin you trust.
 

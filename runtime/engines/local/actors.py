@@ -36,7 +36,7 @@ class Actors:
 
     Args:
         groups: whose bundles actors hold.
-        namespace: of names that are given without one; an attribute as well.
+        namespace: namespace of names that are given without one; an attribute as well.
         has_calls: whether calls wait for an actor.
 
     Attributes:

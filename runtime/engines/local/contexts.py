@@ -23,7 +23,7 @@ class Contexts:
 
     Args:
         outermost: of the driver.
-        environment: of the session.
+        environment: environment of the session.
         references: where tasks get their ids.
         resources, groups, placements: from which a job gets its resources.
     """

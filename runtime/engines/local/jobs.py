@@ -21,7 +21,7 @@ class Job:
         refs: get its values.
         returns: see options.return_code.
         placement: of a task or constructor, in a placement group.
-        options: of a task or an actor; None for calls.
+        options: options of a task or an actor; None for calls.
         retries: a `CallOptions`, of calls only.
     """
 

@@ -49,7 +49,7 @@ class ActorId(bytes):
     Attributes:
         handle: Ray's.
         session_id: that it belongs to.
-        class_name: of the user's class, for messages.
+        class_name: name of the user's class, for messages.
         calls: (method, num_returns, options) -> Ray's function that makes such a call.
         on_end: called when the actor is killed, or the handle is dropped.
         may_restart: False if it is known that the actor never starts again.

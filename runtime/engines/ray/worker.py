@@ -58,7 +58,7 @@ class Session:
     """A driver's session, as worker processes know it.
 
     Attributes:
-        id: of the session.
+        id: id of the session.
         preload: names of modules that are imported before the first user code of a process.
         path: entries of the driver's sys.path; the ones that exist here are searched, too.
         make_engine: session -> engine of a worker process.
@@ -90,7 +90,7 @@ class Here(NamedTuple):
     """The call that runs in this thread, or in this task of an event loop.
 
     Attributes:
-        name: of the task or actor; None in the driver and in threads of user code.
+        name: name of the task or actor; None in the driver and in threads of user code.
         resources: that it holds, by name.
     """
 
@@ -142,7 +142,7 @@ class Retried(NamedTuple):
     """Names a method whose call Ray is to make again after certain exceptions of user code.
 
     Attributes:
-        name: of the method.
+        name: name of the method.
         exceptions: MethodOptions.retry_exceptions, pickled by `values.dumps`.
     """
 

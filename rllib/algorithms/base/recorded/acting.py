@@ -35,7 +35,7 @@ class ActingPlan:
         random_share: share of the steps with a uniformly random action.
         noise: standard deviation of noise that is added to actions of a Box, where [-1, 1] spans its bounds.
         num_workers: processes; 0: this one.
-        seed: of environments and actions.
+        seed: seed of environments and actions.
 
     Raises:
         ValueError: unless exactly one of num_episodes and num_steps is given, and for numbers that cannot be.

@@ -117,7 +117,7 @@ def recorded_data(
 
     Args:
         config: with recorded data.
-        observation_space, action_space: of the environment or the config; None: the data's own.
+        observation_space, action_space: spaces of the environment or the config; None: the data's own.
         max_episode_steps: time limit of the environment, if there is one.
 
     Raises:
@@ -166,7 +166,7 @@ def data_of(
     Args:
         setting: its name.
         config: which has it.
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         max_episode_steps: time limit of the environment, if there is one.
         reads_actions: whether actions are read; if not, the data may have none, or those of another body.
         parts_read: of Dict observations the only keys that are read, so that the data may lack others; (): all.

@@ -25,8 +25,8 @@ def output_of(
 
     Args:
         config: with `output`.
-        observation_space, action_space: of the steps.
-        directory: of the run.
+        observation_space, action_space: spaces of the steps.
+        directory: directory of the run.
         facts: about the steps, for the metadata of the files: env, max_episode_steps, seed.
 
     Raises:

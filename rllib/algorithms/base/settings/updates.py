@@ -304,7 +304,7 @@ class UpdatesConfig(ConfigObject):
         """The remedy that leaves these keys of networks' settings at what they are for any network.
 
         Args:
-            keys: of `model`; those that have their defaults already are left out.
+            keys: keys of `model`; those that have their defaults already are left out.
             of: settings that hold them; by default all `network_settings_names`.
         """
         found = {}

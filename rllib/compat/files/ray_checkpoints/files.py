@@ -40,8 +40,8 @@ class RayCheckpoint:
     """Content of a checkpoint, of one policy.
 
     Attributes:
-        path: of the directory.
-        version: of Ray; "" if the checkpoint does not say it.
+        path: path of the directory.
+        version: version of Ray; "" if the checkpoint does not say it.
         algorithm: name of the algorithm's class, such as "PPO".
         weights: parameters by name, of an RLModule or a ModelV2.
         model: settings of the network, by Ray's names.
@@ -67,7 +67,7 @@ def read_ray_checkpoint(path: Path, policy_id: str = "default_policy") -> RayChe
 
     Args:
         path: the directory.
-        policy_id: of the policy, or module, that is read.
+        policy_id: id of the policy, or module, that is read.
 
     Raises:
         ValueError: if it is none, damaged, of another form, has no such policy, or its weights ask for a class.

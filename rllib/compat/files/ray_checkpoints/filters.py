@@ -28,7 +28,7 @@ class FilterStatistics:
     """Statistics of a MeanStdFilter of Ray's.
 
     Attributes:
-        settings: of the config here.
+        settings: settings of the config here.
         count: number of observations.
         mean: [size].
         squares: [size], sum of squared deviations.

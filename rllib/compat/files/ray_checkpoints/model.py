@@ -43,9 +43,9 @@ def import_ray(
 
     Args:
         checkpoint: the directory that `Algorithm.save` wrote.
-        directory: of the new checkpoint; a new one, or an empty one.
+        directory: directory of the new checkpoint; a new one, or an empty one.
         env: the environment, as for `.environment`; None: the one that the checkpoint names.
-        policy_id: of the policy, where the checkpoint has several.
+        policy_id: id of the policy, where the checkpoint has several.
         config: settings that replace those of the checkpoint.
 
     Returns:

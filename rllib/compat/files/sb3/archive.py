@@ -37,12 +37,12 @@ class SavedModel:
     """Content of the zip of a model.
 
     Attributes:
-        path: of the zip.
+        path: path of the zip.
         data: settings and other attributes of the model; objects are dicts of their readable fields, with their type
             under ":type:".
         parameters: of the networks, by name.
         variables: further tensors, by name.
-        version: of Stable-Baselines3; "" if it is not known.
+        version: version of Stable-Baselines3; "" if it is not known.
     """
 
     path: Path

@@ -41,7 +41,7 @@ def import_sb3(
 
     Args:
         model: the zip that `model.save` wrote.
-        directory: of the checkpoint; a new one, or an empty one.
+        directory: directory of the checkpoint; a new one, or an empty one.
         env: the environment, as for `.environment`; None: the spaces of the zip are taken, to act alone.
         vecnormalize: the file that `VecNormalize.save` wrote, where observations or rewards were normalised.
         config: settings that replace those of the model, such as {"env_wrappers": [...]}.

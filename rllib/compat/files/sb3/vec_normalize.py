@@ -25,10 +25,11 @@ class Normalization:
     """Statistics that observations and rewards were normalised with.
 
     Args:
-        path: of the file that `VecNormalize.save` wrote.
+        path: path of the file that `VecNormalize.save` wrote.
 
     Attributes:
-        settings: of the config: observation_filter, observation_clip, normalize_returns, normalized_reward_clip.
+        settings: settings of the config: observation_filter, observation_clip, normalize_returns,
+            normalized_reward_clip.
 
     Raises:
         ValueError: if the file asks for any class but VecNormalize's own, or is damaged.
@@ -52,7 +53,7 @@ class Normalization:
         """State of the observation filter; None where observations are left as they are.
 
         Args:
-            space: of the environment's observations.
+            space: space of the environment's observations.
 
         Raises:
             ValueError: if the statistics are of other observations.

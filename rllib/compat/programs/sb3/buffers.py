@@ -38,8 +38,8 @@ class BaseBuffer:
 
     Args:
         buffer_size: steps, of all environments together.
-        observation_space, action_space: of an environment.
-        device: of sampled tensors.
+        observation_space, action_space: spaces of an environment.
+        device: device of sampled tensors.
         n_envs: number of environments.
 
     Attributes:

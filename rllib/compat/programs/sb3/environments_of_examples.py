@@ -15,7 +15,7 @@ class IdentityEnv(gymnasium.Env):
 
     Args:
         dim: number of actions; None: 1, or those of `space`.
-        space: of actions and observations, instead of `dim`.
+        space: space of actions and observations, instead of `dim`.
         ep_length: steps of an episode, which is truncated then.
     """
 
@@ -97,7 +97,7 @@ class FakeImageEnv(gymnasium.Env):
 
     Args:
         action_dim: number of actions, or of their components.
-        screen_height, screen_width, n_channels: of a picture.
+        screen_height, screen_width, n_channels: height, width and number of channels of a picture.
         discrete: choices; False: numbers.
         channel_first: [channels, height, width]; False: [height, width, channels].
     """
@@ -139,7 +139,7 @@ class SimpleMultiObsEnv(gymnasium.Env):
     way is along the border.
 
     Args:
-        num_col, num_row: of the grid.
+        num_col, num_row: numbers of columns and rows of the grid.
         random_start: begin in a random cell; False: in the first.
         discrete_actions: 0 to 3 (left, down, right, up); False: four numbers, the largest of which counts.
         channel_last: pictures are [64, 64, 1]; False: [1, 64, 64].
@@ -205,7 +205,7 @@ class BitFlippingEnv(gymnasium.Env):
     Args:
         n_bits: their number.
         continuous: numbers, of which those above 0 flip their bits; False: the number of the bit to flip.
-        max_steps: of an episode; None: as many as bits.
+        max_steps: largest number of steps of an episode; None: as many as bits.
         discrete_obs_space: bits as one number.
         image_obs_space: bits as the first pixels of a picture.
         channel_first: its form is [1, 36, 36]; False: [36, 36, 1].
@@ -303,7 +303,7 @@ class _InvalidActions(IdentityEnv):
 
     Args:
         sizes: number of values of each part of an action.
-        space: of actions and observations.
+        space: space of actions and observations.
         ep_length: as for IdentityEnv.
         n_invalid_actions: their number.
     """

@@ -26,7 +26,7 @@ class BaseFeaturesExtractor(nn.Module):
     """Base class of extractors: a module from observations to features [B, features_dim].
 
     Args:
-        observation_space: of one observation.
+        observation_space: space of one observation.
         features_dim: number of features.
     """
 
@@ -46,7 +46,7 @@ class FlattenExtractor(BaseFeaturesExtractor):
     """The numbers of an observation.
 
     Args:
-        observation_space: of one observation.
+        observation_space: space of one observation.
     """
 
     def __init__(self, observation_space: gymnasium.Space):
@@ -62,7 +62,7 @@ class NatureCNN(BaseFeaturesExtractor):
     """The convolutions of Mnih et al. (Nature 518, 2015), and a layer behind them.
 
     Args:
-        observation_space: of pictures, channels first.
+        observation_space: space of pictures, channels first.
         features_dim: width of the layer.
         normalized_image: pictures need not be bytes.
     """
@@ -242,7 +242,7 @@ class ExtractorNetwork(nn.Module):
     """A features extractor below layers of policy and value, or of action values.
 
     Args:
-        observation_space, action_space: of the environment.
+        observation_space, action_space: spaces of the environment.
         num_outputs: numbers that describe the distribution of an action.
         extractor, extractor_kwargs: class of the extractor, and its arguments.
         net_arch, activation_fn: of the layers, as for MlpExtractor.

@@ -83,7 +83,7 @@ def checkpoint_in(path: Any) -> Iterator[Path | None]:
     """The checkpoint in a zip, in a directory for the time; None where it has none.
 
     Args:
-        path: of the zip, or an open binary file.
+        path: path of the zip, or an open binary file.
 
     Raises:
         DamagedFileError: (a ValueError) if it is no zip, or is damaged.

@@ -166,7 +166,7 @@ class JSONOutputFormat(KVWriter):
     """A line of JSON for each dump.
 
     Args:
-        filename: of the file.
+        filename: path of the file.
     """
 
     def __init__(self, filename: str | os.PathLike):
@@ -187,7 +187,7 @@ class CSVOutputFormat(KVWriter):
     """Rows of a table, which gets further columns when further names come.
 
     Args:
-        filename: of the file.
+        filename: path of the file.
     """
 
     def __init__(self, filename: str | os.PathLike):
@@ -212,7 +212,7 @@ class TensorBoardOutputFormat(KVWriter):
     """TensorBoard's events.
 
     Args:
-        folder: of the file.
+        folder: folder of the file.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -285,7 +285,7 @@ def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWr
     Args:
         _format: "stdout", "log", "json", "csv" or "tensorboard".
         log_dir: directory of its file.
-        log_suffix: of the file's name.
+        log_suffix: suffix of the file's name.
 
     Raises:
         ValueError: for another name.
@@ -308,7 +308,7 @@ class Logger(OfResults):
     """Takes values by name; a dump gives them to the outputs, and the next result of `train()` has them as well.
 
     Args:
-        folder: of the outputs' files; None: none.
+        folder: folder of the outputs' files; None: none.
         output_formats: the outputs.
     """
 
@@ -378,7 +378,7 @@ def configure(folder: str | os.PathLike | None = None, format_strings: Sequence[
     """A logger for `model.set_logger`.
 
     Args:
-        folder: of its files; None: SB3_LOGDIR, or a new one for temporary files.
+        folder: folder of its files; None: SB3_LOGDIR, or a new one for temporary files.
         format_strings: names of outputs (`make_output_format`); None: SB3_LOG_FORMAT, or "stdout", "log" and "csv".
     """
     if folder is None:

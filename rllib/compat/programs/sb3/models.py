@@ -121,7 +121,7 @@ class BaseAlgorithm:
 
     Attributes:
         words_of: name of the algorithm whose words these are.
-        start_time: of the newest `learn` (nanoseconds).
+        start_time: start time of the newest `learn` (nanoseconds).
     """
 
     words_of: ClassVar[str]
@@ -568,8 +568,8 @@ class BaseAlgorithm:
         """Writes a zip: this library's checkpoint, and what Stable-Baselines3 reads where it has the model.
 
         Args:
-            path: of the file, to which .zip is added if it has no ending, or an open binary file; None: a checkpoint in
-                a directory, as `Algorithm.save` writes it.
+            path: path of the file, to which .zip is added if it has no ending, or an open binary file; None: a
+                checkpoint in a directory, as `Algorithm.save` writes it.
             exclude: attributes that Stable-Baselines3's part is to be without.
             include: attributes that it has again though they are excluded.
         """
@@ -594,7 +594,7 @@ class BaseAlgorithm:
         Nothing in a file of Stable-Baselines3 is unpickled, and optimizers are reset (docs/start/from_sb3.md).
 
         Args:
-            path: of the zip, with its ending or without, or of a directory; or an open binary file.
+            path: path of the zip, with its ending or without, or of a directory; or an open binary file.
             env: in any form that the constructor takes; None: the model acts, until `set_env` or `load` gives one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: settings instead of those that were saved.

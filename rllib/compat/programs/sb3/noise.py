@@ -23,7 +23,7 @@ class NormalActionNoise(ActionNoise):
 
     Args:
         mean, sigma: [A], of the actions scaled to [-1, 1].
-        dtype: of what comes out.
+        dtype: dtype of the noise.
     """
 
     def __init__(self, mean: np.ndarray, sigma: np.ndarray, dtype: type = np.float32):
@@ -43,7 +43,7 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
         mean, sigma: [A].
         theta, dt: of the process.
         initial_noise: [A] at the beginning of an episode; None: zeros.
-        dtype: of what comes out.
+        dtype: dtype of the noise.
     """
 
     def __init__(

@@ -251,7 +251,7 @@ class ModelPolicy:
         """A policy that `save` wrote: it acts by `predict`.
 
         Args:
-            path: of its directory.
+            path: path of its directory.
             device: without effect: policies act on the CPU.
         """
         return load_policy(path)
@@ -350,7 +350,7 @@ class ComputedBy:
     """A part of a policy that is called as a module, and is none.
 
     Args:
-        name: of the attribute.
+        name: name of the attribute.
         policy: whose part it is.
         function: what it computes.
     """
@@ -379,7 +379,7 @@ class ModelDistribution:
     """A distribution of actions, as Stable-Baselines3's objects have it.
 
     Args:
-        action_space: of the actions.
+        action_space: space of the actions.
         inputs: [B, K] of the distribution.
 
     Attributes:

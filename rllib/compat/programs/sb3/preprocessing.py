@@ -16,7 +16,7 @@ def preprocess_obs(obs: Any, observation_space: spaces.Space, normalize_images: 
 
     Args:
         obs: tensors [B, ...] as the space has them; of a Dict space a dict.
-        observation_space: of one observation.
+        observation_space: space of one observation.
         normalize_images: scale pixels to 0 ... 1.
 
     Raises:

@@ -42,7 +42,7 @@ class Simulation(AsVectorEnv):
     Attributes:
         place: of the simulator, for another one with other options.
         groups: of the observations that the simulator gives.
-        device: of its tensors.
+        device: device of its tensors.
     """
 
     def __init__(self, place: _Open, **options: Any):
@@ -65,7 +65,7 @@ def isaaclab(env_id: str, num_envs: int | None, **env_config: Any) -> Simulation
     """A task of Isaac Lab. Starts its application without a window, unless it runs; a process has one simulation.
 
     Args:
-        env_id: of gymnasium's registry.
+        env_id: id in gymnasium's registry.
         num_envs: number of environments; None: the task's own.
         env_config: "device" ("cuda:0" where there is a GPU); "seed"; "cfg", changes of the task's configuration by
             field; "tasks", a module that registers tasks; "video", {"folder", "length", "interval"}; and arguments of

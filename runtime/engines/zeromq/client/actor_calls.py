@@ -41,9 +41,9 @@ class ActorCalls:
     """Creates, calls and kills actors, and keeps their calls in order.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         actor_channels, named_actors, local_refs, arguments, unseen_errors: of this process.
-        placements: of this process.
+        placements: placements of this process.
         enter: `Client.enter`.
 
     Attributes:

@@ -89,7 +89,7 @@ class ActorChannels:
     """All of a process.
 
     Args:
-        mailbox: of the process.
+        mailbox: mailbox of the process.
         local_refs: settles the references of calls that will never be answered.
 
     Attributes:

@@ -25,7 +25,7 @@ def cancelled_reply(process: int, serial: int, what: str) -> bytes:
 
     Args:
         process: the sender.
-        serial: of the call.
+        serial: serial number of the call.
         what: "task f()".
     """
     body = error_value(TaskCancelledError(f"{what} was cancelled"))  # without RAISED: it need not be seen
@@ -38,7 +38,7 @@ class Cancellations:
     A worker that has none does not look here: while there is some, functions of this class stand in `run`.
 
     Args:
-        mailbox: of the worker.
+        mailbox: mailbox of the worker.
         queue: waiting work.
         run: kind of message -> what runs a frame of it, as the worker's loop uses it.
         running: () -> (kind, serial, source, name, first serial of calls that it makes) of the running call, or None.
@@ -150,7 +150,7 @@ class Canceller:
     """Cancels what this process has called, and asks the owners of other tasks to do so.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         local_refs: its references.
         tasks, actor_channels: calls of this process.
         cancel_call: `ActorCalls.cancel`.

@@ -64,7 +64,7 @@ class Client:
         session: directory of the session.
         node_pid: whose /proc/PID/fd holds the segments.
         totals: all resources of the session.
-        namespace: of names of actors that are given without one.
+        namespace: namespace of names of actors that are given without one.
 
     Attributes:
         mailbox, store, serializer: messages, shared memory, values.
@@ -73,7 +73,7 @@ class Client:
         watches: of threads in wait().
         followers: calls what waits for values.
         malformed: number of messages that were dropped.
-        environment: of this process, inherited by its calls; see runtime_env.py.
+        environment: environment of this process, inherited by its calls; see runtime_env.py.
     """
 
     name = "zeromq"

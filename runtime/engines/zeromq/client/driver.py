@@ -33,7 +33,7 @@ class Driver(Client):
     Args:
         node: the node agent, started.
         totals: all resources of the session.
-        namespace: of names of actors that are given without one.
+        namespace: namespace of names of actors that are given without one.
         interrupts: closed at the end.
     """
 

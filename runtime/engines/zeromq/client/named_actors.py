@@ -19,7 +19,7 @@ class NamedActors:
 
     Args:
         node_requests, actor_channels, local_refs: of this process.
-        namespace: of names that are given without one; an attribute as well.
+        namespace: namespace of names that are given without one; an attribute as well.
         enter: `Client.enter`.
     """
 

@@ -28,9 +28,9 @@ class Tasks:
     """Submits tasks, and keeps account of unfinished ones.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         local_refs, arguments, unseen_errors: of this process.
-        placements: of this process.
+        placements: placements of this process.
         enter, wait_for: methods of `Client`.
 
     Attributes:

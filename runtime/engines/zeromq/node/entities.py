@@ -68,7 +68,7 @@ class StarvedTask(msgspec.Struct):
     """A task that was ended for its memory, and is to be run again.
 
     Attributes:
-        size_bytes: of private memory, that it had.
+        size_bytes: bytes of private memory that it had.
         ticks: that it waits at least.
     """
 
@@ -116,7 +116,7 @@ class Process(msgspec.Struct):
     """A living process of the session.
 
     Attributes:
-        name: of its task or actor, or of the last one.
+        name: name of its task or actor, or of the last one.
         driver: at the root of its present or last work; its own number for a driver.
         idle: ticks since its last task.
         defined: digests of the definitions it has.

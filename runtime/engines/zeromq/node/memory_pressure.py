@@ -41,7 +41,7 @@ class MemoryPressure:
         """Memory is short: a process is ended, or a notice says why none is.
 
         Args:
-            name: of the memory.
+            name: name of the memory.
             used, size: bytes of it in use, and in all.
             reserve: bytes that are to be free.
             private: process -> bytes that only it has.

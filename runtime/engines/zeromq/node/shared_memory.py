@@ -37,8 +37,8 @@ class SharedMemory:
         files: the node's budget of open files, of which each segment takes one.
 
     Attributes:
-        size_bytes: of all segments in memory.
-        disk_bytes: of all segments on the disk.
+        size_bytes: size in bytes of all segments in memory.
+        disk_bytes: size in bytes of all segments on the disk.
         refusal: why the disk takes no more, until something there is freed.
     """
 

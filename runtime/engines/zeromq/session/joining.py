@@ -35,9 +35,9 @@ class RunningSession:
 
     Attributes:
         session: its directory.
-        pid: of the agent.
+        pid: process id of the agent.
         pidfd: of the agent.
-        driver_pid: of the process that has started it.
+        driver_pid: id of the process that has started it.
         resources: totals of the session.
     """
 

@@ -29,7 +29,7 @@ class NodeProcess:
 
     Attributes:
         session: its directory.
-        pid: of the agent.
+        pid: process id of the agent.
     """
 
     def __init__(self, config):

@@ -24,7 +24,7 @@ class StackFile:
     Args:
         session: the session's directory.
         process: own number.
-        name: of the process, for people.
+        name: name of the process, for people.
     """
 
     def __init__(self, session: str, process: int, name: str):

@@ -56,7 +56,7 @@ class TraceFile:
 
         Args:
             find: name -> method, a coroutine function or not.
-            label: of the actor.
+            label: label of the actor.
         """
         return functools.cache(lambda name: self._traced_method(find(name), f"{label}.{name}()"))
 

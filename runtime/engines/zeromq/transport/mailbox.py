@@ -141,7 +141,7 @@ class Mailbox:
     """The sockets of a process, and the turns in which its threads read.
 
     Args:
-        directory: of the session.
+        directory: directory of the session.
         process: own number; an attribute as well.
         dispatch: called with each frame, by the leader, without `lock`. Must not raise.
 

@@ -16,7 +16,7 @@ class NodeRequests:
     """Requests to the node that wait for its answer.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         next_serial: a new number for a request.
         wait_for: `Client.wait_for`.
         flush: releases items that this process no longer needs; called with the mailbox's lock held.

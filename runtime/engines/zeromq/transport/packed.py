@@ -45,8 +45,8 @@ def pack_calls(process: int, method: str, serials: list[int], arguments: list[tu
     Args:
         process: the sender.
         method: its name.
-        serials: of the calls, in the order in which they are to run.
-        arguments: of each call.
+        serials: serials of the calls, in the order in which they are to run.
+        arguments: arguments of each call.
     """
     packed = structs.PackedCalls(method, serials, arguments)
     try:

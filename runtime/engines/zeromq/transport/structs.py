@@ -108,9 +108,9 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
     """A name for an actor that is about to be created.
 
     Attributes:
-        key: of the actor.
+        key: key of the actor.
         share: whether an actor that has the name already will do.
-        description: of the actor, for processes that look it up by name; opaque to the node.
+        description: description of the actor, for processes that look it up by name; opaque to the node.
     """
 
     namespace: str
@@ -172,8 +172,8 @@ class Waits(msgspec.Struct, array_like=True, frozen=True):
     """References that a call waits for without a timeout; all of them are needed.
 
     Attributes:
-        name: of the call, for messages.
-        keys: of the actors whose answers, and the tasks whose results it needs. Empty: it does not wait any more.
+        name: name of the call, for messages.
+        keys: keys of the actors whose answers, and the tasks whose results it needs. Empty: it does not wait any more.
     """
 
     name: str
@@ -216,7 +216,7 @@ class Settings(msgspec.Struct, frozen=True):
         path: the driver's import path.
         working_dir: where it runs, and from where it imports first; empty for the driver's.
         environment: its own, inherited by its calls; see runtime_env.py.
-        namespace: of names that are given without one.
+        namespace: namespace of names that are given without one.
         restarts: how often the actor was started before.
         timeline: whether its calls are written to a trace file.
     """

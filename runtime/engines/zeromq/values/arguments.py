@@ -22,7 +22,7 @@ class Call(NamedTuple):
     """A call whose arguments may be pending.
 
     Attributes:
-        serial: of its first result.
+        serial: serial number of its first result.
         refs: where its results go.
         start: its frame up to the values. Of a call that is to be packed with others (packed.py), the method's name.
         arguments: the encoded (args, kwargs), and the references among them that represent their values. Of a call
@@ -45,7 +45,7 @@ class Arguments:
     """Encodes arguments of calls, and reports to the node which items they need.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         serializer: encodes values.
         local_refs: passes on what they hold.
         session_id: for which definitions are pickled.

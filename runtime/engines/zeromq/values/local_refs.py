@@ -42,7 +42,7 @@ class LocalRefs:
 
     Args:
         engine: what the references belong to.
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         next_serial: a new number for a call, a value or a block.
         node_requests: where the store gets its segments.
         node_pid: whose /proc/PID/fd holds the segments.

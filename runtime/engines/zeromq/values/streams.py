@@ -83,7 +83,7 @@ class Streams:
 
     Args:
         local_refs: makes and settles the references.
-        mailbox: of this process.
+        mailbox: mailbox of this process.
 
     Attributes:
         dropped: serials of streams without a consumer.
@@ -98,7 +98,7 @@ class Streams:
         """A stream for the results of a call.
 
         Args:
-            serial: of the call.
+            serial: serial number of the call.
             limit: how many values the generator may be ahead; 0: any number.
         """
         self.mailbox.start_keeper()  # it closes dropped streams

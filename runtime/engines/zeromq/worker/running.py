@@ -35,7 +35,7 @@ class Running:
     """The calls that a worker runs.
 
     Args:
-        name: of the worker, or of its actor.
+        name: name of the worker, or of its actor.
 
     Attributes:
         work: (kind, serial, source, name, first serial of the calls that it makes); None while nothing runs, or calls

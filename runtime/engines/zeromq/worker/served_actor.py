@@ -32,7 +32,7 @@ class ServedActor:
     """Makes the instance of an actor, calls its methods and answers their callers.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         received, results: arguments and results of calls.
         running: calls that this process runs.
         held: replies that are held back.

@@ -23,7 +23,7 @@ class TaskRunner:
     """Runs tasks and answers their owners.
 
     Args:
-        mailbox: of this process.
+        mailbox: mailbox of this process.
         received, results: arguments and results of tasks.
         running: calls that this process runs.
         cancellations: cancelled tasks among them.

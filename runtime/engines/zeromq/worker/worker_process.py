@@ -368,7 +368,7 @@ def run(settings: structs.Settings, parent: int) -> None:
     """Serves as a worker, in a process just forked or spawned. Never returns.
 
     Args:
-        settings: of the worker.
+        settings: settings of the worker.
         parent: pid of the zygote.
     """
     os.setsid()
